@@ -1,0 +1,30 @@
+import type { Contender } from './contender.js';
+import { murlock } from './murlock.js';
+import { nestjsRedisLock } from './nestjs-redis-lock.js';
+import { ours } from './ours.js';
+import { raw } from './raw.js';
+import { redisSemaphore } from './redis-semaphore.js';
+import { nestRedlock, redlock } from './redlock.js';
+import { redlockUniversal } from './redlock-universal.js';
+
+/** In the order of the tables; ratios are to the first. */
+export const CONTENDERS: readonly Contender[] = [
+  raw,
+  ours,
+  redlock,
+  redlockUniversal,
+  redisSemaphore,
+  murlock,
+  nestRedlock,
+  nestjsRedisLock,
+];
+
+/** The contender of this name. */
+export function contender(name: string): Contender {
+  const found = CONTENDERS.find((each) => each.name === name);
+  if (!found) {
+    const names = CONTENDERS.map((each) => each.name).join(', ');
+    throw new Error(`There is no contender "${name}"; there are ${names}`);
+  }
+  return found;
+}

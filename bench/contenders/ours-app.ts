@@ -1,0 +1,64 @@
+import { Injectable, Module } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import 'reflect-metadata';
+import { LockService, RedlockModule, WithLock } from '../../lib/index.js';
+import type { Release, Session } from './contender.js';
+
+// Apart from the contender, so that processes that measure others need not load Nest.
+
+const PATIENCE = { timeout: 120_000 };
+
+/** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
+export async function openOurs(urls: readonly string[]): Promise<Session> {
+  @Module({ imports: [RedlockModule.forRoot({ nodes: urls })] })
+  class BenchModule {}
+
+  const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
+  const locks = app.get(LockService);
+  return {
+    async acquire(key, ttl): Promise<Release> {
+      const lock = await locks.acquire(key, { ttl, renew: false, retry: false });
+      return () => lock.release();
+    },
+    withLock: (key, ttl, task) => locks.withLock(key, { ttl, retry: false }, task),
+    async wait(key, ttl): Promise<Release> {
+      const lock = await locks.acquire(key, { ttl, retry: PATIENCE });
+      return () => lock.release();
+    },
+    async tryFor(key, ttl, budget): Promise<Release> {
+      const lock = await locks.acquire(key, { ttl, retry: { timeout: budget } });
+      return () => lock.release();
+    },
+    async hold(key, ttl, lost): Promise<Release> {
+      const lock = await locks.acquire(key, { ttl, retry: false });
+      lock.signal.addEventListener('abort', lost);
+      return () => lock.release();
+    },
+    close: () => app.close(),
+  };
+}
+
+/** The same through the decorator. */
+export async function openDecorated(urls: readonly string[]): Promise<Session> {
+  @Injectable()
+  class Tasks {
+    @WithLock((key: string) => key, { ttl: 10_000, retry: false })
+    async run(_key: string, task: () => Promise<void>): Promise<void> {
+      await task();
+    }
+  }
+
+  @Module({ imports: [RedlockModule.forRoot({ nodes: urls })], providers: [Tasks] })
+  class BenchModule {}
+
+  const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
+  const tasks = app.get(Tasks);
+  const unused = (): Promise<never> => Promise.reject(new Error('a decorator wraps a whole method'));
+  const session: Session = {
+    acquire: unused,
+    withLock: (key, _ttl, task) => tasks.run(key, task),
+    wait: unused,
+    close: () => app.close(),
+  };
+  return session;
+}

@@ -1,0 +1,241 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startTcpProxy, type TcpProxy } from '../../test/support/tcp-proxy.js';
+import type { Contender } from '../contenders/contender.js';
+import { type Figure, once, type Sample } from '../measure/rounds.js';
+import { Servers } from '../measure/servers.js';
+import { median } from '../measure/statistics.js';
+import { withWorkers, type Worker } from '../measure/workers.js';
+import type { ResultTable } from '../report/tables.js';
+import { distinct, fit, progress, type Group, type Plan, times } from './group.js';
+
+const NODES = 5;
+const SLOWER = 100;
+const BUDGET = 1_000;
+const LOST_TTL = 3_000;
+/** Who has not come through by then hangs, in milliseconds. */
+const PATIENCE = 2_500;
+
+/** What happens when something breaks: nodes that are slow, hang or die, and locks that are lost. */
+export const failures: Group = {
+  name: 'failures',
+  about: 'on five nodes: one slower, two hung or killed, a quorum impossible, a lock lost',
+  async run(plan) {
+    const contenders = distinct(fit(plan.contenders, NODES));
+    const servers = await Servers.start(NODES);
+    const proxy = await startTcpProxy(servers.all[0]!);
+    try {
+      await servers.oldEnough();
+      return await withWorkers(contenders.length, async (workers) => {
+        const staff = contenders.map((contender, index) => ({ contender, worker: workers[index]! }));
+        for (const { contender, worker } of staff) {
+          // In this process the proxy would take part in what is measured.
+          await worker.ask('open', { name: contender.name, urls: [proxy.url, ...servers.urls.slice(1)] });
+          await worker.ask('cycles', { count: 200, within: 2_000 });
+        }
+        progress('one node slower');
+        const slow = await withSlowNode(staff, proxy, plan);
+        const away = await withNodesAway(staff, servers, plan);
+        progress('locks lost');
+        const lost = await withLocksLost(contenders, servers);
+        return { tables: [slow, away, lost] };
+      });
+    } finally {
+      await proxy.close();
+      await servers.stop();
+    }
+  },
+};
+
+interface Employed {
+  readonly contender: Contender;
+  readonly worker: Worker;
+}
+
+async function cycles(worker: Worker, plan: Plan): Promise<number> {
+  const result = await worker.ask('cycles', { count: times(150, plan, 10), within: 1_000 }, PATIENCE);
+  return result?.p50 ?? Infinity;
+}
+
+async function withSlowNode(staff: readonly Employed[], proxy: TcpProxy, plan: Plan): Promise<ResultTable> {
+  const rows = new Map<string, Readonly<Record<string, Figure>>>();
+  for (const { contender, worker } of staff) {
+    const healthy: number[] = [];
+    const slow: number[] = [];
+    for (let round = 0; round < times(3, plan, 1); round++) {
+      healthy.push(await cycles(worker, plan));
+      proxy.delayReplies(SLOWER);
+      slow.push(await cycles(worker, plan));
+      proxy.delayReplies(0);
+      await sleep(SLOWER + 20);
+    }
+    rows.set(
+      contender.name,
+      once({
+        healthy: median(healthy),
+        slow: median(slow),
+        ratio: median(slow.map((value, round) => value / healthy[round]!)),
+      }),
+    );
+  }
+  return {
+    title: `One of five nodes ${SLOWER} ms slower: acquire and release, p50, ms`,
+    rows,
+    columns: [
+      { figure: 'healthy', title: 'healthy', digits: 2 },
+      { figure: 'slow', title: 'one slower', digits: 2 },
+      { figure: 'ratio', title: 'ratio', digits: 2 },
+    ],
+  };
+}
+
+async function withNodesAway(staff: readonly Employed[], servers: Servers, plan: Plan): Promise<ResultTable> {
+  const samples = new Map<string, Record<string, number>>();
+  const put = (contender: Contender, figures: Sample): void => {
+    samples.set(contender.name, { ...samples.get(contender.name), ...figures });
+  };
+  const minority = servers.all.slice(3);
+  const urls = servers.urls;
+
+  progress('two of five hung');
+  for (const { contender, worker } of staff) put(contender, { healthy: await cycles(worker, plan) });
+  for (const server of minority) server.pause();
+  for (const { contender, worker } of staff) put(contender, { hung: await cycles(worker, plan) });
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('hungFresh', sample)));
+
+  progress('three of five hung');
+  servers.all[2]?.pause();
+  for (const { contender } of staff) put(contender, await impossible(contender, servers, plan));
+  for (const server of servers.all.slice(2)) server.resume();
+  await sleep(500);
+
+  progress('two of five killed');
+  await withWorkers(staff.length, async (workers) => {
+    for (const [index, { contender }] of staff.entries()) {
+      await workers[index]!.ask('open', { name: contender.name, urls });
+      await workers[index]!.ask('cycles', { count: 200, within: 2_000 });
+      put(contender, { again: await cycles(workers[index]!, plan) });
+    }
+    for (const server of minority) await server.kill();
+    await sleep(500);
+    for (const [index, { contender }] of staff.entries()) {
+      put(contender, { killed: await cycles(workers[index]!, plan) });
+    }
+  });
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('killedFresh', sample)));
+
+  return {
+    title: 'Two of five nodes away: acquire and release, p50, ms',
+    rows: new Map([...samples].map(([name, sample]) => [name, once(sample)])),
+    columns: [
+      { figure: 'healthy', title: 'healthy', digits: 2 },
+      { figure: 'hung', title: 'hung', digits: 2 },
+      { figure: 'hungFresh.p50', title: 'hung, fresh process', digits: 2 },
+      { figure: 'hungFresh.open', title: 'its start', digits: 0 },
+      { figure: 'killed', title: 'killed', digits: 2 },
+      { figure: 'killedFresh.p50', title: 'killed, fresh process', digits: 2 },
+      { figure: 'killedFresh.open', title: 'its start', digits: 0 },
+      { figure: 'late', title: 'three hung: error after the deadline', digits: 0 },
+      { figure: 'heap', title: 'bytes left for each', digits: 0 },
+    ],
+    notes: [
+      `never: not within ${PATIENCE / 1_000} s. The deadline is ${BUDGET} ms where a library has one, and else 0.`,
+    ],
+  };
+}
+
+function named(prefix: string, sample: Sample): Sample {
+  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
+}
+
+/** Processes that start while nodes are away. */
+function fresh(
+  staff: readonly Employed[],
+  urls: readonly string[],
+  plan: Plan,
+  put: (contender: Contender, sample: Sample) => void,
+): Promise<void> {
+  return withWorkers(staff.length, async (workers) => {
+    for (const [index, { contender }] of staff.entries()) {
+      const worker = workers[index]!;
+      const open = (await worker.ask('open', { name: contender.name, urls }, 2 * PATIENCE)) ?? Infinity;
+      if (open === Infinity) {
+        put(contender, { open, p50: Infinity });
+        continue;
+      }
+      await worker.ask('cycles', { count: 200, within: 1_000 }, PATIENCE);
+      put(contender, { open, p50: await cycles(worker, plan) });
+    }
+  });
+}
+
+/** Three of five hang. */
+function impossible(contender: Contender, servers: Servers, plan: Plan): Promise<Sample> {
+  return withWorkers(1, async ([worker]) => {
+    for (const server of servers.all.slice(2)) server.resume();
+    await worker?.ask('open', { name: contender.name, urls: servers.urls }, PATIENCE);
+    await worker?.ask('cycles', { count: 200, within: 1_000 }, PATIENCE);
+    for (const server of servers.all.slice(2)) server.pause();
+    const job = { attempts: times(500, plan, 10), budget: BUDGET, within: PATIENCE };
+    const result = await worker?.ask('fail', job, PATIENCE + 3_000);
+    return { late: result?.late ?? Infinity, heap: result?.heap ?? NaN };
+  });
+}
+
+/** How long before the keys end is a holder told that the lock is lost? */
+async function withLocksLost(contenders: readonly Contender[], servers: Servers): Promise<ResultTable> {
+  // Two of the five are dead by now: one more makes a quorum impossible.
+  const third = servers.all[2]!;
+  const quorum = await lose(contenders, servers, () => Promise.resolve(third.pause()));
+  third.resume();
+  const deleted = await lose(contenders, servers, (key) => servers.remove(key));
+  const rows = new Map(
+    contenders.map(({ name }, index) => [
+      name,
+      once({ ...named('quorum', quorum[index]!), ...named('deleted', deleted[index]!) }),
+    ]),
+  );
+  return {
+    title: `A lock with a ttl of ${LOST_TTL} ms is lost: told after, ms`,
+    rows,
+    columns: [
+      { figure: 'quorum.told', title: 'quorum gone', digits: 0 },
+      { figure: 'quorum.before', title: 'before its keys end', digits: 0 },
+      { figure: 'deleted.told', title: 'key deleted', digits: 0 },
+    ],
+    notes: [
+      'Before its keys end: the shortest life that a node that answers still gives the key; 0 is too late.',
+    ],
+  };
+}
+
+/** All at the same time: it takes seconds, and what is measured is not a matter of microseconds. */
+function lose(
+  contenders: readonly Contender[],
+  servers: Servers,
+  strike: (key: string) => Promise<void>,
+): Promise<Sample[]> {
+  return withWorkers(contenders.length, (workers) => {
+    const ready = workers.map(async (worker, index): Promise<string> => {
+      const { name } = contenders[index]!;
+      const key = `lost:${name}:${process.hrtime.bigint()}`;
+      await worker.ask('open', { name, urls: servers.urls }, 2 * PATIENCE);
+      return key;
+    });
+    return Promise.all(
+      workers.map(async (worker, index): Promise<Sample> => {
+        await Promise.all(ready);
+        const key = await ready[index]!;
+        const told = new Promise<number>((resolve) => {
+          worker.onLost = () => resolve(performance.now());
+        });
+        await worker.ask('hold', { keys: [key], ttl: LOST_TTL }, PATIENCE);
+        // Past the first renewal of those that renew at a third.
+        await sleep(LOST_TTL / 2);
+        const struck = performance.now();
+        await strike(key);
+        const at = await Promise.race([told, sleep(1.5 * LOST_TTL, Infinity)]);
+        return { told: at - struck, before: at === Infinity ? 0 : await servers.remaining(key) };
+      }),
+    );
+  });
+}

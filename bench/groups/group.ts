@@ -1,0 +1,49 @@
+import type { Contender } from '../contenders/contender.js';
+import type { ResultTable } from '../report/tables.js';
+import type { Plot } from '../report/plot.js';
+
+/** What a group is run with. */
+export interface Plan {
+  readonly contenders: readonly Contender[];
+  /** Multiplies rounds and repetitions: 1 for the figures of the documentation, less to see that it runs. */
+  readonly effort: number;
+  /** Numbers of nodes to measure on. */
+  readonly nodes: readonly number[];
+}
+
+/** What a group has found. */
+export interface Findings {
+  readonly tables: readonly ResultTable[];
+  readonly plots?: readonly Plot[];
+}
+
+/** Measures one aspect of all contenders. */
+export interface Group {
+  readonly name: string;
+  readonly about: string;
+  run(plan: Plan): Promise<Findings>;
+}
+
+/** So many, at the effort of the plan, but not less than `least`. */
+export function times(count: number, { effort }: Plan, least = 1): number {
+  return Math.max(least, Math.round(count * effort));
+}
+
+/** Those that can lock on so many nodes. */
+export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
+  return contenders.filter(({ quorum }) => quorum || nodes === 1);
+}
+
+/** Without those that are a thin layer over another one that is there. */
+export function distinct(contenders: readonly Contender[]): readonly Contender[] {
+  return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
+}
+
+export function nodesTitle(nodes: number): string {
+  return nodes === 1 ? 'one node' : `${nodes} nodes`;
+}
+
+/** Tells who watches how far a long group is; not part of what it finds. */
+export function progress(text: string): void {
+  process.stderr.write(`   ... ${text}\n`);
+}

@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Contender } from '../contenders/contender.js';
+import { type Figure, interleaved, once, type Sample } from '../measure/rounds.js';
+import { Servers } from '../measure/servers.js';
+import { jain, quantile } from '../measure/statistics.js';
+import { withWorkers } from '../measure/workers.js';
+import type { ResultTable } from '../report/tables.js';
+import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group.js';
+import { withSessions } from './sessions.js';
+
+const WAITERS = 32;
+const HOLD = 1;
+const TTL = 10_000;
+/** Who is not through by then is not waited for, in milliseconds. */
+const PATIENCE = 8_000;
+
+/** What waiting costs, and who gets the lock next. */
+export const handOver: Group = {
+  name: 'hand-over',
+  about: `from release to the next holder; ${WAITERS} waiters that hold for ${HOLD} ms, in one process and in eight`,
+  async run(plan) {
+    const tables: ResultTable[] = [];
+    for (const nodes of plan.nodes) {
+      const contenders = distinct(fit(plan.contenders, nodes));
+      tables.push(await single(contenders, nodes, plan), await many(contenders, nodes, plan));
+    }
+    return { tables };
+  },
+};
+
+/** One holds, one waits, in different sessions. */
+async function single(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
+  const rows = await withSessions(nodes, contenders, async (holders, servers) => {
+    const waiting = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
+    const figures = await interleaved(
+      holders.map(({ contender, session }, index) => ({
+        name: contender.name,
+        async run() {
+          const key = `hand-over:${contender.name}`;
+          const release = await session.acquire(key, TTL);
+          const waiter = waiting[index]!.wait(key, TTL).then((next) => ({ next, at: performance.now() }));
+          // Not in step with anybody's polling interval.
+          await sleep(50 + Math.random() * 400);
+          const released = performance.now();
+          await release();
+          const { next, at } = await waiter;
+          await next();
+          return { took: at - released };
+        },
+      })),
+      times(15, plan, 2),
+    );
+    await Promise.all(waiting.map((session) => session.close()));
+    return figures;
+  });
+  return {
+    title: `Hand-over to a single waiter, ${nodesTitle(nodes)}, ms from release to acquired`,
+    rows,
+    columns: [{ figure: 'took', title: 'p50', digits: 2 }],
+  };
+}
+
+async function many(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
+  const servers = await Servers.start(nodes);
+  try {
+    await servers.oldEnough();
+    const rows = new Map<string, Readonly<Record<string, Figure>>>();
+    for (const contender of contenders) {
+      const sample = {
+        ...(await queue(contender, servers, 1, { one: ONCE })),
+        ...(await queue(contender, servers, 8, {
+          eight: ONCE,
+          again: { each: Infinity, within: times(2_000, plan, 100) },
+        })),
+      };
+      rows.set(contender.name, once(sample));
+    }
+    return {
+      title: `${WAITERS} waiters, each holds for ${HOLD} ms, ${nodesTitle(nodes)}`,
+      rows,
+      columns: [
+        { figure: 'one.took', title: 'one process: all served, ms', digits: 0 },
+        { figure: 'one.commands', title: 'commands per acquire and node', digits: 1 },
+        { figure: 'eight.took', title: 'eight: all served, ms', digits: 0 },
+        { figure: 'eight.commands', title: 'commands', digits: 1 },
+        { figure: 'again.perSecond', title: 'eight, again and again: locks/s', digits: 0 },
+        { figure: 'again.p99', title: 'wait p99, ms', digits: 0 },
+        { figure: 'again.fairness', title: 'fairness (Jain)', digits: 2 },
+        { figure: 'again.commands', title: 'commands', digits: 1 },
+      ],
+      notes: [`never: not all were served within ${PATIENCE / 1_000} s.`],
+    };
+  } finally {
+    await servers.stop();
+  }
+}
+
+function named(prefix: string, sample: Sample): Sample {
+  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
+}
+
+interface Turns {
+  /** How often each waiter wants the lock. */
+  readonly each: number;
+  /** Milliseconds for all of it. */
+  readonly within: number;
+}
+
+/** Every waiter wants the lock once; who is not through by then is not waited for. */
+const ONCE: Turns = { each: 1, within: PATIENCE };
+
+function queue(
+  contender: Contender,
+  servers: Servers,
+  processes: number,
+  runs: Readonly<Record<string, Turns>>,
+): Promise<Sample> {
+  return withWorkers(processes, async (workers) => {
+    const { name } = contender;
+    await Promise.all(workers.map((worker) => worker.ask('open', { name, urls: servers.urls })));
+    const samples: Sample[] = [];
+    for (const [run, turns] of Object.entries(runs)) {
+      const before = await servers.sent(contender.sends);
+      const job = { key: `queue:${name}:${run}`, waiters: WAITERS / processes, hold: HOLD, ...turns };
+      const begun = performance.now();
+      const results = await Promise.all(
+        workers.map((worker) => worker.ask('queue', job, turns.within + 2_000)),
+      );
+      const seconds = (performance.now() - begun) / 1_000;
+      const sent = (await servers.sent(contender.sends)) - before;
+      const counts = results.flatMap((result) => result?.counts ?? []);
+      const waits = results.flatMap((result) => result?.waits ?? []);
+      const served = counts.reduce((sum, count) => sum + count, 0);
+      const took = Math.max(...results.map((result) => result?.took ?? Infinity));
+      samples.push(
+        named(run, {
+          took,
+          commands: sent / served,
+          perSecond: served / seconds,
+          p99: quantile(waits, 0.99),
+          fairness: jain(counts),
+        }),
+      );
+      // What is left hanging would disturb the next run.
+      if (took === Infinity) break;
+    }
+    return Object.assign({}, ...samples) as Sample;
+  });
+}

@@ -1,0 +1,112 @@
+import { Injectable } from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { Bench, type TaskResult } from 'tinybench';
+import { LockInterceptor, LockService, WithLock } from '../../lib/index.js';
+import { adopt } from '../../lib/interceptor-injection.js';
+import { LockTelemetry } from '../../lib/lock-telemetry.js';
+import { Locker } from '../../lib/locker.js';
+import { MemoryNode } from '../../lib/memory/memory-node.js';
+import { Inspection } from '../../lib/redlock/inspection.js';
+import type { AcquireReply } from '../../lib/redlock/lock-node.js';
+import { Redlock } from '../../lib/redlock/redlock.js';
+import { RestartGuard } from '../../lib/redlock/restart-guard.js';
+import { Ticks } from '../../lib/ticks.js';
+import { alone } from '../measure/rounds.js';
+import { type Group, times } from './group.js';
+
+const TTL = 10_000;
+const nothing = (): Promise<void> => Promise.resolve();
+
+/** Grants everything at once, so that what is left is the work of this package. */
+class InstantNode extends MemoryNode {
+  readonly #granted: Promise<AcquireReply> = Promise.resolve({ granted: true, counter: 1 });
+  readonly #done = Promise.resolve();
+
+  override acquire(): Promise<AcquireReply> {
+    return this.#granted;
+  }
+
+  override release(): Promise<void> {
+    return this.#done;
+  }
+}
+
+@Injectable()
+class Tasks {
+  @WithLock('overhead', { ttl: TTL, retry: false })
+  async run(task: () => Promise<void>): Promise<void> {
+    await task();
+  }
+}
+
+/** What this package itself adds to the calls of a node. Nobody else can be measured this way. */
+export const overhead: Group = {
+  name: 'overhead',
+  about: 'what withLock adds to the calls of a node that answers at once, and @WithLock to withLock',
+  async run(plan) {
+    const node = new InstantNode();
+    const settings = { nodes: [node], owner: 'bench', driftFactor: 0.01, nodeTimeout: undefined };
+    const redlock = new Redlock({ ...settings, guard: new RestartGuard(0) });
+    const locker = new Locker(
+      redlock,
+      new Inspection(settings, redlock.held),
+      new LockTelemetry(undefined, undefined),
+      {},
+      1_000,
+    );
+    const locks = new LockService(locker);
+    const tasks = new Tasks();
+    adopt(tasks, undefined, new LockInterceptor(locker, new Ticks(new ModulesContainer())));
+
+    const work: Readonly<Record<string, () => Promise<unknown>>> = {
+      'the calls of the node': async () => {
+        await node.acquire();
+        await nothing();
+        await node.release();
+      },
+      'acquire and release': async () => {
+        const lock = await locks.acquire('overhead', { ttl: TTL, retry: false });
+        await nothing();
+        await lock.release();
+      },
+      withLock: () => locks.withLock('overhead', { ttl: TTL, retry: false }, nothing),
+      '@WithLock': () => tasks.run(nothing),
+    };
+
+    const rounds: Record<string, number>[] = [];
+    for (let round = 0; round < times(7, plan); round++) {
+      const bench = new Bench({ time: 500 * plan.effort, warmupTime: 100 * plan.effort });
+      for (const [name, run] of Object.entries(work)) bench.add(name, run);
+      await bench.run();
+      rounds.push(Object.fromEntries(bench.tasks.map(({ name, result }) => [name, microseconds(result)])));
+    }
+    await locker.close();
+    const names = Object.keys(work);
+    const rows = names.map((name, index) => {
+      const before = names[name === 'withLock' ? 0 : index - 1];
+      const took = rounds.map((round) => round[name] ?? NaN);
+      const added = rounds.map((round) => (round[name] ?? NaN) - (before ? (round[before] ?? NaN) : NaN));
+      return [name, { took: alone(took), added: alone(added) }] as const;
+    });
+    return {
+      tables: [
+        {
+          title: 'Overhead with an instant node, us',
+          rows: new Map(rows),
+          columns: [
+            { figure: 'took', title: 'p50', digits: 2 },
+            { figure: 'added', title: 'added', digits: 2 },
+          ],
+          notes: [
+            'Added: by acquire and release, and by withLock, to the calls of the node; by @WithLock to withLock.',
+          ],
+        },
+      ],
+    };
+  },
+};
+
+function microseconds(result: TaskResult): number {
+  if (!('latency' in result)) throw new Error(`the measurement ended as ${result.state}`, { cause: result });
+  return 1_000 * result.latency.p50;
+}

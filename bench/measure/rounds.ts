@@ -1,0 +1,59 @@
+import { spreadOf, type Spread } from './statistics.js';
+
+/** What one round brought for one contender, by the name of the figure. */
+export type Sample = Readonly<Record<string, number>>;
+
+/** Somebody who is measured once in every round. */
+export interface Runner {
+  readonly name: string;
+  run(round: number): Promise<Sample>;
+}
+
+/** A figure over all rounds. */
+export interface Figure extends Spread {
+  /** To the first runner's, taken round by round. */
+  readonly ratio: Spread | undefined;
+}
+
+/** By the name of the runner, then of the figure. */
+export type Figures = ReadonlyMap<string, Readonly<Record<string, Figure>>>;
+
+/**
+ * Lets all take turns, round after round, each round beginning with another one: what disturbs the machine for a while
+ * then disturbs all alike. A ratio is taken within a round, before medians.
+ */
+export async function interleaved(runners: readonly Runner[], rounds: number): Promise<Figures> {
+  const samples = new Map<string, Sample[]>(runners.map(({ name }) => [name, []]));
+  for (let round = 0; round < rounds; round++) {
+    for (let turn = 0; turn < runners.length; turn++) {
+      const runner = runners[(round + turn) % runners.length]!;
+      samples.get(runner.name)?.push(await runner.run(round));
+    }
+  }
+  const baseline = runners[0] && samples.get(runners[0].name);
+  return new Map([...samples].map(([name, ofRunner]) => [name, figuresOf(ofRunner, baseline)]));
+}
+
+function figuresOf(samples: readonly Sample[], baseline: readonly Sample[] | undefined) {
+  const names = Object.keys(samples[0] ?? {});
+  return Object.fromEntries(
+    names.map((name): [string, Figure] => {
+      const values = samples.map((sample) => sample[name] ?? NaN);
+      const ratios = samples.flatMap((sample, round) => {
+        const reference = baseline?.[round]?.[name];
+        return reference === undefined || reference === 0 ? [] : [(sample[name] ?? NaN) / reference];
+      });
+      return [name, { ...spreadOf(values), ratio: ratios.length > 0 ? spreadOf(ratios) : undefined }];
+    }),
+  );
+}
+
+/** A figure that is compared with nothing. */
+export function alone(values: readonly number[]): Figure {
+  return { ...spreadOf(values), ratio: undefined };
+}
+
+/** Figures that were measured once, by name. */
+export function once(sample: Sample): Readonly<Record<string, Figure>> {
+  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [name, alone([value])]));
+}

@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import { type RedisServer, startRedisNodes } from '../../test/support/redis-server.js';
+
+/** Commands that scripts do not call, so that each of them was sent by a client. */
+const SENT = new Set([
+  'eval',
+  'evalsha',
+  'fcall',
+  'subscribe',
+  'unsubscribe',
+  'psubscribe',
+  'ssubscribe',
+  'sunsubscribe',
+  'multi',
+  'exec',
+  'ping',
+  'blpop',
+]);
+
+/**
+ * How old a server must be before the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
+ * guard take off.
+ */
+const OLD_ENOUGH_MS = 13_000;
+
+/** Fencing counters live longer than that. */
+const LONGEST_LOCK_MS = 60_000;
+
+/** Real servers for a group; all contenders use the same, without persistence. */
+export class Servers {
+  private readonly admins: readonly Redis[];
+  private readonly since = performance.now();
+
+  private constructor(readonly all: readonly RedisServer[]) {
+    this.admins = all.map((server) => server.client());
+  }
+
+  static async start(count: number): Promise<Servers> {
+    const servers = new Servers(await startRedisNodes(count));
+    // The guard counts from this marker, which the first client would leave.
+    await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-born', Date.now())));
+    return servers;
+  }
+
+  get urls(): readonly string[] {
+    return this.all.map(({ url }) => url);
+  }
+
+  /** Waits until the guard of several nodes lets them vote. A single node has none. */
+  async oldEnough(): Promise<void> {
+    if (this.all.length > 1) await sleep(Math.max(0, this.since + OLD_ENOUGH_MS - performance.now()));
+  }
+
+  /** How many commands clients have sent so far, per node; what scripts call is not counted. */
+  async sent(beside: readonly string[]): Promise<number> {
+    const counts = await Promise.all(
+      this.admins.map(async (admin) => {
+        const lines = (await admin.info('commandstats')).split('\r\n');
+        return lines.reduce((sum, line) => {
+          const [, name = '', calls] = /^cmdstat_([^:]+):calls=(\d+)/.exec(line) ?? [];
+          return SENT.has(name) || beside.includes(name) ? sum + Number(calls) : sum;
+        }, 0);
+      }),
+    );
+    return counts.reduce((sum, count) => sum + count, 0) / counts.length;
+  }
+
+  /** Deletes what is stored for a lock, on all nodes that run. */
+  async remove(key: string): Promise<void> {
+    await this.onKeys(key, (admin, name) => admin.del(name));
+  }
+
+  /** Milliseconds that the first two nodes still give a lock, at most; 0 when it is gone. */
+  async remaining(key: string): Promise<number> {
+    const lives = await this.onKeys(key, (admin, name) => admin.pttl(name));
+    return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS));
+  }
+
+  /** Every library makes names of its own from a key; the first two servers are never taken away. */
+  private async onKeys(key: string, act: (admin: Redis, name: string) => Promise<number>): Promise<number[]> {
+    const results = await Promise.all(
+      this.admins.slice(0, 2).map(async (admin) => {
+        const names = (await admin.keys('*')).filter((name) => name.includes(key));
+        return Promise.all(names.map((name) => act(admin, name)));
+      }),
+    );
+    return results.flat();
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all(this.all.map((server) => server.stop()));
+  }
+}

@@ -1,0 +1,31 @@
+/** What is kept of repeated measurements. */
+export interface Spread {
+  readonly median: number;
+  readonly low: number;
+  readonly high: number;
+}
+
+/** The value below which a share of the values lies; 0.5 is the median. `NaN` of none. */
+export function quantile(values: readonly number[], share: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const position = (sorted.length - 1) * share;
+  const below = sorted[Math.floor(position)] ?? NaN;
+  const above = sorted[Math.ceil(position)] ?? NaN;
+  return below + (above - below) * (position - Math.floor(position));
+}
+
+export function median(values: readonly number[]): number {
+  return quantile(values, 0.5);
+}
+
+/** Median, and the quartiles as its spread. */
+export function spreadOf(values: readonly number[]): Spread {
+  return { median: median(values), low: quantile(values, 0.25), high: quantile(values, 0.75) };
+}
+
+/** Jain's index of fairness: 1 when all have the same, 1/n when one has everything. */
+export function jain(shares: readonly number[]): number {
+  const sum = shares.reduce((total, share) => total + share, 0);
+  const squares = shares.reduce((total, share) => total + share * share, 0);
+  return squares === 0 ? 1 : sum ** 2 / (shares.length * squares);
+}

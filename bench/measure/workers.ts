@@ -1,0 +1,64 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { fileURLToPath } from 'node:url';
+import type { Work } from '../work.js';
+
+const SCRIPT = fileURLToPath(new URL('../worker.js', import.meta.url));
+
+type Reply =
+  { readonly id: number; readonly result?: unknown; readonly error?: string } | { readonly lost: string };
+
+/** Another process that does work for a group; see `worker.ts`. */
+export class Worker {
+  readonly #child: ChildProcess;
+  readonly #pending = new Map<number, (reply: { result?: unknown; error?: string }) => void>();
+  #requests = 0;
+  /** Called when a lock that the worker holds is lost. */
+  onLost: (key: string) => void = () => {};
+
+  constructor() {
+    this.#child = fork(SCRIPT, { execArgv: ['--expose-gc'], serialization: 'advanced' });
+    this.#child.on('message', (reply: Reply) => {
+      if ('lost' in reply) this.onLost(reply.lost);
+      else {
+        this.#pending.get(reply.id)?.(reply);
+        this.#pending.delete(reply.id);
+      }
+    });
+  }
+
+  /** @returns `undefined` when it has not answered within so many milliseconds */
+  async ask<Job extends keyof Work>(
+    job: Job,
+    args: Parameters<Work[Job]>[0],
+    within = 60_000,
+  ): Promise<Awaited<ReturnType<Work[Job]>> | undefined> {
+    const id = ++this.#requests;
+    const answered = new Promise<{ result?: unknown; error?: string }>((resolve) => {
+      this.#pending.set(id, resolve);
+    });
+    this.#child.send({ id, job, args });
+    const reply = await Promise.race([answered, sleep(within, { error: undefined }, { ref: false })]);
+    return ('result' in reply ? reply.result : undefined) as Awaited<ReturnType<Work[Job]>> | undefined;
+  }
+
+  async end(): Promise<void> {
+    const ended = new Promise((resolve) => this.#child.once('exit', resolve));
+    // What hangs would keep it from ending by itself.
+    this.#child.kill('SIGKILL');
+    await ended;
+  }
+}
+
+/** Starts so many workers, lets them work, and ends them. */
+export async function withWorkers<T>(
+  count: number,
+  use: (workers: readonly Worker[]) => Promise<T>,
+): Promise<T> {
+  const workers = Array.from({ length: count }, () => new Worker());
+  try {
+    return await use(workers);
+  } finally {
+    await Promise.all(workers.map((worker) => worker.end()));
+  }
+}

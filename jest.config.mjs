@@ -1,0 +1,28 @@
+/** @type {import('jest').Config} */
+export default {
+  testEnvironment: 'node',
+  roots: ['<rootDir>/test'],
+  testMatch: ['**/*.test.ts'],
+  globalSetup: '<rootDir>/test/support/global-setup.mjs',
+  setupFilesAfterEnv: ['<rootDir>/test/support/after-each-file.ts'],
+  reporters: ['default', '<rootDir>/test/support/tally-reporter.mjs'],
+  extensionsToTreatAsEsm: ['.ts'],
+  transform: {
+    '^.+\\.ts$': [
+      '@swc/jest',
+      {
+        jsc: {
+          parser: { syntax: 'typescript', decorators: true },
+          transform: { legacyDecorator: true, decoratorMetadata: true },
+          target: 'es2022',
+        },
+        module: { type: 'es6' },
+      },
+    ],
+  },
+  moduleNameMapper: {
+    '^nestjs-redlock$': '<rootDir>/lib/index.ts',
+    '^nestjs-redlock/(.+)$': '<rootDir>/lib/$1/index.ts',
+    '^(\\.{1,2}/.*)\\.js$': '$1',
+  },
+};

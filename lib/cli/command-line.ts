@@ -1,0 +1,209 @@
+// node:util has all that is needed to read a command line; a package for it would be a dependency of every application
+// that installs this library for its locks.
+import { parseArgs } from 'node:util';
+import { oneKey } from '../redlock/keys.js';
+import { UsageError } from './usage-error.js';
+
+/** How to reach the nodes, and how keys begin there. */
+export interface Target {
+  /** URLs; they may hold passwords. */
+  readonly nodes: readonly string[];
+  /** Where the URLs come from, for messages. */
+  readonly source: '--node' | 'REDLOCK_NODES';
+  readonly keyPrefix: string;
+  readonly ca?: string | undefined;
+  readonly cert?: string | undefined;
+  readonly key?: string | undefined;
+  readonly insecure: boolean;
+}
+
+interface Common {
+  readonly target: Target;
+  readonly json: boolean;
+}
+
+/** What the command is to do. */
+export type Request =
+  | { readonly command: 'help' | 'version' }
+  | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
+  | (Common & { readonly command: 'inspect'; readonly key: string })
+  | (Common & { readonly command: 'watch'; readonly prefix: string; readonly interval: number })
+  | (Common & { readonly command: 'release'; readonly key: string; readonly yes: boolean })
+  | (Common & { readonly command: 'doctor' });
+
+/** A request that asks the nodes. */
+export type NodeRequest = Extract<Request, Common>;
+
+/** One kind of {@link Request}. */
+export type RequestFor<Command extends Request['command']> = Extract<Request, { readonly command: Command }>;
+
+const OPTIONS = {
+  node: { type: 'string', multiple: true, short: 'n' },
+  'key-prefix': { type: 'string' },
+  ca: { type: 'string' },
+  cert: { type: 'string' },
+  key: { type: 'string' },
+  insecure: { type: 'boolean' },
+  json: { type: 'boolean' },
+  limit: { type: 'string' },
+  interval: { type: 'string' },
+  yes: { type: 'boolean', short: 'y' },
+  help: { type: 'boolean', short: 'h' },
+  version: { type: 'boolean' },
+} as const;
+
+const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'json'];
+
+/** What each command takes beside the common options, and the operand that it needs or may have. */
+const COMMANDS: Readonly<Record<NodeRequest['command'], { options: readonly string[]; operand?: string }>> = {
+  list: { options: ['limit'], operand: '[PREFIX]' },
+  inspect: { options: [], operand: 'KEY' },
+  watch: { options: ['interval'], operand: '[PREFIX]' },
+  release: { options: ['yes'], operand: 'KEY' },
+  doctor: { options: [] },
+};
+
+/** The shortest `--interval`: the nodes have other things to do. */
+const SHORTEST_INTERVAL_MS = 100;
+
+export const HELP = `Looks at the locks of nestjs-redlock, and ends them.
+
+Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
+
+Commands:
+  list [PREFIX]     the locks that are held, of all keys or those that begin with PREFIX
+  inspect KEY       who holds a lock, and what each node says
+  watch [PREFIX]    the locks as they come and go, until Ctrl-C
+  release KEY       delete a lock, whoever holds it; asks first
+  doctor            whether the nodes are fit for locks, and what to change
+
+Nodes:
+  -n, --node URL    a node; repeat it for each of them, as in the application's \`nodes\`.
+                    Or set REDLOCK_NODES to URLs with commas or spaces between them, which also keeps
+                    passwords out of the list of processes.
+                      redis://[user:password@]host[:port][/db]
+                      rediss://...                                       with TLS
+                      unix:///path/to/socket
+                      redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]
+                      redis+cluster://[user:password@]host[:port],host[:port]
+  --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
+  --ca FILE         trust this certificate authority
+  --cert FILE       certificate of this client
+  --key FILE        key of that certificate
+  --insecure        do not check the server's certificate
+
+Options:
+  --json            for programs
+  --limit N         list: stop after N locks
+  --interval MS     watch: milliseconds between two looks; default 1000
+  -y, --yes         release: do not ask
+  -h, --help        this text
+  --version
+
+Exit codes: 0 done; 1 not held, or doctor found a problem; 2 bad command line; 3 too few nodes answered; 4 other errors.
+`;
+
+/**
+ * Reads the command line.
+ *
+ * @throws UsageError
+ */
+export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv): Request {
+  const { values, positionals } = parse(args);
+  if (values.help) return { command: 'help' };
+  if (values.version) return { command: 'version' };
+  const [name, ...operands] = positionals;
+  const commands = Object.keys(COMMANDS).join(', ');
+  if (name === undefined) throw new UsageError(`No command. Write one of ${commands}`);
+  if (!isCommand(name)) {
+    // Not shown when it may be a URL with a password.
+    const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
+    throw new UsageError(`Unknown command${shown}. Write one of ${commands}`);
+  }
+  const { options, operand } = COMMANDS[name];
+  const stray = Object.keys(values).find((option) => ![...COMMON, ...options].includes(option));
+  if (stray !== undefined) throw new UsageError(`${name} does not take --${stray}`);
+  const usage = ['nestjs-redlock', name, ...(operand === undefined ? [] : [operand])].join(' ');
+  if (operands.length > (operand === undefined ? 0 : 1))
+    throw new UsageError(`Too much after ${name}. Write ${usage}`);
+  const [text = ''] = operands;
+  if (operand === 'KEY') checkKey(text, usage);
+
+  const common: Common = { target: targetOf(values, env), json: values.json ?? false };
+  switch (name) {
+    case 'list':
+      return { command: name, ...common, prefix: text, limit: wholeNumber('--limit', values.limit, 1) };
+    case 'watch': {
+      const interval = wholeNumber('--interval', values.interval, SHORTEST_INTERVAL_MS) ?? 1_000;
+      return { command: name, ...common, prefix: text, interval };
+    }
+    case 'inspect':
+      return { command: name, ...common, key: text };
+    case 'release':
+      return { command: name, ...common, key: text, yes: values.yes ?? false };
+    case 'doctor':
+      return { command: name, ...common };
+  }
+}
+
+function checkKey(key: string, usage: string): void {
+  if (key === '') throw new UsageError(`No key. Write ${usage}`);
+  try {
+    oneKey(key);
+  } catch (error) {
+    throw new UsageError((error as Error).message);
+  }
+}
+
+type Values = ReturnType<typeof parse>['values'];
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
+  } catch (error) {
+    // What follows the first sentence is about operands that begin with a dash, which no command has.
+    const [reason] = (error as Error).message.split(/\. |\n/);
+    throw new UsageError(reason ?? 'Bad command line');
+  }
+}
+
+function isCommand(name: string): name is NodeRequest['command'] {
+  return Object.hasOwn(COMMANDS, name);
+}
+
+function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
+  const fromEnv = (env['REDLOCK_NODES'] ?? '').split(/[\s,]+/);
+  const nodes = values.node ?? joinHosts(fromEnv.filter((url) => url !== ''));
+  if (nodes.length === 0) {
+    throw new UsageError(
+      'No Redis node. Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
+    );
+  }
+  if ((values.cert === undefined) !== (values.key === undefined)) {
+    throw new UsageError('--cert and --key go together: write both or neither');
+  }
+  const { ca, cert, key, insecure = false } = values;
+  const source = values.node ? '--node' : 'REDLOCK_NODES';
+  return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure };
+}
+
+/** A comma also stands between the hosts of one Sentinel or Cluster URL: what has no scheme belongs to what is before it. */
+function joinHosts(parts: readonly string[]): string[] {
+  const urls: string[] = [];
+  for (const part of parts) {
+    const before = urls.at(-1);
+    if (!part.includes('://') && before !== undefined && /^rediss?\+/.test(before)) {
+      urls[urls.length - 1] = `${before},${part}`;
+    } else urls.push(part);
+  }
+  return urls;
+}
+
+function wholeNumber(option: string, text: string | undefined, least: number): number | undefined {
+  if (text === undefined) return undefined;
+  const value = Number(text);
+  if (!/^\d+$/.test(text) || value < least || !Number.isSafeInteger(value)) {
+    throw new UsageError(`Expected ${option} to be a whole number, at least ${least}, got "${text}"`);
+  }
+  return value;
+}

@@ -1,0 +1,183 @@
+import type { Cluster, Redis } from 'ioredis';
+import { CommandChannel } from '../ioredis/command-channel.js';
+import { addressOf } from '../ioredis/connection.js';
+import { unsafeBecause } from '../ioredis/node-checks.js';
+import { quorumOf } from '../redlock/quorum.js';
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { duration, printable, table } from './format.js';
+import { openNodes } from './node-url.js';
+import { adviceOn, examineRights, examineServer, type Finding, type ServerExam } from './server-exam.js';
+import { print, printJson, type Terminal } from './terminal.js';
+import { within } from './within.js';
+
+/** From three nodes on an application keeps those that restarted from voting, unless it says otherwise. */
+const GUARDED_FROM = 3;
+
+/** A difference of clocks from which on it is said, in milliseconds; NTP keeps them closer by far. */
+const CLOCK_TOLERANCE_MS = 500;
+
+/** What one node was found to be: one server, or the masters of a Cluster. */
+interface NodeExam {
+  readonly name: string;
+  readonly servers: readonly ServerExam[];
+  readonly findings: readonly Finding[];
+}
+
+/** What all nodes together were found to be. */
+interface Diagnosis {
+  readonly nodes: readonly NodeExam[];
+  readonly findings: readonly Finding[];
+  /** How many nodes answered, fit or not. */
+  readonly answering: number;
+  readonly quorum: number;
+}
+
+export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: Terminal): Promise<number> {
+  const channels = openNodes(target).map((client) => new CommandChannel(client, true));
+  const guarded = channels.length >= GUARDED_FROM;
+  try {
+    const opening = channels.map((channel) => within(channel.open()));
+    await Promise.allSettled(opening);
+    const nodes: NodeExam[] = [];
+    for (const [index, channel] of channels.entries()) {
+      // One after the other: round trips that are measured side by side are in each other's way.
+      nodes.push(await examineNode(channel, opening[index], target.keyPrefix, guarded));
+    }
+    const diagnosis = diagnose(nodes);
+    if (json) printJson(terminal, jsonOf(diagnosis));
+    else print(terminal, ...linesOf(diagnosis));
+    if (diagnosis.answering < diagnosis.quorum) return ExitCode.Unavailable;
+    return count(diagnosis, 'problem') > 0 ? ExitCode.No : ExitCode.Ok;
+  } finally {
+    for (const { client } of channels) client.disconnect();
+  }
+}
+
+async function examineNode(
+  channel: CommandChannel,
+  opened: Promise<void> | undefined,
+  keyPrefix: string,
+  guarded: boolean,
+): Promise<NodeExam> {
+  const { client } = channel;
+  const name = addressOf(client);
+  const servers: ServerExam[] = [];
+  try {
+    await opened?.catch(async (error: Error) => Promise.reject(await reasonOf(channel, error)));
+    for (const server of serversOf(client)) {
+      const itsName = client.isCluster ? addressOf(server) : name;
+      servers.push(await examineServer(itsName, server, client.isCluster, guarded && !client.isCluster));
+    }
+    return { name, servers, findings: await examineRights(channel, keyPrefix) };
+  } catch (error) {
+    return { name, servers, findings: [{ level: 'problem', text: adviceOn(error as Error) }] };
+  }
+}
+
+/** Why a node is not connected: what went wrong last, if that is known, else that it took too long. */
+async function reasonOf(channel: CommandChannel, failure: Error): Promise<Error> {
+  const refusal: unknown = await channel.send(() => Promise.resolve()).catch((error: Error) => error.cause);
+  return refusal instanceof Error ? refusal : failure;
+}
+
+function serversOf(client: Redis | Cluster): Redis[] {
+  return client.isCluster ? (client as Cluster).nodes('master') : [client as Redis];
+}
+
+/** Adds what shows only when the nodes are compared. */
+function diagnose(nodes: readonly NodeExam[]): Diagnosis {
+  const firstWith = new Map<string, string>();
+  const compared = nodes.map((node) => {
+    const findings = [...node.findings];
+    for (const { name, report } of node.servers) {
+      // Not every server that speaks the protocol has a run id.
+      if (!report || report.runId === '') continue;
+      const twin = firstWith.get(report.runId);
+      const same = unsafeBecause({ ...report, mode: 'standalone', role: 'master' }, twin);
+      if (same !== undefined) findings.push({ level: 'problem', text: same });
+      else firstWith.set(report.runId, name);
+    }
+    return { ...node, findings };
+  });
+  const findings: Finding[] = [];
+  const clocks = nodes.flatMap(({ servers }) => servers.flatMap(({ clockAhead }) => clockAhead ?? []));
+  const difference = Math.max(...clocks) - Math.min(...clocks);
+  if (difference > CLOCK_TOLERANCE_MS) {
+    const text = `the clocks of the nodes differ by ${duration(difference)}; keep them together with NTP`;
+    findings.push({ level: 'warning', text });
+  }
+  if (nodes.length % 2 === 0) {
+    const text = `${nodes.length} nodes bear the failure of no more of them than ${nodes.length - 1}; use an odd number`;
+    findings.push({ level: 'warning', text });
+  }
+  const answering = nodes.filter(({ servers }) => servers.some(({ roundTrip }) => roundTrip)).length;
+  return { nodes: compared, findings, answering, quorum: quorumOf(nodes.length) };
+}
+
+function allOf({ findings, servers }: NodeExam): Finding[] {
+  return [...findings, ...servers.flatMap((server) => server.findings)];
+}
+
+function count({ nodes, findings }: Diagnosis, kind: Finding['level']): number {
+  return [...findings, ...nodes.flatMap(allOf)].filter(({ level }) => level === kind).length;
+}
+
+function linesOf(diagnosis: Diagnosis): string[] {
+  const { nodes, findings, answering, quorum } = diagnosis;
+  const rows = nodes.flatMap(({ name, servers }) => (servers.length > 0 ? servers.map(rowOf) : [[name]]));
+  const heading = ['NODE', 'SERVER', 'UP', 'ROUND TRIP', 'WORST', 'CLOCK', 'APPENDFSYNC', 'EVICTION'];
+  const said = [
+    ...nodes.flatMap((node) => node.findings.map((finding) => lineOf(finding, node.name))),
+    ...nodes.flatMap(({ servers }) =>
+      servers.flatMap((server) => server.findings.map((finding) => lineOf(finding, server.name))),
+    ),
+    ...findings.map((finding) => lineOf(finding)),
+  ];
+  const sum =
+    `${answering} of ${nodes.length} nodes answer, ${quorum} must; ` +
+    `problems: ${count(diagnosis, 'problem')}, warnings: ${count(diagnosis, 'warning')}`;
+  return [...table(heading, rows), '', ...said, ...(said.length > 0 ? [''] : []), sum];
+}
+
+function rowOf({ name, version, report: server, roundTrip, clockAhead, persistence }: ServerExam): string[] {
+  return [
+    name,
+    version ?? '',
+    server ? duration(server.uptime) : '',
+    roundTrip ? `${roundTrip.median.toFixed(2)} ms` : '',
+    roundTrip ? `${roundTrip.worst.toFixed(2)} ms` : '',
+    clockAhead === undefined ? '' : `${clockAhead < 0 ? '-' : '+'}${duration(Math.abs(clockAhead))}`,
+    persistence ?? '',
+    server?.evictionPolicy ?? '',
+  ];
+}
+
+function lineOf({ level, text }: Finding, name?: string): string {
+  return `${level}: ${name === undefined ? '' : `${name}: `}${printable(text)}`;
+}
+
+function jsonOf(diagnosis: Diagnosis): object {
+  const { nodes, findings, answering, quorum } = diagnosis;
+  return {
+    answering,
+    quorum,
+    problems: count(diagnosis, 'problem'),
+    warnings: count(diagnosis, 'warning'),
+    findings,
+    nodes: nodes.map((node) => ({
+      node: node.name,
+      findings: allOf(node),
+      servers: node.servers.map(({ name, version, report: server, roundTrip, clockAhead, persistence }) => ({
+        server: name,
+        version: version ?? null,
+        role: server?.role ?? null,
+        uptime: server?.uptime ?? null,
+        roundTrip: roundTrip ?? null,
+        clockAhead: clockAhead ?? null,
+        appendfsync: persistence ?? null,
+        eviction: server?.evictionPolicy ?? null,
+      })),
+    })),
+  };
+}

@@ -1,0 +1,38 @@
+import type { LockInfo } from '../redlock/lock-info.js';
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { ageOf, duration, lockJson, printable, quoted, voteTable } from './format.js';
+import type { Session } from './session.js';
+import { print, printJson, type Terminal } from './terminal.js';
+
+export async function inspect(
+  { inspection }: Session,
+  { key, json }: RequestFor<'inspect'>,
+  terminal: Terminal,
+): Promise<number> {
+  const info = await inspection.inspect(key);
+  if (json) printJson(terminal, lockJson(info));
+  else print(terminal, ...summary(info), '', ...voteTable(info.votes));
+  return info.held ? ExitCode.Ok : ExitCode.No;
+}
+
+function summary(info: LockInfo): string[] {
+  const { key, held, owner = '', since, remaining, fencingToken, id = '' } = info;
+  if (!held) return [`${quoted(key)} is ${whyNotHeld(info)}`];
+  const unknown = 'not known';
+  return [
+    `${quoted(key)} is held`,
+    `  owner    ${printable(owner)}`,
+    `  since    ${since ? `${since.toISOString()}, ${ageOf(since)} ago (by the holder's clock)` : unknown}`,
+    `  ends in  ${duration(remaining)}${Number.isFinite(remaining) ? ' unless renewed' : ': it has no expiry'}`,
+    `  token    ${fencingToken ?? unknown}`,
+    `  id       ${printable(id)}`,
+  ];
+}
+
+function whyNotHeld({ votes }: LockInfo): string {
+  if (!votes.some(({ vote }) => vote === 'held')) return 'not held';
+  return votes.some(({ vote }) => vote === 'error')
+    ? 'held on some nodes; whether by a quorum, the nodes that did not answer would decide'
+    : 'not held: it stands on too few nodes, and ends there by itself';
+}

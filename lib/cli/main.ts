@@ -1,0 +1,81 @@
+#!/usr/bin/env node
+import { readFile } from 'node:fs/promises';
+import { LockUnavailableError } from '../redlock/errors.js';
+import { HELP, type NodeRequest, readCommandLine } from './command-line.js';
+import { doctor } from './doctor.js';
+import { ExitCode } from './exit-code.js';
+import { printable } from './format.js';
+import { inspect } from './inspect.js';
+import { list } from './list.js';
+import { checkRelease, release } from './release.js';
+import { openSession } from './session.js';
+import type { Terminal } from './terminal.js';
+import { UsageError } from './usage-error.js';
+import { watch } from './watch.js';
+
+// The command `nestjs-redlock`. It needs ioredis, and nothing of Nest.
+
+const ending = new AbortController();
+process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+  // The reader has gone, as in `... | head`.
+  if (error.code === 'EPIPE') ending.abort();
+  else throw error;
+});
+
+const { stdin: input, stdout: output, stderr: questions } = process;
+const terminal: Terminal = { input, output, questions, signal: ending.signal };
+// While the nodes are away nothing else may keep the process alive: the timers of locks do not.
+const alive = setInterval(() => undefined, 2 ** 30);
+process.exitCode = await main();
+clearInterval(alive);
+
+async function main(): Promise<number> {
+  try {
+    const request = readCommandLine(process.argv.slice(2), process.env);
+    if (!('target' in request)) {
+      process.stdout.write(request.command === 'help' ? HELP : `${await versionOfPackage()}\n`);
+      return ExitCode.Ok;
+    }
+    return await run(request);
+  } catch (error) {
+    // The message alone: errors of ioredis carry the command that failed, and for AUTH that is the password.
+    const { message } = error as Error;
+    if (error instanceof UsageError) {
+      process.stderr.write(`nestjs-redlock: ${printable(message)}\nTry nestjs-redlock --help\n`);
+      return ExitCode.Usage;
+    }
+    process.stderr.write(`nestjs-redlock: ${printable(message)}\n`);
+    if (!(error instanceof LockUnavailableError)) return ExitCode.Unexpected;
+    process.stderr.write('Try nestjs-redlock doctor\n');
+    return ExitCode.Unavailable;
+  }
+}
+
+async function run(request: NodeRequest): Promise<number> {
+  if (request.command === 'doctor') return doctor(request, terminal);
+  if (request.command === 'release') checkRelease(request, terminal);
+  if (request.command === 'watch') {
+    // The second one ends the process as if nobody listened.
+    for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
+  }
+  const session = await openSession(request.target);
+  try {
+    switch (request.command) {
+      case 'list':
+        return await list(session, request, terminal);
+      case 'inspect':
+        return await inspect(session, request, terminal);
+      case 'watch':
+        return await watch(session, request, terminal);
+      case 'release':
+        return await release(session, request, terminal);
+    }
+  } finally {
+    await session.close();
+  }
+}
+
+async function versionOfPackage(): Promise<string> {
+  const file = new URL('../../../package.json', import.meta.url);
+  return (JSON.parse(await readFile(file, 'utf8')) as { version: string }).version;
+}

@@ -1,0 +1,193 @@
+import type { Cluster, Redis } from 'ioredis';
+import { type CommandChannel, isRefusal } from '../ioredis/command-channel.js';
+import { lockKey } from '../ioredis/lock-key.js';
+import { unsafeBecause, weakBecause } from '../ioredis/node-checks.js';
+import { type NodeReport, parseInfo } from '../ioredis/node-report.js';
+import { within } from './within.js';
+
+/** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
+export interface Finding {
+  readonly level: 'problem' | 'warning';
+  readonly text: string;
+}
+
+/** What one server was found to be. */
+export interface ServerExam {
+  readonly name: string;
+  readonly version: string | undefined;
+  readonly report: NodeReport | undefined;
+  /** `appendfsync`, `'yes'` where that is not told, or `'none'`. */
+  readonly persistence: string | undefined;
+  /** Milliseconds, of several round trips. */
+  readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
+  /** Milliseconds that the server's clock is ahead of this machine's; exact to half a round trip. */
+  readonly clockAhead: number | undefined;
+  readonly findings: readonly Finding[];
+}
+
+/** So many round trips are measured. */
+const SAMPLES = 20;
+
+/** Older ones refuse scripts that ask for the time and then write. */
+const OLDEST_VERSION = 5;
+
+/** Writes what a lock writes, and takes it away again. */
+const PROBE = `
+redis.call('TIME')
+redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], '', 'PX', 1000)
+redis.call('PEXPIRE', KEYS[1], 2000)
+redis.call('PTTL', KEYS[1])
+return redis.call('DEL', KEYS[1])
+`;
+
+/** The key of the probe, and the last part of its channel: not in the way of anybody's lock. */
+const PROBE_NAME = 'redlock-doctor';
+
+/**
+ * @param guarded - whether the application keeps nodes that restarted from voting, so that they may forget locks
+ */
+export async function examineServer(
+  name: string,
+  server: Redis,
+  inCluster: boolean,
+  guarded: boolean,
+): Promise<ServerExam> {
+  const findings: Finding[] = [];
+  const problem = (text: string): unknown => findings.push({ level: 'problem', text });
+  const warning = (text: string): unknown => findings.push({ level: 'warning', text });
+  const timing = await measure(server).catch((error: Error) => void problem(adviceOn(error)));
+  const unanswered = { name, version: undefined, report: undefined, persistence: undefined };
+  if (!timing) return { ...unanswered, roundTrip: undefined, clockAhead: undefined, findings };
+
+  let info: string;
+  try {
+    info = await within(server.info());
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    warning(
+      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data go ' +
+        'unnoticed; allow it with ACL SETUSER <user> +info',
+    );
+    return { ...unanswered, ...timing, findings };
+  }
+  const report = parseInfo(info);
+  const unsafe = unsafeBecause(inCluster ? { ...report, mode: 'standalone' } : report, undefined);
+  if (unsafe !== undefined) problem(unsafe);
+  const appendfsync = report.appendOnly ? await appendfsyncOf(server) : undefined;
+  for (const text of weakBecause(report, 'always', true)) problem(text);
+  for (const text of weakBecause({ ...report, evictionPolicy: 'noeviction' }, appendfsync, guarded))
+    warning(text);
+  const version = versionIn(info);
+  if (Number.parseInt(version, 10) < OLDEST_VERSION) {
+    problem(
+      `it is version ${version}; upgrade to ${OLDEST_VERSION}.0 or later, 7.0 is what locks are tested on`,
+    );
+  }
+  const persistence = report.appendOnly ? (appendfsync ?? 'yes') : 'none';
+  const product = /^server_name:(\S+)/m.exec(info)?.[1] ?? 'redis';
+  return { name, version: `${product} ${version}`, report, persistence, ...timing, findings };
+}
+
+/** Whether the user may do what locks do. */
+export async function examineRights({ client }: CommandChannel, keyPrefix: string): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  try {
+    await within(client.eval(PROBE, 1, lockKey(keyPrefix, PROBE_NAME)));
+  } catch (error) {
+    findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
+  }
+  try {
+    const channel = `${keyPrefix}wake:${PROBE_NAME}`;
+    if (client.isCluster) await within((client as Cluster).spublish(channel, ''));
+    else await publishAndSubscribe(client as Redis, channel);
+  } catch (error) {
+    const reason = (error as Error).message;
+    const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
+    const text = `messages do not work (${reason}), so who waits for a lock asks again and again; allow them with ACL SETUSER <user> ${rights}`;
+    findings.push({ level: 'warning', text });
+  }
+  return findings;
+}
+
+/** What an error of a server or of a connection means, and what to do. */
+export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
+  // When no node of a Cluster helps, ioredis says only that it gave up.
+  const { message } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
+  const advice = ADVICE.find(([pattern]) => pattern.test(message))?.[1];
+  return advice === undefined ? message : `${message}; ${advice.replace('{prefix}', keyPrefix)}`;
+}
+
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [/All sentinels/, 'check the hosts and ports of the Sentinels, and the name of the master'],
+  [/ECONNREFUSED/, 'check the port, and that Redis runs there'],
+  [/ENOTFOUND|EAI_AGAIN/, 'check the name of the host'],
+  [
+    /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|no answer/,
+    'check that the host is up, the firewalls on the way, and that it speaks TLS if the URL says so (rediss://)',
+  ],
+  [/WRONGPASS|NOAUTH|invalid password|without any password/i, 'check the user and the password in the URL'],
+  [
+    /certificate|altnames|self.signed/i,
+    'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
+  ],
+  [
+    /wrong version number|packet length|ECONNRESET|socket disconnected|Connection is closed/i,
+    'check whether the server wants TLS (rediss://) or not (redis://)',
+  ],
+  [
+    /NOPERM|user executing the script/,
+    'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
+  ],
+  [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],
+  [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
+  [/^READONLY/, 'give the master instead'],
+  [/^LOADING/, 'wait until it has loaded its data'],
+  [/cluster support disabled/, 'it is no Cluster; write redis:// for one server'],
+  [/^CLUSTERDOWN/, 'see CLUSTER INFO and CLUSTER NODES'],
+];
+
+async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundTrip' | 'clockAhead'>>> {
+  const samples: { took: number; ahead: number }[] = [];
+  for (let sample = 0; sample < SAMPLES; sample++) {
+    const sent = performance.now();
+    const [seconds, micros] = await within(server.time());
+    const took = performance.now() - sent;
+    // The server looked at its clock about half-way.
+    const ahead = Number(seconds) * 1_000 + Number(micros) / 1_000 - (Date.now() - took / 2);
+    samples.push({ took, ahead });
+  }
+  const sorted = samples.toSorted((a, b) => a.took - b.took);
+  const [quickest, median, worst] = [sorted[0], sorted[SAMPLES / 2], sorted.at(-1)];
+  if (!quickest || !median || !worst) throw new Error('nothing was measured');
+  return { roundTrip: { median: median.took, worst: worst.took }, clockAhead: quickest.ahead };
+}
+
+/** `undefined` when the server does not say, as many that are hosted by others. */
+async function appendfsyncOf(server: Redis): Promise<string | undefined> {
+  try {
+    const [, value] = (await within(server.config('GET', 'appendfsync'))) as string[];
+    return value;
+  } catch (error) {
+    if (isRefusal(error)) return undefined;
+    throw error;
+  }
+}
+
+async function publishAndSubscribe(client: Redis, channel: string): Promise<void> {
+  await within(client.publish(channel, ''));
+  const subscriber = client.duplicate({ retryStrategy: null } as never);
+  subscriber.on('error', () => undefined);
+  try {
+    await within(subscriber.connect());
+    await within(subscriber.subscribe(channel));
+  } finally {
+    subscriber.disconnect();
+  }
+}
+
+function versionIn(info: string): string {
+  const own = /^server_name:(\S+)/m.exec(info)?.[1];
+  const field = own === undefined ? 'redis_version' : `${own}_version`;
+  return new RegExp(`^${field}:(\\S+)`, 'm').exec(info)?.[1] ?? '';
+}

@@ -1,0 +1,47 @@
+import type { Fleet } from '../ioredis/fleet.js';
+import { IoredisNode } from '../ioredis/ioredis-node.js';
+import { askAll } from '../redlock/ask-all.js';
+import { Inspection } from '../redlock/inspection.js';
+import type { Target } from './command-line.js';
+import { openNodes } from './node-url.js';
+
+/** How long a node may take to be connected, and then to answer, in milliseconds. */
+export const NODE_LIMIT_MS = 2_000;
+
+/** Connected nodes, to look at locks with. */
+export interface Session {
+  readonly inspection: Inspection;
+  readonly nodeCount: number;
+  close(): Promise<void>;
+}
+
+/**
+ * Connects the nodes of a target. Those that cannot be reached are tried again in the background, and say why in every
+ * answer until then.
+ *
+ * @throws UsageError
+ */
+export async function openSession(target: Target): Promise<Session> {
+  const fleet: Fleet = {
+    keyPrefix: target.keyPrefix,
+    // The guard leaves a marker on the nodes, and to look at locks must not change them.
+    guarded: false,
+    runIds: new Map(),
+    // `doctor` says all that, at length.
+    warnOnce: () => undefined,
+  };
+  const nodes = openNodes(target).map((client) => new IoredisNode(client, true, fleet));
+  await askAll(
+    nodes,
+    NODE_LIMIT_MS,
+    (node) => node.connect(),
+    () => false,
+  );
+  return {
+    inspection: new Inspection({ nodes, nodeTimeout: NODE_LIMIT_MS }, new Set()),
+    nodeCount: nodes.length,
+    async close() {
+      await Promise.all(nodes.map((node) => node.close()));
+    },
+  };
+}

@@ -1,0 +1,21 @@
+import type { Readable, Writable } from 'node:stream';
+
+/** What a command reads from and writes to. */
+export interface Terminal {
+  readonly input: Readable & { readonly isTTY?: boolean };
+  readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number };
+  /** Where it asks: not among the results. */
+  readonly questions: Writable;
+  /** Aborts when the user wants it to end (Ctrl-C), or nobody reads the output any more. */
+  readonly signal: AbortSignal;
+}
+
+/** Writes lines. */
+export function print({ output }: Terminal, ...lines: readonly string[]): void {
+  output.write(lines.map((line) => `${line}\n`).join(''));
+}
+
+/** Writes a document for programs, on one line. */
+export function printJson(terminal: Terminal, document: unknown): void {
+  print(terminal, JSON.stringify(document));
+}

@@ -1,0 +1,91 @@
+import { LockUnavailableError } from '../redlock/errors.js';
+import type { LockInfo } from '../redlock/lock-info.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { lockJson, lockTable, printable } from './format.js';
+import { locksOf } from './list.js';
+import type { Session } from './session.js';
+import { print, printJson, type Terminal } from './terminal.js';
+
+/** Cursor to the upper left corner, and nothing after it. */
+const CLEAR = '\u001B[H\u001B[J';
+
+/** What has happened to a lock between two looks. */
+type Change = 'held' | 'acquired' | 'released';
+
+/**
+ * Looks again and again until the terminal's signal aborts: on a terminal a table that is drawn anew, otherwise a line
+ * for every change. Nodes that do not answer are said, and asked again.
+ */
+export async function watch(
+  session: Session,
+  { prefix, interval, json }: RequestFor<'watch'>,
+  terminal: Terminal,
+): Promise<number> {
+  const { signal, output } = terminal;
+  const show = output.isTTY && !json ? screen(terminal) : lines(terminal, json);
+  while (!signal.aborted) {
+    try {
+      show.locks(await locksOf(session, prefix, undefined));
+    } catch (error) {
+      if (!(error instanceof LockUnavailableError)) throw error;
+      show.unavailable(error);
+    }
+    await sleep(interval, undefined, { signal }).catch(() => undefined);
+  }
+  return ExitCode.Ok;
+}
+
+interface View {
+  locks(infos: readonly LockInfo[]): void;
+  unavailable(error: Error): void;
+}
+
+function screen(terminal: Terminal): View {
+  const draw = (...body: readonly string[]): void => {
+    // What does not fit would scroll, and then the next picture would be drawn below.
+    const rows = Math.max(5, (terminal.output.rows ?? 24) - 4);
+    const more = body.length > rows ? [`... and ${body.length - rows} more`] : [];
+    const head = `${new Date().toISOString()}   Ctrl-C ends`;
+    terminal.output.write(`${CLEAR}${[head, '', ...body.slice(0, rows), ...more].join('\n')}\n`);
+  };
+  return {
+    locks: (infos) => draw(`${infos.length} locks`, '', ...(infos.length > 0 ? lockTable(infos) : [])),
+    unavailable: (error) => draw(printable(error.message)),
+  };
+}
+
+function lines(terminal: Terminal, json: boolean): View {
+  let known: ReadonlyMap<string, LockInfo> | undefined;
+  const say = (change: Change, info: LockInfo): void => {
+    const time = new Date().toISOString();
+    if (json) printJson(terminal, { time, change, ...lockJson(info) });
+    else {
+      const { key, owner = '', fencingToken } = info;
+      const token = fencingToken === undefined ? '' : `  token ${fencingToken}`;
+      print(
+        terminal,
+        `${time}  ${change.padEnd(8)}  ${printable(key)}  ${printable(owner)}${token}`.trimEnd(),
+      );
+    }
+  };
+  return {
+    locks(infos) {
+      // An attempt or a release that is under way stands on some nodes for a moment.
+      const seen = new Map(infos.filter(({ held }) => held).map((info) => [info.key, info]));
+      for (const [key, before] of known ?? []) {
+        if (seen.get(key)?.id !== before.id) say('released', before);
+      }
+      for (const [key, info] of seen) {
+        if (known?.get(key)?.id !== info.id) say(known ? 'acquired' : 'held', info);
+      }
+      known = seen;
+    },
+    unavailable(error) {
+      const time = new Date().toISOString();
+      if (json) printJson(terminal, { time, change: 'unavailable', error: error.message });
+      else print(terminal, `${time}  unavailable  ${printable(error.message)}`);
+    },
+  };
+}

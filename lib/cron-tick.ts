@@ -1,0 +1,60 @@
+/** A moment in the time zone of a schedule: a luxon `DateTime`, of which this much is needed. */
+interface ZonedTime {
+  toMillis(): number;
+  /** So many milliseconds earlier, in the same zone. */
+  minus(milliseconds: number): ZonedTime;
+}
+
+/** What is used of a `CronTime` of the package `cron`, in every version that @nestjs/schedule brings. */
+export interface CronTime {
+  /** The expression, or the one moment of a schedule that was given a date. */
+  readonly source: string | ZonedTime;
+  /** The next moment from now on. */
+  sendAt(): ZonedTime;
+  /** The first moment after the second that `start` is in. */
+  getNextDateFrom(start: ZonedTime): ZonedTime;
+}
+
+/** A moment that a schedule names, in milliseconds since 1970, and how long after it the next one is. */
+export interface CronTick {
+  readonly at: number;
+  readonly gap: number;
+}
+
+/** A timer may fire so much before its time, by the wall clock, in milliseconds. */
+const EARLY_MS = 50;
+
+const SECOND = 1_000;
+const LONGEST_LOOK_BACK = 8 * 366 * 86_400_000;
+
+/**
+ * The tick that a call made at `time` is for: the latest that the schedule names up to then. Every instance that fires
+ * for a moment comes to the same number, whatever its clock says; one that fires so late that the next moment has come
+ * is counted to that one. `undefined` when the schedule has not named any moment yet.
+ */
+export function latestTick(schedule: CronTime, time: number): CronTick | undefined {
+  const limit = time + EARLY_MS;
+  if (typeof schedule.source !== 'string') {
+    const at = schedule.source.toMillis();
+    return at <= limit ? { at, gap: Infinity } : undefined;
+  }
+  const anchor = schedule.sendAt();
+  const nextAfter = (start: number): number =>
+    schedule.getNextDateFrom(anchor.minus(anchor.toMillis() - start)).toMillis();
+
+  // The library looks forward only. As a rule the tick is within the last second; else the way back is halved.
+  let back = SECOND;
+  while (nextAfter(limit - back) > limit) {
+    back *= 2;
+    if (back > LONGEST_LOOK_BACK) return undefined;
+  }
+  let from = limit - back;
+  let to = limit - (back > SECOND ? back / 2 : 0);
+  while (to - from > SECOND) {
+    const middle = (from + to) / 2;
+    if (nextAfter(middle) <= limit) from = middle;
+    else to = middle;
+  }
+  const at = nextAfter(from);
+  return { at, gap: nextAfter(at) - at };
+}

@@ -1,0 +1,202 @@
+import { type FencedRegisterOptions, resolveRegisterOptions } from './fenced-register.options.js';
+import type { SqlClient, SqlPool, SqlPoolClient } from './sql-client.js';
+import { StaleTokenError } from './stale-token.error.js';
+import { checkedHolder, type TokenHolder } from './token-holder.js';
+
+/** PostgreSQL's code for `LOCK TABLE` outside of a transaction. */
+const NO_ACTIVE_TRANSACTION = '25P01';
+
+/**
+ * A table in PostgreSQL with the highest fencing token that was seen for each key. Who comes with a lower one is
+ * refused, so a holder that was paused past the end of its lock cannot write over its successor.
+ *
+ * It works because the check and the write are one transaction that begins with the check: that locks the key's row,
+ * so until the transaction has ended nobody else's check goes through. The transactions of one key come one after the
+ * other, in the order of their tokens.
+ *
+ * @see docs/fencing.md
+ *
+ * @example
+ * ```ts
+ * import { Injectable } from '@nestjs/common';
+ * import { type LockHandle, LockService } from 'nestjs-redlock';
+ * import { FencedRegister } from 'nestjs-redlock/fencing';
+ * import { Pool } from 'pg';
+ *
+ * @Injectable()
+ * export class Accounts {
+ *   private readonly register = new FencedRegister();
+ *
+ *   constructor(
+ *     private readonly locks: LockService,
+ *     private readonly pool: Pool,
+ *   ) {}
+ *
+ *   async onModuleInit(): Promise<void> {
+ *     await this.pool.query(this.register.createTableSql);
+ *   }
+ *
+ *   withdraw(account: string, amount: number): Promise<void> {
+ *     return this.locks.withLock(`account:${account}`, (lock: LockHandle) =>
+ *       this.register.transaction(this.pool, lock, async (client) => {
+ *         await client.query('update accounts set balance = balance - $2 where id = $1', [account, amount]);
+ *       }),
+ *     );
+ *   }
+ * }
+ * ```
+ */
+export class FencedRegister {
+  /**
+   * Creates the table unless it is there. For your migrations; when several processes may run it at the same time, one
+   * of them can fail, as with every `create table if not exists`.
+   */
+  readonly createTableSql: string;
+  private readonly table: string;
+  private readonly idleTimeout: number;
+
+  /** @throws TypeError or RangeError that names the option that is wrong */
+  constructor(options: FencedRegisterOptions = {}) {
+    ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
+    // A number above 2^53 would lock out all real tokens, and could not be told apart from its neighbours here.
+    this.createTableSql =
+      `create table if not exists ${this.table} (key text primary key, ` +
+      `token bigint not null check (token between 0 and ${Number.MAX_SAFE_INTEGER}))`;
+  }
+
+  /**
+   * Runs `task` in a transaction of its own, with the token checked at its beginning. Reads count as well: what is
+   * read here, no holder before this one can change afterwards.
+   *
+   * Keep it short, and free of anything but the database: others who hold the lock later wait for its end.
+   *
+   * @param pool - lends the connection
+   * @param lock - the lock that the call is made under; with several keys, all of them are checked
+   * @param task - reads and writes with the client that it is given; when it throws, nothing is written
+   * @returns what `task` returned, once that is committed
+   * @throws StaleTokenError when a higher token was seen, before `task` is called
+   * @throws TypeError or RangeError when `lock` has no usable keys or token
+   * @throws Error when a statement failed and `task` did not: the transaction was rolled back
+   */
+  async transaction<T>(
+    pool: SqlPool,
+    lock: TokenHolder,
+    task: (client: SqlClient) => Promise<T>,
+  ): Promise<T> {
+    const holder = checkedHolder(lock);
+    const client = await pool.connect();
+    let broken: Error | undefined;
+    // The server ends the connection when `idleTimeout` has passed. That is an event between statements, and without
+    // a listener an uncaught error.
+    const noteBroken = (error: Error): void => {
+      broken = error;
+    };
+    client.on?.('error', noteBroken);
+    try {
+      await this.begin(client);
+      await this.raise(client, holder);
+      const result = await task(client);
+      const { command } = await client.query('commit');
+      if (command === 'ROLLBACK') {
+        throw new Error(
+          `Nothing was written for ${holder.keys.join(', ')}: a statement failed, so PostgreSQL rolled the transaction ` +
+            'back. Let the error of the statement leave the task.',
+        );
+      }
+      return result;
+    } catch (error) {
+      await client.query('rollback').catch(noteBroken);
+      throw error;
+    } finally {
+      client.off?.('error', noteBroken);
+      // A connection whose transaction may be open still must not go back to the pool.
+      client.release(broken);
+    }
+  }
+
+  /**
+   * Checks the token in a transaction of yours, for those who have their transactions made by something else. Call it
+   * first: what comes after it is protected, and two that write first and check afterwards can deadlock. When it
+   * throws, roll back.
+   *
+   * With the isolation level repeatable read or serializable, PostgreSQL may refuse with a serialization failure
+   * (40001) in place of a `StaleTokenError`, and may refuse the later of two holders, too: try that one again.
+   *
+   * @param client - the connection that the transaction is open on
+   * @param lock - the lock that the call is made under; with several keys, all of them are checked
+   * @throws StaleTokenError when a higher token was seen
+   * @throws TypeError when `client` has no open transaction, or `lock` no usable keys
+   * @throws RangeError when `lock` has no usable token
+   *
+   * @example
+   * ```ts
+   * import type { LockHandle } from 'nestjs-redlock';
+   * import { FencedRegister } from 'nestjs-redlock/fencing';
+   * import type { ClientBase } from 'pg';
+   *
+   * export async function rename(client: ClientBase, lock: LockHandle, name: string): Promise<void> {
+   *   await client.query('begin');
+   *   try {
+   *     await new FencedRegister().advance(client, lock);
+   *     await client.query('update shops set name = $1', [name]);
+   *     await client.query('commit');
+   *   } catch (error) {
+   *     await client.query('rollback');
+   *     throw error;
+   *   }
+   * }
+   * ```
+   */
+  async advance(client: SqlClient, lock: TokenHolder): Promise<void> {
+    const holder = checkedHolder(lock);
+    await this.assertTransaction(client);
+    await this.raise(client, holder);
+  }
+
+  private async begin(client: SqlPoolClient): Promise<void> {
+    const limit = this.idleTimeout;
+    await client.query(
+      limit === 0 ? 'begin' : `begin; set local idle_in_transaction_session_timeout = ${limit}`,
+    );
+  }
+
+  /** Takes a lock on the table that the statement after it takes as well, but that PostgreSQL gives to transactions only. */
+  private async assertTransaction(client: SqlClient): Promise<void> {
+    try {
+      await client.query(`lock table ${this.table} in row exclusive mode`);
+    } catch (error) {
+      if ((error as { code?: unknown }).code !== NO_ACTIVE_TRANSACTION) throw error;
+      throw new TypeError(
+        'Expected `client` to be the connection of an open transaction, got one without. Without a transaction ' +
+          'the check ends before the write begins, and a stale holder can be paused in between: call `begin` first, ' +
+          'on the same connection, or use `transaction(pool, lock, task)`.',
+        { cause: error },
+      );
+    }
+  }
+
+  /** One statement, so that nobody's token comes between the comparison and the change; it also locks the rows. */
+  private async raise(client: SqlClient, { keys, fencingToken }: TokenHolder): Promise<void> {
+    const { rows } = await client.query<{ key: string }>(
+      // The keys are sorted: two locks with several keys take the rows in the same order and cannot deadlock.
+      `insert into ${this.table} as register (key, token) select unnest($1::text[]), $2::bigint ` +
+        'on conflict (key) do update set token = excluded.token where register.token <= excluded.token ' +
+        'returning key',
+      [keys, String(fencingToken)],
+    );
+    const raised = new Set(rows.map(({ key }) => key));
+    const refused = keys.filter((key) => !raised.has(key));
+    if (refused.length > 0)
+      throw new StaleTokenError(refused, fencingToken, await this.highest(client, refused));
+  }
+
+  private async highest(client: SqlClient, keys: readonly string[]): Promise<number | undefined> {
+    const { rows } = await client.query<{ token: string | number | bigint | null }>(
+      `select max(token) as token from ${this.table} where key = any($1::text[])`,
+      [keys],
+    );
+    // A bigint is a string in `pg`, unless told otherwise; all that the table can hold are exact as numbers.
+    const token = rows[0]?.token ?? null;
+    return token === null ? undefined : Number(token);
+  }
+}

@@ -1,0 +1,45 @@
+import { StaleTokenError } from './stale-token.error.js';
+import { checkedHolder, type TokenHolder } from './token-holder.js';
+
+/** What a store said to a write. */
+export interface FencedAnswer {
+  /** Whether it was written: no higher token had been seen. */
+  readonly accepted: boolean;
+  /** The highest token that the store has seen, if it says so. */
+  readonly highest?: number | undefined;
+}
+
+/**
+ * Writes to a store of your own with the lock's token, and throws when the store has seen a higher one.
+ *
+ * The store must compare and write in one step, and keep the token with what it writes: a conditional update, a
+ * script, a request that carries the token. Comparing first and writing afterwards protects nothing, since the writer
+ * can be paused in between.
+ *
+ * @param lock - the lock that the write is made under
+ * @param write - writes unless the store has seen a token higher than this one; the same token again is fine
+ * @throws StaleTokenError when the store refused
+ * @throws TypeError or RangeError when `lock` has no usable keys or token
+ *
+ * @example
+ * ```ts
+ * import type { LockHandle } from 'nestjs-redlock';
+ * import { fencedWrite } from 'nestjs-redlock/fencing';
+ *
+ * export async function pay(lock: LockHandle, url: string): Promise<void> {
+ *   await fencedWrite(lock, async (token) => {
+ *     const response = await fetch(url, { method: 'PUT', headers: { 'fencing-token': String(token) } });
+ *     if (!response.ok && response.status !== 412) throw new Error(`${url} answered ${response.status}`);
+ *     return { accepted: response.ok };
+ *   });
+ * }
+ * ```
+ */
+export async function fencedWrite(
+  lock: TokenHolder,
+  write: (token: number) => Promise<FencedAnswer>,
+): Promise<void> {
+  const { keys, fencingToken } = checkedHolder(lock);
+  const { accepted, highest } = await write(fencingToken);
+  if (!accepted) throw new StaleTokenError(keys, fencingToken, highest);
+}

@@ -1,0 +1,5 @@
+export {
+  type RedlockHealth,
+  RedlockHealthIndicator,
+  type RedlockHealthOptions,
+} from './redlock.health-indicator.js';

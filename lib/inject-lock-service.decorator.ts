@@ -1,0 +1,22 @@
+import { Inject, type InjectionToken } from '@nestjs/common';
+import { badOption } from './redlock/checks.js';
+import { LockService } from './lock.service.js';
+
+/** What a module provides its `LockService` as. */
+export function lockServiceToken(name: string | undefined): InjectionToken {
+  return name === undefined ? LockService : Symbol.for(`nestjs-redlock:service:${name}`);
+}
+
+/**
+ * Injects the `LockService` of the `RedlockModule` with this `name`. The one without a name is injected by its type.
+ *
+ * @throws TypeError when `name` is not a string, or empty
+ * @example
+ * ```ts
+ * constructor(@InjectLockService('billing') private readonly locks: LockService) {}
+ * ```
+ */
+export function InjectLockService(name: string): PropertyDecorator & ParameterDecorator {
+  if (typeof name !== 'string' || name === '') throw badOption('name', 'the `name` of a RedlockModule', name);
+  return Inject(lockServiceToken(name));
+}

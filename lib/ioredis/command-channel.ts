@@ -1,0 +1,134 @@
+import type { Redis } from 'ioredis';
+import { canSendNow, type Client } from './connection.js';
+import { CorkedWrites } from './corked-writes.js';
+import type { Script } from './scripts.js';
+import { Silence } from './silence.js';
+
+/**
+ * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
+ */
+export class CommandChannel {
+  readonly #silence: Silence;
+  readonly #writes = new CorkedWrites();
+  #lastError: Error | undefined;
+
+  /**
+   * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
+   * to replace
+   */
+  constructor(
+    readonly client: Client,
+    private readonly opened: boolean,
+  ) {
+    this.#silence = new Silence(client, opened);
+    // A listener here would silence the errors of a client that is not ours.
+    if (!opened) return;
+    client.on('error', (error: Error & { command?: unknown }) => {
+      // ioredis adds the command that failed, with its arguments: for AUTH, the password.
+      delete error.command;
+      this.#lastError = error;
+    });
+  }
+
+  /** Whether a command would be written now, to a server that answers as far as is known. */
+  get canSend(): boolean {
+    return canSendNow(this.client) && !this.#silence.isSilent;
+  }
+
+  /** There is a new connection, of which nothing bad is known. */
+  connected(): void {
+    this.#silence.end();
+  }
+
+  /** Connects a client that has not been connected yet. */
+  async open(): Promise<void> {
+    try {
+      await this.client.connect();
+    } catch (error) {
+      // ioredis says only that the connection was closed; the reason came as an event.
+      throw this.#lastError ?? error;
+    }
+  }
+
+  /**
+   * Runs a script by its hash, and with its text where the server does not know it and the answer is still `wanted`.
+   *
+   * ioredis can do that by itself, but it would do it for a claim that was released meanwhile, and so store a lock
+   * that nobody holds (S15).
+   */
+  run(
+    script: Script,
+    keys: readonly string[],
+    args: readonly (string | number)[],
+    wanted: () => boolean = always,
+  ): Promise<unknown> {
+    return this.send(
+      () => this.client.evalsha(script.sha, keys.length, ...keys, ...args),
+      (error) => {
+        if (!isNoScript(error) || !wanted()) throw error;
+        return this.send(() => this.client.eval(script.lua, keys.length, ...keys, ...args));
+      },
+    );
+  }
+
+  /**
+   * Sends a command, if it would be written now.
+   *
+   * Not an async function, and neither are those around it: at a hundred thousand commands a second their Promises are
+   * what the time goes into.
+   *
+   * @param refused - what to do about an error that the server or the client answered with; by default it is thrown
+   */
+  send<T>(command: () => Promise<T>, refused: (error: Error) => Promise<T> = rethrow): Promise<T> {
+    if (!this.canSend) return Promise.reject(this.#unreachable());
+    this.#silence.asked();
+    // A Cluster has a connection for each of its nodes, and chooses one for each command.
+    if (!this.client.isCluster) this.#writes.begin((this.client as Redis).stream);
+    return command().then(this.#answered as (reply: T) => T, (error: Error) => {
+      // Others, such as a time limit of the client's own, are no sign of life.
+      if (isRefusal(error)) this.#silence.answered();
+      else this.#silence.failed();
+      return refused(this.#explained(error));
+    });
+  }
+
+  readonly #answered = (reply: unknown): unknown => {
+    this.#silence.answered();
+    return reply;
+  };
+
+  #unreachable(): Error {
+    if (this.#silence.isSilent) return new Error('has not answered for a while; check whether it hangs');
+    const reason = this.#lastError ? ` (${this.#lastError.message})` : '';
+    return new Error(`not connected${reason}; check that it is up and reachable`, { cause: this.#lastError });
+  }
+
+  #explained(error: Error): Error {
+    if (error.message.startsWith('CROSSSLOT')) {
+      return new Error(
+        'the keys of one lock must be in one slot of the Cluster; give them a common hash tag, such as {orders}:1 and {orders}:2',
+        { cause: error },
+      );
+    }
+    // It was a master when we connected. After a fail-over its address may lead to the new one.
+    if (error.message.startsWith('READONLY') && this.opened) (this.client as Redis).stream?.destroy();
+    return error;
+  }
+}
+
+function always(): boolean {
+  return true;
+}
+
+function rethrow(error: Error): never {
+  throw error;
+}
+
+/** The server answered, with an error. */
+export function isRefusal(error: unknown): error is Error {
+  return error instanceof Error && error.name === 'ReplyError';
+}
+
+function isNoScript(error: unknown): boolean {
+  return error instanceof Error && error.message.startsWith('NOSCRIPT');
+}

@@ -1,0 +1,26 @@
+import { nextTick } from 'node:process';
+import type { Duplex } from 'node:stream';
+
+/**
+ * Writes what is sent in one turn of the event loop to the socket at once, when the turn ends: one system call for many
+ * commands, at no delay. Under load that is 2 to 3 times the throughput at less than half the CPU (docs/performance.md).
+ *
+ * The auto-pipelining of ioredis does not do: it keeps one pipeline in flight, so every call waits for the one before.
+ */
+export class CorkedWrites {
+  #corked: Duplex | undefined;
+
+  readonly #uncork = (stream: Duplex): void => {
+    if (this.#corked === stream) this.#corked = undefined;
+    stream.uncork();
+  };
+
+  /** Something is going to be written to `stream` in this turn; a connection that was replaced has another one. */
+  begin(stream: Duplex): void {
+    if (this.#corked === stream) return;
+    this.#corked = stream;
+    stream.cork();
+    // Imported, so that it is the real one where a test has put fake timers in place.
+    nextTick(this.#uncork, stream);
+  }
+}

@@ -1,0 +1,14 @@
+/** What the nodes of one module share. */
+export interface Fleet {
+  readonly keyPrefix: string;
+  /** Whether nodes that restarted are kept from voting (S12). */
+  readonly guarded: boolean;
+  /** The name of the node behind each run id, to notice a server that is listed twice (S17). */
+  readonly runIds: Map<string, string>;
+  /** Something is weaker than it could be, or a node cannot be used. Says the same thing once. */
+  readonly warnOnce: (message: string) => void;
+  /** A connection was lost, or an attempt to connect has failed; told again for every attempt. */
+  readonly nodeLost?: (node: string) => void;
+  /** A node can be asked. */
+  readonly nodeReady?: (node: string) => void;
+}

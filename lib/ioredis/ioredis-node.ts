@@ -1,0 +1,471 @@
+import type { Cluster, Redis } from 'ioredis';
+import type { Claim } from '../redlock/claim.js';
+import { elapsedSince, type Instant, now } from '../redlock/clock.js';
+import { COUNTER_LIFE_MS } from '../redlock/fencing.js';
+import type { AcquireReply, AcquireTerms, Listening, LockNode, Look, Order } from '../redlock/lock-node.js';
+import type { NodeCheck } from '../redlock/node-status.js';
+import type { Place } from '../redlock/place.js';
+import type { Tick } from '../redlock/tick.js';
+import { ClusterSubscriber } from './cluster-subscriber.js';
+import { CommandChannel, isRefusal } from './command-channel.js';
+import { addressOf, type Client } from './connection.js';
+import type { Fleet } from './fleet.js';
+import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey } from './lock-key.js';
+import { LockReader } from './lock-reader.js';
+import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
+import { NodeInspection, UnsafeNodeError } from './node-inspection.js';
+import { RecentWaiters } from './recent-waiters.js';
+import {
+  ACQUIRE,
+  ALREADY_RAN,
+  BIRTH,
+  EXTEND,
+  FORCE_RELEASE,
+  LEAVE,
+  RAISE,
+  RELEASE,
+  TOO_LATE,
+  TOO_YOUNG,
+  TURN_OF_ANOTHER,
+} from './scripts.js';
+import { copyForMessages, Subscriber } from './subscriber.js';
+
+/** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
+const MOST_OWED_RELEASES = 10_000;
+
+/** How long after a release that failed it is tried again, in milliseconds. */
+const RELEASE_AGAIN_MS = 1_000;
+
+/** The most keys that one command extends. A key takes the server about 10 microseconds, and others wait meanwhile. */
+const MOST_KEYS_EXTENDED = 100;
+
+/** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
+const UNFIT_FOR_MS = 1_000;
+
+/** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
+const DEAF_JITTER_MS = 100;
+
+/**
+ * One Redis as a {@link LockNode}, over an ioredis client.
+ *
+ * One command and one round trip for each request, but after a `SCRIPT FLUSH` or on a new server, where the script is
+ * sent once.
+ */
+export class IoredisNode implements LockNode {
+  readonly name: string;
+  readonly #channel: CommandChannel;
+  readonly #inspection: NodeInspection;
+  readonly #reader: LockReader;
+
+  /**
+   * Releases that this node has not confirmed, and since when. They are sent again when it is back, and a while after
+   * it refused one: the claim may have been stored by a command whose reply was lost (S6).
+   */
+  readonly #owed = new Map<Claim, Instant>();
+  #payment: NodeJS.Timeout | undefined;
+  #whenReady: (() => void) | undefined;
+  #toldTooYoung = false;
+  #subscriber: Subscriber | ClusterSubscriber | undefined;
+  readonly #waiters = new RecentWaiters();
+  /** When it last could not vote on a claim; `undefined` since it could. */
+  #unfitSince: Instant | undefined;
+
+  readonly #onClose = (): void => this.fleet.nodeLost?.(this.name);
+
+  readonly #onReady = (): void => {
+    this.fleet.nodeReady?.(this.name);
+    this.#channel.connected();
+    this.#inspection.begin();
+    this.#payOwed();
+  };
+
+  /**
+   * @param opened - whether the client was made for us, so that it is ours to close
+   */
+  constructor(
+    private readonly client: Client,
+    private readonly opened: boolean,
+    private readonly fleet: Fleet,
+  ) {
+    this.name = addressOf(client);
+    this.#channel = new CommandChannel(client, opened);
+    this.#inspection = new NodeInspection(this.name, this.#channel, fleet);
+    this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
+    client.on('ready', this.#onReady);
+    client.on('close', this.#onClose);
+  }
+
+  async connect(): Promise<void> {
+    const { status } = this.client;
+    if (status === 'ready') {
+      this.fleet.nodeReady?.(this.name);
+      this.#inspection.begin();
+    } else {
+      const ready = new Promise<void>((resolve) => {
+        this.#whenReady = resolve;
+        this.client.once('ready', resolve);
+      });
+      if (status === 'wait') await this.#channel.open();
+      await ready;
+    }
+    await this.#inspection.passed();
+  }
+
+  get answering(): boolean {
+    const unfit = this.#unfitSince && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
+    return !unfit && this.#channel.canSend;
+  }
+
+  get hearing(): boolean {
+    return this.#subscriber?.hearing ?? false;
+  }
+
+  contended(keys: readonly string[]): boolean {
+    return this.#waiters.any(keys);
+  }
+
+  time(): number | undefined {
+    return this.#inspection.clock.now();
+  }
+
+  async acquire(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
+    try {
+      const reply = await this.#vote(claim, terms);
+      this.#unfitSince = undefined;
+      return reply;
+    } catch (error) {
+      this.#unfitSince = now();
+      throw error;
+    }
+  }
+
+  async #vote(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
+    const asked = now();
+    if (!this.#inspection.isFit) await this.#inspection.passed();
+    let result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
+    if (Number(result[0]) === TOO_LATE && elapsedSince(asked) < terms.limit) {
+      // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
+      // suspended machine or a step. It is right now.
+      result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
+    }
+    return this.#voteOf(claim.keys, result, terms.guard);
+  }
+
+  async raise(claim: Claim, token: number): Promise<boolean> {
+    const args = [claim.keys.length, lockValue(claim), token, counterLife(claim.ttl)];
+    return Number(await this.#channel.run(RAISE, this.#keysOf(claim), args, () => !claim.ended)) === 1;
+  }
+
+  extend(claims: readonly Claim[], ttl: number): readonly Promise<boolean>[] {
+    // The keys of one command must be in one slot of a Cluster.
+    const commands = this.client.isCluster ? claims.map((claim) => [claim]) : inCommands(claims);
+    return commands.flatMap((some) => {
+      const outcomes = this.#extendTogether(some, ttl);
+      return some.map((_, index) => outcomes.then((each) => each[index] === '1'));
+    });
+  }
+
+  async release(claim: Claim, after = 0): Promise<void> {
+    this.#owe(claim);
+    const { mark } = claim;
+    const keys = this.#locksAndQueues(claim.keys);
+    const args = [claim.keys.length, lockValue(claim), claim.keepFor, this.#channelBase, after];
+    if (mark) {
+      keys.push(this.#tickKeyOf(claim, mark));
+      args.push(tickValue(claim, mark), mark.life);
+    }
+    try {
+      const told = await this.#channel.run(RELEASE, keys, args);
+      if (Number(told) > 0) this.#waiters.note(claim.keys);
+    } catch (error) {
+      this.#payLater();
+      if (isRefusal(error)) this.#reportRefusal(error);
+      throw error;
+    }
+    this.#owed.delete(claim);
+  }
+
+  async look(keys: readonly string[]): Promise<readonly Look[]> {
+    await this.#inspection.passed();
+    return this.#reader.look(keys);
+  }
+
+  async *scan(prefix: string): AsyncGenerator<readonly string[]> {
+    await this.#inspection.passed();
+    const { connection } = this.#inspection;
+    for await (const page of this.#reader.scan(prefix)) {
+      // To another server, or the same one after a restart, the place where a SCAN stands means nothing.
+      if (connection !== this.#inspection.connection)
+        throw new Error('the connection was replaced meanwhile');
+      yield page;
+    }
+  }
+
+  async forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
+    await this.#inspection.passed();
+    const args = [this.#channelBase, ...ids];
+    const deleted = await this.#channel.run(FORCE_RELEASE, this.#locksAndQueues([key]), args);
+    return ids[Number(deleted) - 1];
+  }
+
+  async check(guard: number): Promise<NodeCheck> {
+    try {
+      await this.#inspection.passed();
+    } catch (error) {
+      if (!(error instanceof UnsafeNodeError)) throw error;
+      return { state: 'unfit', reason: error.message, warnings: [] };
+    }
+    const warnings = this.#inspection.weaknesses;
+    const votesIn = Math.ceil(guard - (await this.#age()));
+    if (votesIn <= 0) return { state: 'voting', warnings };
+    return { state: 'guarded', votesIn, reason: tooYoung(votesIn), warnings };
+  }
+
+  listen(place: Place, heard: (after: number, turn: boolean) => void): Listening {
+    const subscriber = (this.#subscriber ??= this.#newSubscriber());
+    const channels = this.client.isCluster
+      ? place.keys.map((key) => `${queueKey(this.fleet.keyPrefix, key)}:${place.process}`)
+      : [`${this.#channelBase}${place.process}`];
+    const listenings = channels.map((channel) =>
+      subscriber.listen(channel, {
+        message: (text) => {
+          const [number, after] = text.split(' ');
+          if (Number(number) === place.number) heard(Number(after), Number(after) === 0);
+        },
+        ready: (ready) => heard(ready ? 0 : Math.random() * DEAF_JITTER_MS, false),
+      }),
+    );
+    return {
+      get ready() {
+        return listenings.every(({ ready }) => ready);
+      },
+      stop: () => {
+        for (const listening of listenings) listening.stop();
+      },
+    };
+  }
+
+  async leave(place: Place): Promise<void> {
+    const args = [place.keys.length, placeName(place), this.#channelBase];
+    await this.#channel.run(LEAVE, this.#locksAndQueues(place.keys), args);
+  }
+
+  close(): Promise<void> {
+    this.#subscriber?.close();
+    this.client.off('ready', this.#onReady);
+    this.client.off('close', this.#onClose);
+    if (this.#whenReady) this.client.off('ready', this.#whenReady);
+    clearTimeout(this.#payment);
+    this.#owed.clear();
+    if (this.opened) this.client.disconnect();
+    return Promise.resolve();
+  }
+
+  /** Extends claims with one command; resolves to what the script returns. */
+  async #extendTogether(claims: readonly Claim[], ttl: number): Promise<string> {
+    const keys = claims.flatMap((claim) => this.#keysOf(claim));
+    const args = claims.flatMap((claim) => [claim.keys.length, lockValue(claim)]);
+    // When the server has lost the script and one of the claims has ended, the others wait for their next renewal.
+    const wanted = (): boolean => claims.every(({ ended }) => !ended);
+    return String(await this.#channel.run(EXTEND, keys, [ttl, counterLife(ttl), ...args], wanted));
+  }
+
+  /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
+  async #age(): Promise<number> {
+    const keys = this.#inspection.guarded ? [bornKey(this.fleet.keyPrefix)] : [];
+    // Answers also without a marker, and leaves one where it is gone, so that the time until the node votes begins.
+    const met = Number(await this.#channel.run(BIRTH, keys, [])) / 1_000;
+    const [marker] = keys;
+    if (marker === undefined) return Infinity;
+    const born = Number(await this.#channel.send(() => this.#channel.client.get(marker)));
+    return Math.min(Math.max(0, met - born), this.#inspection.age());
+  }
+
+  #newSubscriber(): Subscriber | ClusterSubscriber {
+    const { client } = this;
+    const [channels, commands] = client.isCluster
+      ? [`${this.fleet.keyPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
+      : [`${this.#channelBase}*`, '+subscribe +publish'];
+    const denied = (): void =>
+      this.fleet.warnOnce(
+        `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
+          `with ACL SETUSER <user> &${channels} ${commands}`,
+      );
+    return client.isCluster
+      ? new ClusterSubscriber(client as Cluster, denied)
+      : new Subscriber(() => copyForMessages(client as Redis), false, denied);
+  }
+
+  /** Asks the server to store the claim, if it can be done within `limit` milliseconds. */
+  async #tryToStore(
+    claim: Claim,
+    { guard, seed, floor, order }: AcquireTerms,
+    limit: number,
+  ): Promise<AcquireResult> {
+    if (claim.ended) throw new Error('given up before it could be asked');
+    const { connection, guarded } = this.#inspection;
+    const keys = this.#keysOf(claim);
+    const leastAge = guarded ? this.#leastMarkerAge(guard) : 0;
+    if (leastAge > 0) keys.push(bornKey(this.fleet.keyPrefix));
+    if (order) keys.push(...claim.keys.map((key) => queueKey(this.fleet.keyPrefix, key)));
+    if (claim.tick) keys.push(this.#tickKeyOf(claim, claim.tick));
+    const result = (await this.#channel.run(
+      ACQUIRE,
+      keys,
+      [
+        claim.keys.length,
+        lockValue(claim),
+        claim.ttl,
+        this.#deadline(limit),
+        leastAge,
+        seed,
+        floor === 'fine' ? 1 : 0,
+        counterLife(claim.ttl),
+        ...this.#orderArgs(order),
+        ...(claim.tick ? [claim.tick.at] : []),
+      ],
+      () => !claim.ended,
+    )) as AcquireResult;
+    if (connection !== this.#inspection.connection) {
+      // The client sent it again by itself, to a server that had not been inspected.
+      throw new Error('the connection was replaced before the answer came');
+    }
+    this.#inspection.clock.learn(Number(result.at(-1)));
+    return result;
+  }
+
+  /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
+  #leastMarkerAge(guard: number): number {
+    return this.#inspection.age() < guard ? Number.MAX_SAFE_INTEGER : guard;
+  }
+
+  #voteOf(keys: readonly string[], [outcome, detail, remaining]: AcquireResult, guard: number): AcquireReply {
+    const code = Number(outcome);
+    if (code === TOO_LATE) throw new Error(`was asked ${detail} ms too late, and did nothing`);
+    if (code === TOO_YOUNG) {
+      const untilOldEnough = Math.ceil(guard - this.#inspection.age());
+      throw this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : Number(detail));
+    }
+    this.#toldTooYoung = false;
+    if (code === 0) {
+      if (Number(remaining) > 0) this.#waiters.note(keys);
+      return { granted: true, counter: Number(detail) };
+    }
+    const id = String(detail);
+    if (code === ALREADY_RAN) {
+      return { granted: false, ran: true, holder: { id, owner: runnerOf(id), remaining: Number(remaining) } };
+    }
+    this.#waiters.note(keys);
+    if (code === TURN_OF_ANOTHER) {
+      return { granted: false, holder: { id, owner: ownerOfPlace(id), remaining: Number(remaining) } };
+    }
+    // PTTL answers -1 for a key without expiry.
+    const left = Number(remaining) < 0 ? Infinity : Number(remaining);
+    return { granted: false, holder: { id, owner: ownerOf(id), remaining: left } };
+  }
+
+  get #channelBase(): string {
+    return this.client.isCluster ? '' : channelBase(this.fleet.keyPrefix);
+  }
+
+  /** The last arguments of ACQUIRE. */
+  #orderArgs(order: Order | undefined): (string | number)[] {
+    if (!order) return [0, '', '', 0, ''];
+    const { place, waited, next } = order;
+    return [1, this.#channelBase, place ? placeName(place) : '', waited.toFixed(3), next?.toFixed(3) ?? ''];
+  }
+
+  #locksAndQueues(keys: readonly string[]): string[] {
+    const { keyPrefix } = this.fleet;
+    return [...keys.map((key) => lockKey(keyPrefix, key)), ...keys.map((key) => queueKey(keyPrefix, key))];
+  }
+
+  /** Logged once for each time that the node is kept from voting. */
+  #tooYoung(wait: number): Error {
+    const reason = tooYoung(wait);
+    if (!this.#toldTooYoung) this.fleet.warnOnce(`${this.name} ${reason}`);
+    this.#toldTooYoung = true;
+    return new Error(reason);
+  }
+
+  /** The time on the server's clock when `limit` milliseconds have passed; 0 when its clock is not known (S16). */
+  #deadline(limit: number): number {
+    const time = this.time();
+    return time === undefined ? 0 : Math.ceil(time + limit);
+  }
+
+  /** The lock keys of a claim, then their counters. */
+  #keysOf({ keys }: Claim): string[] {
+    const { keyPrefix } = this.fleet;
+    return [...keys.map((key) => lockKey(keyPrefix, key)), ...keys.map((key) => fenceKey(keyPrefix, key))];
+  }
+
+  /** Beside the first of the keys: all keys of a lock are in one slot. */
+  #tickKeyOf({ keys }: Claim, { schedule }: Pick<Tick, 'schedule'>): string {
+    return tickKey(this.fleet.keyPrefix, keys[0] ?? '', schedule);
+  }
+
+  /** Sends again what is owed; what fails stays owed until the next time. */
+  #payOwed(): void {
+    if (!this.#channel.canSend) {
+      this.#payLater();
+      return;
+    }
+    for (const [claim, since] of this.#owed) {
+      if (elapsedSince(since) > claim.owedFor) this.#owed.delete(claim);
+      else this.release(claim).catch(() => undefined);
+    }
+  }
+
+  /** A server may refuse a release for a while without ending the connection (MISCONF, NOREPLICAS, BUSY). */
+  #payLater(): void {
+    this.#payment ??= setTimeout(() => {
+      this.#payment = undefined;
+      this.#payOwed();
+    }, RELEASE_AGAIN_MS).unref();
+  }
+
+  #reportRefusal({ message }: Error): void {
+    this.fleet.warnOnce(
+      `${this.name} refuses to release locks, which end with their ttl meanwhile: ${message}`,
+    );
+  }
+
+  #owe(claim: Claim): void {
+    if (!this.#owed.has(claim)) this.#owed.set(claim, now());
+    for (const [oldest, since] of this.#owed) {
+      if (this.#owed.size <= MOST_OWED_RELEASES && elapsedSince(since) <= oldest.owedFor) break;
+      this.#owed.delete(oldest);
+    }
+  }
+}
+
+/** The claims in parts that one command each can extend without keeping the server from others for long. */
+function inCommands(claims: readonly Claim[]): Claim[][] {
+  const parts: Claim[][] = [];
+  let keys = Infinity;
+  for (const claim of claims) {
+    keys += claim.keys.length;
+    if (keys > MOST_KEYS_EXTENDED) {
+      keys = claim.keys.length;
+      parts.push([]);
+    }
+    parts.at(-1)?.push(claim);
+  }
+  return parts;
+}
+
+function tooYoung(wait: number): string {
+  return (
+    'started or lost its data a short while ago and may have forgotten locks; ' +
+    `it votes again in ${wait} ms (restartGuard)`
+  );
+}
+
+/** What the script ACQUIRE returns; numbers may come as strings from a client of the user's (`stringNumbers`). */
+type AcquireResult = readonly (number | string)[];
+
+/** Milliseconds that a fencing counter is kept after its last grant or extension: longer for longer locks. */
+function counterLife(ttl: number): number {
+  return Math.max(COUNTER_LIFE_MS, 2 * ttl);
+}

@@ -1,0 +1,42 @@
+import type { NodeReport } from './node-report.js';
+
+/**
+ * Why locks on a node would not be safe (S17); such a node does not vote.
+ *
+ * @param twin - the name of another node that is the same server
+ */
+export function unsafeBecause({ mode, role }: NodeReport, twin: string | undefined): string | undefined {
+  if (mode === 'sentinel') {
+    return 'it is a Sentinel, which keeps no keys; give ioredis options with `sentinels` and `name` instead';
+  }
+  if (mode === 'cluster') {
+    return 'it is a node of a Redis Cluster, which keeps only some of the keys; give an ioredis `Cluster` instead';
+  }
+  if (role === 'slave') {
+    return 'it is a replica, which loses locks that its master has granted; give the master instead';
+  }
+  if (twin !== undefined) {
+    return `it is the same server as ${twin}, so two votes would be one; name each server once`;
+  }
+  return undefined;
+}
+
+/** What makes locks on a node weaker than they could be (S13, S14), and what to change. */
+export function weakBecause(
+  { evictionPolicy, appendOnly }: NodeReport,
+  appendfsync: string | undefined,
+  guarded: boolean,
+): string[] {
+  const weaknesses: string[] = [];
+  if (evictionPolicy !== 'noeviction') {
+    weaknesses.push(
+      `maxmemory-policy is ${evictionPolicy}, so locks may be evicted while they are held; set it to noeviction`,
+    );
+  }
+  if (!guarded && !(appendOnly && (appendfsync === 'always' || appendfsync === undefined))) {
+    weaknesses.push(
+      'a restart can forget locks that are held; set appendonly to yes and appendfsync to always, or set `restartGuard`',
+    );
+  }
+  return weaknesses;
+}

@@ -1,0 +1,30 @@
+/** What a server says of itself, as far as locks are concerned. */
+export interface NodeReport {
+  /** Different for every start of every server; empty when it does not say. */
+  readonly runId: string;
+  readonly mode: 'standalone' | 'cluster' | 'sentinel';
+  readonly role: 'master' | 'slave';
+  /** Milliseconds that the server has been up at least. */
+  readonly uptime: number;
+  readonly evictionPolicy: string;
+  /** Whether there is an append-only file; `appendfsync` is not in INFO. */
+  readonly appendOnly: boolean;
+}
+
+/** Reads the answer to INFO. */
+export function parseInfo(info: string): NodeReport {
+  const fields = new Map<string, string>();
+  for (const line of info.split('\r\n')) {
+    const colon = line.indexOf(':');
+    if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1));
+  }
+  return {
+    runId: fields.get('run_id') ?? '',
+    mode: (fields.get('redis_mode') ?? 'standalone') as NodeReport['mode'],
+    role: (fields.get('role') ?? 'master') as NodeReport['role'],
+    // Redis subtracts two whole seconds, so what it says can be almost a second too much.
+    uptime: Math.max(0, Number(fields.get('uptime_in_seconds') ?? 0) - 1) * 1_000,
+    evictionPolicy: fields.get('maxmemory_policy') ?? 'noeviction',
+    appendOnly: fields.get('aof_enabled') === '1',
+  };
+}

@@ -1,0 +1,467 @@
+import { createHash } from 'node:crypto';
+
+/** A Lua script and the hash by which a server that has seen it knows it. */
+export interface Script {
+  readonly lua: string;
+  readonly sha: string;
+}
+
+function script(lua: string): Script {
+  return { lua, sha: createHash('sha1').update(lua).digest('hex') };
+}
+
+/** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
+const TURN_MS = 150;
+
+/** How long after the first of a queue was told the second tries, in milliseconds, and the third after the second. */
+const STANDBY_MS = 200;
+
+/** How long a queue is kept that nobody comes to, in milliseconds; those who wait come every few seconds. */
+const QUEUE_LIFE_MS = 60_000;
+
+/**
+ * Lua functions for the queue of a lock key, a sorted set: its members are places, which {@link placeName} makes, and
+ * their scores the server's time in milliseconds at which the waiter came. The one whose turn it is stands there a
+ * second time, in front of all: `!deadline:place` with the score -1.
+ *
+ * A message goes to the first in line, and to the next two for the case that it does not take its turn. Nobody
+ * receives what is published to a process that has gone, so its place is dropped at once. PUBLISH comes after all
+ * else and only as `pcall`: a user may have no right to the channel (S7). So does ZADD, which fails when memory is
+ * short: the queue is advice, and an order that is lost costs time and nothing else.
+ */
+const QUEUE = `
+local function tell(queue, base, place, after)
+  local process, number = string.match(place, '^(%x+):(%d+):')
+  if not process then
+    return false
+  end
+  local command, channel = 'PUBLISH', base .. process
+  if base == '' then
+    command, channel = 'SPUBLISH', queue .. ':' .. process
+  end
+  local receivers = redis.pcall(command, channel, number .. ' ' .. after)
+  return receivers ~= 0
+end
+
+local function first(queue)
+  local front = redis.call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+  if front[1] and string.sub(front[1], 1, 1) == '!' then
+    return front[3], tonumber(front[4]), front[1]
+  end
+  return front[1], tonumber(front[2])
+end
+
+local function begin_turn(queue, place, now, after)
+  redis.pcall('ZADD', queue, -1, string.format('!%.0f:%s', now + after + ${TURN_MS}, place))
+end
+
+local function wake(queue, base, now, after)
+  local _, _, turn = first(queue)
+  if turn then
+    redis.call('ZREM', queue, turn)
+  end
+  local awake = 0
+  while awake == 0 do
+    local places = redis.call('ZRANGE', queue, 0, 2)
+    if #places == 0 then
+      return 0
+    end
+    for _, place in ipairs(places) do
+      if tell(queue, base, place, math.ceil(after + awake * ${STANDBY_MS})) then
+        awake = awake + 1
+        if awake == 1 then
+          begin_turn(queue, place, now, after)
+        end
+      else
+        redis.call('ZREM', queue, place)
+      end
+    end
+  end
+  return awake
+end
+
+local function leave(lock, queue, base, now, place)
+  local _, _, turn = first(queue)
+  if turn and string.match(turn, '^!%d+:(.*)$') == place then
+    redis.call('ZREM', queue, turn)
+  end
+  if redis.call('ZREM', queue, place) == 1 and redis.call('EXISTS', lock) == 0 then
+    wake(queue, base, now, 0)
+  end
+end
+`;
+
+/** What {@link ACQUIRE} returns first when it did not store the claim; a positive number is the position of a held key. */
+export const TOO_LATE = -1;
+export const TOO_YOUNG = -2;
+export const ALREADY_RAN = -3;
+export const TURN_OF_ANOTHER = -4;
+
+/**
+ * Stores a claim under all keys or under none, and counts the grant. At the node where waiters queue it also keeps
+ * their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
+ *
+ * KEYS     n lock keys, their n fencing counters, with a guard the marker of the node's birth, where order is kept the n
+ *          queues, and for a tick of a schedule the key of the last one that ran
+ * ARGV[1]  n
+ * ARGV[2]  the value of the claim
+ * ARGV[3]  ttl in milliseconds
+ * ARGV[4]  time on this server's clock, in milliseconds, after which nobody waits for the answer; 0 for never
+ * ARGV[5]  guard in milliseconds, 0 for none
+ * ARGV[6]  what to start a missing counter at, so that nodes agree; only with 0 in ARGV[7]
+ * ARGV[7]  1 to keep counters at the microsecond, for a single node; 0 at the second, so that nodes agree
+ * ARGV[8]  milliseconds that a counter is kept
+ * ARGV[9]  1 where order is kept, else 0
+ * ARGV[10] what the names of channels begin with; empty on a Cluster
+ * ARGV[11] the place of the waiter; empty for one that does not wait
+ * ARGV[12] milliseconds that it has waited
+ * ARGV[13] milliseconds that the next waiter of its process has waited, who gets the place when it is granted; or empty
+ * ARGV[14] the tick, in milliseconds since 1970; absent for none
+ * Returns  {0, counter, 1 if others wait else 0, time}   stored; time in microseconds on this server's clock
+ *          {i, value, pttl, time}            the i-th key holds another value for pttl milliseconds more
+ *          {-1, milliseconds late, time}     the deadline had passed (S16)
+ *          {-2, milliseconds to go, time}    the node's data is younger than the guard (S12)
+ *          {-3, value, pttl, time}           that tick or a later one has run, which is known for pttl milliseconds more
+ *          {-4, place, milliseconds, time}   it is free, but the turn of that place for so long
+ *
+ * GET comes first, so that a key of another type is a loud error and not a lock that looks held for ever (S19), and
+ * so that running twice for the same claim, as a client that resends after a cut connection makes it do, grants
+ * again. Nothing that runs before an error is undone, so the counters are written before the locks: a counter too
+ * high does no harm. A marker from the future, of a clock that was set back since, begins anew. When memory is short the
+ * first SET fails and nothing is stored; after it the others cannot. A request that comes late leaves no place.
+ */
+export const ACQUIRE = script(`
+${QUEUE}
+local n = tonumber(ARGV[1])
+local time = redis.call('TIME')
+local seconds, micros = tonumber(time[1]), tonumber(time[2])
+local stamp = seconds * 1000000 + micros
+local now = seconds * 1000 + micros / 1000
+local deadline = tonumber(ARGV[4])
+local late = deadline > 0 and now > deadline
+local guard = tonumber(ARGV[5])
+local queues = 2 * n + (guard > 0 and 1 or 0)
+local base, place, waited = ARGV[10], ARGV[11], tonumber(ARGV[12])
+
+local function take_place(queue, since)
+  redis.pcall('ZADD', queue, string.format('%.3f', now - since), place)
+  redis.call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+end
+
+local function wait_at(i)
+  if place == '' or late then
+    return
+  end
+  for j = 1, n do
+    if j == i then
+      take_place(KEYS[queues + j], waited)
+    else
+      leave(KEYS[j], KEYS[queues + j], base, now, place)
+    end
+  end
+end
+
+if ARGV[14] then
+  local last = redis.call('GET', KEYS[#KEYS])
+  if last and tonumber(string.match(last, '^%d+')) >= tonumber(ARGV[14]) then
+    return {-3, last, redis.call('PTTL', KEYS[#KEYS]), stamp}
+  end
+end
+
+local mine = 0
+for i = 1, n do
+  local value = redis.call('GET', KEYS[i])
+  if value == ARGV[2] then
+    mine = mine + 1
+  elseif value then
+    wait_at(i)
+    return {i, value, redis.call('PTTL', KEYS[i]), stamp}
+  end
+end
+if mine > 0 then
+  local counter = redis.call('GET', KEYS[n + 1])
+  if mine == n and counter then
+    return {0, tonumber(counter), 0, stamp}
+  end
+  return redis.error_reply('ERR this claim was stored before, and a part of it is gone')
+end
+
+if late then
+  return {-1, math.ceil(now - deadline), stamp}
+end
+
+if guard > 0 then
+  local marker = KEYS[2 * n + 1]
+  local born = tonumber(redis.call('GET', marker) or '-1')
+  if born < 0 or born > now then
+    redis.call('SET', marker, string.format('%.0f', now))
+    born = now
+  end
+  if now - born < guard then
+    return {-2, math.ceil(guard - (now - born)), stamp}
+  end
+end
+
+local ordered = ARGV[9] == '1' and n or 0
+local anybody = {}
+for i = 1, ordered do
+  local queue = KEYS[queues + i]
+  while true do
+    local head, arrived, turn = first(queue)
+    anybody[i] = head
+    if not head or head == place or (place ~= '' and now - waited < arrived) then
+      break
+    end
+    local till, whose = string.match(turn or '', '^!(%d+):(.*)$')
+    if whose ~= head then
+      -- The last holder has lapsed, and so told nobody.
+      wake(queue, base, now, 0)
+    elseif tonumber(till) > now then
+      wait_at(i)
+      return {-4, head, math.ceil(tonumber(till) - now), stamp}
+    else
+      redis.call('ZREM', queue, head, turn)
+    end
+  end
+end
+
+local fine = seconds * 1048576 + math.floor(micros * 1.048576)
+local coarse = seconds * 1048576
+local counter = 0
+for i = n + 1, 2 * n do
+  local last = tonumber(redis.call('GET', KEYS[i]) or '-1')
+  local following
+  if ARGV[7] == '1' then
+    following = math.max(last + 1, fine)
+  elseif last < 0 then
+    following = math.max(fine, math.min(tonumber(ARGV[6]), fine + 2097152))
+  else
+    following = math.max(last + 1, coarse)
+  end
+  counter = math.max(counter, following)
+end
+if counter > 9007199254740991 then
+  return redis.error_reply('ERR fencing counter out of range: it or the clock of this server is wrong')
+end
+local digits = string.format('%.0f', counter)
+for i = n + 1, 2 * n do
+  redis.call('SET', KEYS[i], digits, 'PX', ARGV[8])
+end
+for i = 1, n do
+  redis.call('SET', KEYS[i], ARGV[2], 'PX', ARGV[3])
+end
+
+local others = 0
+for i = 1, ordered do
+  if anybody[i] then
+    leave(KEYS[i], KEYS[queues + i], base, now, place)
+    others = math.max(others, redis.call('EXISTS', KEYS[queues + i]))
+  end
+end
+if ARGV[13] ~= '' then
+  take_place(KEYS[queues + 1], tonumber(ARGV[13]))
+end
+return {0, counter, others, stamp}
+`);
+
+/**
+ * Meets a server on a new connection: learns its clock, and leaves a marker of when it was first met. A server that
+ * loses its data loses the marker, too (S12).
+ *
+ * KEYS     the marker, or none
+ * Returns  microseconds since 1970 on this server's clock
+ */
+export const BIRTH = script(`
+local time = redis.call('TIME')
+local seconds, micros = tonumber(time[1]), tonumber(time[2])
+if KEYS[1] then
+  redis.call('SET', KEYS[1], string.format('%.0f', seconds * 1000 + micros / 1000), 'NX')
+end
+return seconds * 1000000 + micros
+`);
+
+/**
+ * Lifts the counters to the token that the nodes agree on, if all keys still hold the claim and no counter is beyond
+ * it. Only with both conditions does a quorum of successes make the token larger than every earlier one: checking
+ * ownership alone, or writing blindly, is wrong when messages are executed twice (SAFETY "Fencing tokens").
+ *
+ * KEYS     n lock keys and their n fencing counters
+ * ARGV[1]  n
+ * ARGV[2]  the value of the claim
+ * ARGV[3]  the token
+ * ARGV[4]  milliseconds that a counter is kept
+ * Returns  1 when all counters are at the token now, else 0
+ */
+export const RAISE = script(`
+local n = tonumber(ARGV[1])
+local token = tonumber(ARGV[3])
+for i = 1, n do
+  if redis.call('GET', KEYS[i]) ~= ARGV[2] or tonumber(redis.call('GET', KEYS[n + i]) or '0') > token then
+    return 0
+  end
+end
+for i = n + 1, 2 * n do
+  redis.call('SET', KEYS[i], ARGV[3], 'PX', ARGV[4])
+end
+return 1
+`);
+
+/**
+ * Makes the keys of each claim live for at least the ttl, and their counters as long as ever, if all its keys still
+ * hold it. What became of one claim is no matter for the others: a key of another type does not hold the claim.
+ *
+ * KEYS     for each claim its n lock keys and their n fencing counters
+ * ARGV[1]  ttl in milliseconds
+ * ARGV[2]  milliseconds that a counter is kept
+ * ARGV     for each claim n and the value of the claim
+ * Returns  a string with 1 for each claim whose keys all hold it, and 0 for each other
+ *
+ * PEXPIRE and not SET: it works when memory is short (S9). A longer life is left alone, because an older extension
+ * that was delayed must not cut short what a newer one promised.
+ */
+export const EXTEND = script(`
+local ttl = tonumber(ARGV[1])
+local outcomes = {}
+local before = 0
+for i = 3, #ARGV, 2 do
+  local n = tonumber(ARGV[i])
+  local first, last = before + 1, before + n
+  local mine = true
+  for k = first, last do
+    mine = mine and redis.pcall('GET', KEYS[k]) == ARGV[i + 1]
+  end
+  if mine then
+    for k = first, last do
+      if redis.call('PTTL', KEYS[k]) < ttl then
+        redis.call('PEXPIRE', KEYS[k], ARGV[1])
+      end
+      redis.call('PEXPIRE', KEYS[n + k], ARGV[2])
+    end
+  end
+  outcomes[#outcomes + 1] = mine and '1' or '0'
+  before = before + 2 * n
+end
+return table.concat(outcomes)
+`);
+
+/**
+ * Deletes the keys that hold the claim, and no others (S7), or gives them a last while to live; and tells those who wait
+ * when they can try. Counters stay.
+ *
+ * Then remembers the tick that has run, if there is one, unless a later one is known: whoever holds the keys by now, it
+ * has run. The DEL comes first, because it works when memory is short; then the messages (S7), and last what can fail.
+ *
+ * KEYS     n lock keys, their n queues, and, for a tick, the key of the last one that ran
+ * ARGV[1]  n
+ * ARGV[2]  the value of the claim
+ * ARGV[3]  milliseconds for which the keys are kept still (minHold), longer or shorter than their present life; 0 to
+ *          delete them
+ * ARGV[4]  what the names of channels begin with; empty on a Cluster
+ * ARGV[5]  milliseconds after which the first in line shall try
+ * ARGV[6]  what to remember: the tick, in milliseconds since 1970, a colon, and the owner; absent for none
+ * ARGV[7]  for so many milliseconds
+ * Returns  how many waiters were told
+ */
+export const RELEASE = script(`
+${QUEUE}
+local n = tonumber(ARGV[1])
+local keep = tonumber(ARGV[3])
+local kept = {}
+for i = 1, n do
+  if redis.call('GET', KEYS[i]) == ARGV[2] then
+    if keep > 0 then
+      redis.call('PEXPIRE', KEYS[i], keep)
+      kept[i] = true
+    else
+      redis.call('DEL', KEYS[i])
+    end
+  end
+end
+local told = 0
+for i = 1, n do
+  local queue = KEYS[n + i]
+  if redis.call('EXISTS', queue) == 1 and (kept[i] or redis.call('EXISTS', KEYS[i]) == 0) then
+    local time = redis.call('TIME')
+    local after = math.max(tonumber(ARGV[5]), kept[i] and keep or 0)
+    told = told + wake(queue, ARGV[4], time[1] * 1000 + time[2] / 1000, after)
+  end
+end
+if ARGV[6] then
+  local last = redis.call('GET', KEYS[2 * n + 1])
+  if not last or tonumber(string.match(last, '^%d+')) <= tonumber(string.match(ARGV[6], '^%d+')) then
+    redis.call('SET', KEYS[2 * n + 1], ARGV[6], 'PX', ARGV[7])
+  end
+end
+return told
+`);
+
+/**
+ * Gives a place in the queues up; passes its turn on if the lock is free.
+ *
+ * KEYS     n lock keys and their n queues
+ * ARGV[1]  n
+ * ARGV[2]  the place
+ * ARGV[3]  what the names of channels begin with; empty on a Cluster
+ */
+export const LEAVE = script(`
+${QUEUE}
+local n = tonumber(ARGV[1])
+local time = redis.call('TIME')
+for i = 1, n do
+  leave(KEYS[i], KEYS[n + i], ARGV[3], time[1] * 1000 + time[2] / 1000, ARGV[2])
+end
+return 1
+`);
+
+/**
+ * Tells what stands under lock keys, without changing anything.
+ *
+ * KEYS     n lock keys and their n fencing counters
+ * Returns  for each lock key, in this order:
+ *          {}                       it is free
+ *          {value, pttl, counter}   counter is empty when there is none
+ *          {error}                  it is of another type
+ */
+export const LOOK = script(`
+local n = #KEYS / 2
+local found = {}
+for i = 1, n do
+  local value = redis.pcall('GET', KEYS[i])
+  if type(value) == 'table' then
+    found[i] = {value.err}
+  elseif value then
+    local counter = redis.pcall('GET', KEYS[n + i])
+    found[i] = {value, redis.call('PTTL', KEYS[i]), type(counter) == 'string' and counter or ''}
+  else
+    found[i] = {}
+  end
+end
+return found
+`);
+
+/**
+ * Deletes a lock key that is held under one of the ids, whoever asks, and tells those who wait. Counters stay.
+ *
+ * KEYS     the lock key and its queue
+ * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV     then the ids that were seen on any node
+ * Returns  the position of the id that it was held under, or 0 when nothing was deleted
+ *
+ * The ids, and not whatever is there, so that a request that is delayed or sent twice leaves the next holder alone.
+ */
+export const FORCE_RELEASE = script(`
+${QUEUE}
+local value = redis.call('GET', KEYS[1])
+if value then
+  for i = 2, #ARGV do
+    local id = ARGV[i]
+    if string.sub(value, 1, #id) == id then
+      redis.call('DEL', KEYS[1])
+      local time = redis.call('TIME')
+      wake(KEYS[2], ARGV[1], time[1] * 1000 + time[2] / 1000, 0)
+      return i - 1
+    end
+  end
+end
+return 0
+`);

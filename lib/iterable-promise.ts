@@ -1,0 +1,16 @@
+/**
+ * Lets a Promise of an async iterable be read as if it were one.
+ *
+ * A method that is declared to give an async iterable and is not a generator cannot be told from one that gives a
+ * Promise before it has run, and it runs only when it has its lock.
+ */
+export function iterablePromise(promise: Promise<unknown>): Promise<unknown> {
+  const iterate = (): AsyncIterator<unknown> => {
+    const iterator = promise.then((value) => (value as AsyncIterable<unknown>)[Symbol.asyncIterator]());
+    return {
+      next: async (...sent) => (await iterator).next(...sent),
+      return: async (value) => (await (await iterator).return?.(value)) ?? { done: true, value },
+    };
+  };
+  return Object.defineProperty(promise, Symbol.asyncIterator, { value: iterate });
+}

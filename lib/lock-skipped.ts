@@ -1,0 +1,29 @@
+import { channel } from 'node:diagnostics_channel';
+
+/** What is published on the channel {@link LOCK_SKIPPED_CHANNEL} when a call is skipped (`onBusy: 'skip'`). */
+export interface LockSkippedEvent {
+  /** The class and the method. */
+  readonly method: string;
+  /** What the lock is called where its keys would be too many: see the option `label`. */
+  readonly label: string;
+  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  readonly instance?: string;
+  readonly keys: readonly string[];
+  /**
+   * `'held'`: somebody holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this
+   * application is shutting down.
+   */
+  readonly reason: 'held' | 'tick-ran' | 'shutdown';
+  /** Who holds the lock or ran the tick; not with `'shutdown'`. */
+  readonly owner?: string;
+  /** With `'held'`: milliseconds until the lock ends if its holder does not renew it. */
+  readonly retryAfter?: number;
+  /** With `'tick-ran'`: the tick, in milliseconds since 1970; 0 for an `@Interval`. */
+  readonly tick?: number;
+}
+
+/** The name of the channel of `node:diagnostics_channel` on which every {@link LockSkippedEvent} is published. */
+export const LOCK_SKIPPED_CHANNEL = 'nestjs-redlock:lock-skipped';
+
+/** Costs next to nothing while nobody subscribes. */
+export const skippedLocks = channel(LOCK_SKIPPED_CHANNEL);

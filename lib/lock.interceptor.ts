@@ -1,0 +1,123 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { HeldIterator } from './held-iterator.js';
+import { heldObservable } from './held-observable.js';
+import { heldUntilEnd } from './held-results.js';
+import type { Begun } from './lock-run.js';
+import { iterablePromise } from './iterable-promise.js';
+import type { LockOrigin } from './lock-origin.js';
+import type { Locker } from './locker.js';
+import type { LockSkippedEvent } from './lock-skipped.js';
+import { LockHeldError, LockUnavailableError, nameOfTick } from './redlock/errors.js';
+import { keysOf, type LockKey } from './redlock/keys.js';
+import type { ScheduledTask } from './schedule-metadata.js';
+import type { Ticks } from './ticks.js';
+import type { WithLockOptions } from './with-lock.options.js';
+
+/** How a method hands over its result, which decides when the lock is acquired; `'unknown'` until it has run. */
+export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
+
+/** One call of a decorated method. */
+export interface LockedCall {
+  readonly origin: LockOrigin & { readonly method: string };
+  readonly key: () => LockKey;
+  readonly options: WithLockOptions;
+  readonly kind: ResultKind;
+  /** The method as @nestjs/schedule finds it. */
+  readonly task: () => ScheduledTask;
+  /** Runs the method itself. */
+  readonly proceed: () => unknown;
+}
+
+/**
+ * Stands around every call of a method decorated with `@WithLock`: acquires before the method runs, renews while it
+ * runs, releases afterwards.
+ *
+ * Nest's own interceptors see requests and messages only; this one is called by the method itself, so that cron
+ * tasks and plain service calls are locked too, and guards, pipes and interceptors keep their order around it.
+ */
+@Injectable()
+export class LockInterceptor {
+  readonly #logger = new Logger('WithLock');
+
+  constructor(
+    private readonly locker: Locker,
+    private readonly ticks: Ticks,
+  ) {}
+
+  /**
+   * A method that returns an Observable or is an async generator acquires when it is subscribed to or first read. Any
+   * other returns a Promise, and what that resolves to is held to its end if it has one: an Observable, an async
+   * iterable, a stream.
+   */
+  intercept(call: LockedCall): unknown {
+    if (call.kind === 'observable')
+      return heldObservable((signal) => this.#begin(call, signal), call.proceed);
+    if (call.kind === 'generator') return new HeldIterator(() => this.#begin(call), call.proceed, false);
+    const settled = this.#settle(call);
+    return call.kind === 'unknown' ? iterablePromise(settled) : settled;
+  }
+
+  /** Whether its application has shut down. */
+  get isClosed(): boolean {
+    return this.locker.isClosed;
+  }
+
+  async #settle(call: LockedCall): Promise<unknown> {
+    const begun = await this.#begin(call);
+    if (!begun.run) return begun.instead[0];
+    const { run } = begun;
+    let result: unknown;
+    try {
+      result = await run.inside(call.proceed);
+    } catch (error) {
+      await run.end();
+      throw error;
+    }
+    return heldUntilEnd(result, run, (signal) => this.#begin(call, signal));
+  }
+
+  async #begin({ origin, key, options, task }: LockedCall, signal?: AbortSignal): Promise<Begun> {
+    const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
+    const resolved = this.locker.resolve(
+      onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
+    );
+    const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
+    const tick = oncePerTick ? this.ticks.of(task()) : undefined;
+    try {
+      const lock = await this.locker.acquire(keys, resolved, origin, signal, tick);
+      return { run: this.locker.begin(lock, resolved) };
+    } catch (error) {
+      const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
+      if (skip) {
+        this.#tellSkip({ ...origin, keys, ...skip });
+        return { run: undefined, instead: [] };
+      }
+      if (!(error instanceof LockHeldError) || typeof onBusy === 'string') throw error;
+      return { run: undefined, instead: [await onBusy(error)] };
+    }
+  }
+
+  /** Why a call that was refused for this need not be an error. */
+  #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys'> | undefined {
+    if (error instanceof LockHeldError) {
+      const { owner, retryAfter, ranTick } = error;
+      if (ranTick === undefined) return { reason: 'held', owner, retryAfter };
+      return { reason: 'tick-ran', owner, tick: ranTick };
+    }
+    // Schedules end at the same time as locks do, and their last ticks would be logged as errors.
+    if (error instanceof LockUnavailableError && this.isClosed) return { reason: 'shutdown' };
+    return undefined;
+  }
+
+  #tellSkip(event: LockSkippedEvent): void {
+    const { method, keys, reason, owner, retryAfter = 0, tick = 0 } = event;
+    const names = keys.map((each) => `"${each}"`).join(', ');
+    const why = {
+      held: `${names} is held by ${owner} for ${Math.ceil(retryAfter)} ms more`,
+      'tick-ran': `${nameOfTick(tick)} has run already, by ${owner}`,
+      shutdown: 'the application is shutting down',
+    };
+    this.#logger.debug(`${method} skipped: ${why[reason]}`);
+    this.locker.telemetry.skipped(event);
+  }
+}

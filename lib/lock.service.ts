@@ -1,0 +1,167 @@
+import { Injectable } from '@nestjs/common';
+import { currentLockOf } from './lock-context.js';
+import type { LockOrigin } from './lock-origin.js';
+import type { Locker } from './locker.js';
+import { badOption, checkOptionNames } from './redlock/checks.js';
+import { LockHeldError } from './redlock/errors.js';
+import type { ListOptions } from './redlock/inspection.js';
+import { keysOf, type LockKey, oneKey } from './redlock/keys.js';
+import type { LockHandle } from './redlock/lock-handle.js';
+import type { NodesStatus } from './redlock/node-status.js';
+import type { LockInfo } from './redlock/lock-info.js';
+import {
+  type AcquireOptions,
+  checkLabel,
+  checkLockOptions,
+  LOCK_OPTION_NAMES,
+  type ResolvedLockOptions,
+} from './redlock/lock-options.js';
+
+/** What {@link LockService.tryAcquire} takes: it makes one attempt, so there is nothing to retry. */
+export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost'>;
+
+const ACQUIRE_OPTION_NAMES = [...LOCK_OPTION_NAMES, 'label', 'signal'];
+
+/**
+ * Locks for code that needs more control than `@WithLock` gives.
+ *
+ * All methods reject with a `TypeError` or `RangeError` when a key or an option does not fit.
+ */
+@Injectable()
+export class LockService {
+  constructor(private readonly locker: Locker) {}
+
+  /**
+   * Waits for a lock, within the limits of `retry`. The caller must release it.
+   *
+   * @throws LockHeldError when others held it to the end; LockUnavailableError when no quorum of nodes answered;
+   * the reason of `options.signal` when that ended the wait
+   * @example
+   * ```ts
+   * await using lock = await locks.acquire(['account:1', 'account:2'], { ttl: 5_000 });
+   * ```
+   */
+  async acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = {}): Promise<LockHandle> {
+    return this.locker.acquire(keysOf(key), this.#resolve(options), originOf(options), options.signal);
+  }
+
+  /**
+   * Makes one attempt. `null` means that somebody holds the lock, never that Redis is down.
+   *
+   * @throws LockUnavailableError when no quorum of nodes answered
+   */
+  async tryAcquire(key: LockKey, options: TryAcquireOptions = {}): Promise<LockHandle | null> {
+    try {
+      return await this.acquire(key, { ...options, retry: false });
+    } catch (error) {
+      if (error instanceof LockHeldError) return null;
+      throw error;
+    }
+  }
+
+  /**
+   * Runs `task` under the lock and releases it afterwards. What `task` returns or throws reaches the caller,
+   * whatever the release does.
+   *
+   * @throws what {@link acquire} throws; LockLostError when the lock was lost while `task` ran, unless `task` threw
+   * itself or `onLost` is `'ignore'`
+   */
+  withLock<T>(key: LockKey, task: (lock: LockHandle) => Promise<T> | T): Promise<T>;
+  withLock<T>(
+    key: LockKey,
+    options: AcquireOptions | undefined,
+    task: (lock: LockHandle) => Promise<T> | T,
+  ): Promise<T>;
+  async withLock<T>(
+    key: LockKey,
+    ...rest:
+      | [task: (lock: LockHandle) => Promise<T> | T]
+      | [options: AcquireOptions | undefined, task: (lock: LockHandle) => Promise<T> | T]
+  ): Promise<T> {
+    const [options = {}, task] = rest.length === 1 ? [{}, rest[0]] : rest;
+    if (typeof task !== 'function') throw badOption('task', 'a function', task);
+    const resolved = this.#resolve(options);
+    const lock = await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
+    return this.locker.run(lock, resolved, () => task(lock));
+  }
+
+  /**
+   * The lock of this service that the running call is under, or the innermost one that has `key`; `undefined`
+   * outside of locked code.
+   */
+  current(key?: string): LockHandle | undefined {
+    return currentLockOf(this.locker, key);
+  }
+
+  /**
+   * Who holds a key, since when and for how long, as a quorum of nodes says, and what each node says. Shows locks of
+   * all processes; changes nothing.
+   *
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered
+   * @example
+   * ```ts
+   * const { held, owner, since } = await locks.inspect('report');
+   * ```
+   */
+  async inspect(key: string): Promise<LockInfo> {
+    return this.locker.inspection.inspect(oneKey(key));
+  }
+
+  /**
+   * The locks of all processes, in no order. With `SCAN`, so it does not block Redis, and with no more than a page of
+   * them in memory.
+   *
+   * A lock that is held from the beginning to the end is listed. One that is acquired or released meanwhile may be, and
+   * one may come twice. What stands on some nodes without a quorum is listed with `held: false`: what is left of an
+   * attempt or a release that did not reach all nodes, and ends with its ttl.
+   *
+   * @throws LockUnavailableError from the loop, also after some locks, when fewer than a quorum of nodes answered
+   * @example
+   * ```ts
+   * for await (const { key, owner } of locks.list({ prefix: 'order:' })) console.log(key, owner);
+   * ```
+   */
+  list(options: ListOptions = {}): AsyncIterable<LockInfo> {
+    return this.locker.inspection.list(options);
+  }
+
+  /**
+   * Deletes a lock, whoever holds it, on all nodes; resolves to whether there was one. For a holder that hangs and still
+   * renews: one that crashed loses its lock with its ttl.
+   *
+   * What the lock protects is not protected from the holder any more, until that notices: at once when it is in this
+   * process, otherwise at its next renewal. Then its signal aborts. Fencing counters stay, so a `FencedRegister` refuses
+   * what it writes after the next holder.
+   *
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have deleted it
+   */
+  async forceRelease(key: string): Promise<boolean> {
+    return this.locker.inspection.forceRelease(oneKey(key));
+  }
+
+  /**
+   * How fit the nodes are to grant locks, for health checks and the like. Asks every node once. Never rejects.
+   *
+   * @example
+   * ```ts
+   * const { available, nodes } = await locks.checkNodes();
+   * ```
+   */
+  async checkNodes(): Promise<NodesStatus> {
+    return this.locker.inspection.checkNodes();
+  }
+
+  #resolve(options: AcquireOptions): ResolvedLockOptions {
+    checkOptionNames('options', options, ACQUIRE_OPTION_NAMES);
+    checkLockOptions(options);
+    const { label, signal } = options;
+    if (label !== undefined) checkLabel(label);
+    if (signal !== undefined && !(signal instanceof AbortSignal))
+      throw badOption('signal', 'an AbortSignal', signal);
+    return this.locker.resolve(options);
+  }
+}
+
+function originOf({ label = 'other' }: AcquireOptions): LockOrigin {
+  return { label };
+}

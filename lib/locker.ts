@@ -1,0 +1,163 @@
+import { JoinedLock } from './joined-lock.js';
+import { currentFrameOf, currentLockOf } from './lock-context.js';
+import type { LockOrigin } from './lock-origin.js';
+import type { LockTelemetry } from './lock-telemetry.js';
+import { LockRun, type RunnableLock } from './lock-run.js';
+import { LockHeldError, LockUnavailableError } from './redlock/errors.js';
+import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from './redlock/lock-options.js';
+import type { Inspection } from './redlock/inspection.js';
+import { onAbort } from './redlock/on-abort.js';
+import type { Redlock } from './redlock/redlock.js';
+import type { Tick } from './redlock/tick.js';
+
+/**
+ * Acquires locks for one module instance and knows what runs under them, so that shutdown can wait for it.
+ * `LockService` and `LockInterceptor` are two faces of it.
+ */
+export class Locker {
+  readonly #running = new Set<LockRun>();
+  /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
+  readonly #closing = new AbortController();
+  #drained: (() => void) | undefined;
+
+  constructor(
+    private readonly redlock: Redlock,
+    readonly inspection: Inspection,
+    readonly telemetry: LockTelemetry,
+    private readonly defaults: LockOptions,
+    private readonly shutdownTimeout: number,
+  ) {
+    // Every call listens to this signal. As long as somebody does, that costs next to nothing.
+    onAbort(this.#closing.signal, () => undefined);
+  }
+
+  /** Whether shutdown has begun. */
+  get isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  /** Fills in the defaults of the module and of the package. */
+  resolve(options: LockOptions): ResolvedLockOptions {
+    return resolveLockOptions(options, this.defaults);
+  }
+
+  /**
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`; LockLostError when the lock to join is lost
+   */
+  async acquire(
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    origin: LockOrigin,
+    signal?: AbortSignal,
+    tick?: Tick,
+  ): Promise<RunnableLock> {
+    const joined = options.reentrant ? this.#join(keys) : undefined;
+    if (joined) return joined;
+    return this.telemetry.acquire(keys, options.ttl, origin, () =>
+      this.#acquireNew(keys, options, signal, tick),
+    );
+  }
+
+  async #acquireNew(
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    signal: AbortSignal | undefined,
+    tick: Tick | undefined,
+  ): Promise<RunnableLock> {
+    const signals = signal ? [signal] : [];
+    // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
+    if (!currentLockOf(this)?.isHeld()) signals.push(this.#closing.signal);
+    try {
+      return await this.redlock.acquire(keys, { ...options, tick, signals });
+    } catch (error) {
+      if (error === SHUTTING_DOWN) throw new LockUnavailableError(keys, SHUTTING_DOWN.message);
+      if (
+        error instanceof LockHeldError &&
+        error.ranTick === undefined &&
+        keys.some((key) => currentLockOf(this, key)?.isHeld())
+      ) {
+        throw new LockHeldError(keys, error.owner, error.retryAfter, {
+          limit: error.limit,
+          heldByCaller: true,
+        });
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * The lock that the running call is under, for a nested call that may join it (S18). Not while another nested call
+   * has joined it from the same place: those two would run side by side, and under one lock they must not.
+   */
+  #join(keys: readonly string[]): JoinedLock | undefined {
+    const frame = currentFrameOf(this, keys);
+    // What outlives the call that acquired the lock is under it no longer.
+    if (!frame || frame.joined || frame.lock.state === 'released') return undefined;
+    frame.lock.assertHeld();
+    frame.joined = true;
+    return new JoinedLock(frame.lock, () => {
+      frame.joined = false;
+    });
+  }
+
+  /** Something begins to run under `lock`; the run must be ended. */
+  begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockRun {
+    // What has joined a lock is in a context of its own already, within that of the lock.
+    const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
+    const run: LockRun = new LockRun(lock, this, onLost, around, () => {
+      this.#running.delete(run);
+      if (this.#running.size === 0) this.#drained?.();
+    });
+    this.#running.add(run);
+    return run;
+  }
+
+  /** Runs `task` under `lock` and releases it; the result or error of `task` comes before any of ours. */
+  async run<T>(lock: RunnableLock, options: ResolvedLockOptions, task: () => Promise<T> | T): Promise<T> {
+    const run = this.begin(lock, options);
+    let result: T;
+    try {
+      result = await run.inside(task);
+    } catch (error) {
+      await run.end();
+      throw error;
+    }
+    await run.finish();
+    return result;
+  }
+
+  /** Refuses what has not begun its work, and waits for what runs, but no longer than `shutdownTimeout`. */
+  async drain(): Promise<void> {
+    this.#closing.abort(SHUTTING_DOWN);
+    await this.#untilDrained();
+  }
+
+  /**
+   * Releases what is held and closes the nodes.
+   *
+   * The lock of a method that still runs is not given away: its signal aborts, and its keys end with their ttl.
+   *
+   * @returns the keys of the locks whose methods were still running
+   */
+  async close(): Promise<readonly string[]> {
+    const late = [...this.#running].map(({ lock }) => lock);
+    for (const lock of late) lock.lose('the application shut down before its method had ended');
+    await Promise.all([...this.redlock.held].map((lock) => lock.release()));
+    await this.redlock.close();
+    return late.flatMap(({ keys }) => keys);
+  }
+
+  #untilDrained(): Promise<void> {
+    return new Promise((resolve) => {
+      // Not unref'd: until the running methods end, this is what the process lives for.
+      const timer = setTimeout(resolve, this.shutdownTimeout);
+      this.#drained = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      if (this.#running.size === 0) this.#drained();
+    });
+  }
+}
+
+const SHUTTING_DOWN = new Error('the application is shutting down');

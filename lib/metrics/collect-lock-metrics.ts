@@ -1,0 +1,182 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { Counter, Gauge, Histogram, register, type Registry } from 'prom-client';
+import { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from '../lock-skipped.js';
+import {
+  LOCK_ACQUIRE_CHANNEL,
+  LOCK_HOLD_CHANNEL,
+  type LockAcquireEvent,
+  type LockHoldEvent,
+} from '../lock-telemetry.events.js';
+import { badOption, checkOptionNames } from '../redlock/checks.js';
+import { RedlockError } from '../redlock/errors.js';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../redlock/lock-events.js';
+
+/** What {@link collectLockMetrics} takes. */
+export interface LockMetricsOptions {
+  /**
+   * Where the metrics go.
+   * @defaultValue the default registry of prom-client
+   */
+  readonly registry?: Registry;
+
+  /**
+   * The most labels of locks that are told apart; further ones are counted as `'other'`. At least 1.
+   * @defaultValue 200
+   */
+  readonly maxLabels?: number;
+}
+
+const NAMES = [
+  'redlock_wait_seconds',
+  'redlock_hold_seconds',
+  'redlock_held',
+  'redlock_acquired_total',
+  'redlock_busy_total',
+  'redlock_unavailable_total',
+  'redlock_skipped_total',
+  'redlock_lost_total',
+  'redlock_node_errors_total',
+];
+
+/** From what a hand-over takes to what nobody waits for longer, in seconds. */
+const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
+
+/** From one statement to a batch that runs for an hour, in seconds. */
+const HOLD_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 3_600];
+
+/**
+ * Makes metrics for prom-client of what happens to the locks of this process, of all modules.
+ *
+ * They count by `lock`, which is the label of a lock and not its key, and by `module`, the name of the `RedlockModule`
+ * (`'default'` without one).
+ *
+ * @returns stops it, and takes the metrics out of the registry
+ * @throws TypeError or RangeError naming the option that does not fit; prom-client's Error when the registry has them
+ * already
+ * @example
+ * ```ts
+ * import { collectLockMetrics } from 'nestjs-redlock/metrics';
+ *
+ * const stop = collectLockMetrics();
+ * ```
+ */
+export function collectLockMetrics(options: LockMetricsOptions = {}): () => void {
+  checkOptionNames('collectLockMetrics', options, ['registry', 'maxLabels']);
+  const { registry = register, maxLabels = 200 } = options;
+  if (!Number.isInteger(maxLabels) || maxLabels < 1) {
+    throw badOption('maxLabels', 'a whole number, at least 1', maxLabels);
+  }
+  const registers = [registry];
+  const of = ['lock', 'module'] as const;
+  const waits = new Histogram({
+    name: 'redlock_wait_seconds',
+    help: 'How long acquiring a lock took, by its outcome: acquired, held by somebody else, unavailable or aborted',
+    labelNames: [...of, 'outcome'],
+    buckets: WAIT_BUCKETS,
+    registers,
+  });
+  const holdTimes = new Histogram({
+    name: 'redlock_hold_seconds',
+    help: 'How long locks were held, until they were released or lost',
+    labelNames: of,
+    buckets: HOLD_BUCKETS,
+    registers,
+  });
+  const held = new Gauge({
+    name: 'redlock_held',
+    help: 'How many locks this process holds',
+    labelNames: of,
+    registers,
+  });
+  const counter = <Label extends string>(
+    name: string,
+    help: string,
+    labelNames: readonly Label[],
+  ): Counter<Label> => new Counter({ name, help, labelNames, registers });
+  const acquired = counter('redlock_acquired_total', 'Locks that were acquired', of);
+  const busy = counter(
+    'redlock_busy_total',
+    'Acquisitions that failed because somebody else held the lock',
+    of,
+  );
+  const unavailable = counter(
+    'redlock_unavailable_total',
+    'Acquisitions that failed because no quorum answered',
+    of,
+  );
+  const skipped = counter('redlock_skipped_total', 'Calls that were skipped, by the reason', [
+    ...of,
+    'reason',
+  ]);
+  const lost = counter('redlock_lost_total', 'Locks that were lost while they were held', of);
+  const nodeErrors = counter('redlock_node_errors_total', 'Requests that a node gave no usable answer to', [
+    'node',
+  ]);
+
+  const labels = new Set<string>();
+  const begun = new Set<string>();
+  const subjectOf = ({ label, instance }: { label: string; instance?: string }): Subject => {
+    if (labels.size < maxLabels) labels.add(label);
+    const subject = { lock: labels.has(label) ? label : 'other', module: instance ?? 'default' };
+    const name = JSON.stringify(subject);
+    if (!begun.has(name)) {
+      begun.add(name);
+      // A counter that appears with its first event has, for Prometheus, not increased.
+      for (const each of [acquired, busy, unavailable, lost]) each.inc(subject, 0);
+    }
+    return subject;
+  };
+  const refusals = { held: busy, unavailable, aborted: undefined };
+  /** A hold that began before the collection did is not counted. */
+  const counted = new WeakSet<LockHoldEvent>();
+
+  const handlers: [channel: string, handler: (message: never) => void][] = [
+    [
+      `tracing:${LOCK_ACQUIRE_CHANNEL}:asyncEnd`,
+      (event: LockAcquireEvent) => {
+        const subject = subjectOf(event);
+        const refusal = event.error === undefined ? undefined : refusalOf(event.error);
+        waits.observe({ ...subject, outcome: refusal ?? 'acquired' }, (event.waited ?? 0) / 1_000);
+        if (refusal) refusals[refusal]?.inc(subject);
+        else acquired.inc(subject);
+      },
+    ],
+    [
+      `tracing:${LOCK_HOLD_CHANNEL}:start`,
+      (event: LockHoldEvent) => {
+        counted.add(event);
+        held.inc(subjectOf(event));
+      },
+    ],
+    [
+      `tracing:${LOCK_HOLD_CHANNEL}:asyncEnd`,
+      (event: LockHoldEvent) => {
+        if (!counted.has(event)) return;
+        const subject = subjectOf(event);
+        held.dec(subject);
+        holdTimes.observe(subject, (event.heldFor ?? 0) / 1_000);
+        if (event.error) lost.inc(subject);
+      },
+    ],
+    [
+      LOCK_SKIPPED_CHANNEL,
+      (event: LockSkippedEvent) => skipped.inc({ ...subjectOf(event), reason: event.reason }),
+    ],
+    [NODE_ERROR_CHANNEL, ({ node }: NodeErrorEvent) => nodeErrors.inc({ node })],
+  ];
+  for (const [channel, handler] of handlers) subscribe(channel, handler as (message: unknown) => void);
+  return () => {
+    for (const [channel, handler] of handlers) unsubscribe(channel, handler as (message: unknown) => void);
+    for (const name of NAMES) registry.removeSingleMetric(name);
+  };
+}
+
+interface Subject {
+  readonly lock: string;
+  readonly module: string;
+}
+
+function refusalOf(error: unknown): 'held' | 'unavailable' | 'aborted' {
+  if (!(error instanceof RedlockError)) return 'aborted';
+  return error.code === 'LOCK_HELD' ? 'held' : 'unavailable';
+}

@@ -1,0 +1,1 @@
+export { collectLockMetrics, type LockMetricsOptions } from './collect-lock-metrics.js';

@@ -1,0 +1,148 @@
+import { hostname } from 'node:os';
+import { Logger } from '@nestjs/common';
+import { NodeLog } from './node-log.js';
+import { LockTelemetry } from './lock-telemetry.js';
+import { Locker } from './locker.js';
+import type { Fleet } from './ioredis/fleet.js';
+import { UnsafeNodeError } from './ioredis/node-inspection.js';
+import { countNodes, nodesOf } from './redlock-nodes.js';
+import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
+import { type Answer, askAll } from './redlock/ask-all.js';
+import { DEFAULT_TTL_MS } from './redlock/lock-options.js';
+import { Inspection } from './redlock/inspection.js';
+import type { RedlockSettings } from './redlock/held-lock.js';
+import { RestartGuard } from './redlock/restart-guard.js';
+import type { LockNode } from './redlock/lock-node.js';
+import { quorumOf } from './redlock/quorum.js';
+import { Redlock } from './redlock/redlock.js';
+import { DEFAULT_DRIFT_FACTOR } from './redlock/validity.js';
+
+/** How long start-up waits for a quorum of nodes, in milliseconds. */
+const CONNECT_LIMIT_MS = 5_000;
+
+/** How much longer it waits for the other nodes, in milliseconds. */
+const STRAGGLER_LIMIT_MS = 200;
+
+/** What else a locker is made of. */
+export interface Parts {
+  /** The name of the module. */
+  readonly name?: string | undefined;
+  /** The tests of users replace it, as the next. */
+  readonly nodesOf?: (options: RedlockModuleOptions, fleet: Fleet) => readonly LockNode[];
+  readonly Locker?: new (...args: ConstructorParameters<typeof Locker>) => Locker;
+}
+
+/**
+ * Checks the options of a module, connects its nodes, and resolves when a quorum is connected.
+ *
+ * An application whose nodes are away starts all the same: they may come later, and until then every lock says why it
+ * cannot be had.
+ *
+ * @throws TypeError or RangeError naming the option that does not fit; Error when a server is not fit for locks
+ */
+export async function openLocker(
+  options: RedlockModuleOptions,
+  { name, nodesOf: open = nodesOf, Locker: Made = Locker }: Parts = {},
+): Promise<Locker> {
+  checkModuleOptions(options);
+  const logger = new Logger('RedlockModule');
+  const guard = guardOf(options);
+  let locker: Locker | undefined;
+  const isClosing = (): boolean => locker?.isClosed ?? false;
+  const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
+  const fleet: Fleet = {
+    keyPrefix: options.keyPrefix ?? 'lock:',
+    guarded: guard.duration > 0,
+    runIds: new Map(),
+    warnOnce: once((message) => logger.warn(message)),
+    nodeLost: (node) => nodeLog.lost(node),
+    nodeReady: (node) => nodeLog.ready(node),
+  };
+  const nodes = open(options, fleet);
+  const settings: RedlockSettings = {
+    nodes,
+    owner: options.owner ?? `${hostname()}:${process.pid}`,
+    driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
+    nodeTimeout: options.nodeTimeout,
+    guard,
+    // At shutdown the module says it, in one line for all.
+    lost: ({ message }) => {
+      if (!isClosing()) logger.warn(message);
+    },
+  };
+  const redlock = new Redlock(settings);
+  try {
+    await connect(nodes, logger, nodeLog);
+  } catch (error) {
+    await redlock.close();
+    throw error;
+  }
+  const inspection = new Inspection(settings, redlock.held);
+  locker = new Made(
+    redlock,
+    inspection,
+    new LockTelemetry(name, options.onEvent),
+    options.defaults ?? {},
+    options.shutdownTimeout ?? 10_000,
+  );
+  return locker;
+}
+
+/** Says the same thing once. */
+function once(say: (message: string) => void): (message: string) => void {
+  const said = new Set<string>();
+  return (message) => {
+    if (!said.has(message)) say(message);
+    said.add(message);
+  };
+}
+
+/** Two nodes need no guard: a quorum is both, so the one that kept its data refuses. One node cannot vote against itself. */
+function guardOf(options: RedlockModuleOptions): RestartGuard {
+  const { restartGuard = countNodes(options) >= 3 ? undefined : false, defaults } = options;
+  const guard = new RestartGuard(restartGuard === false ? 0 : restartGuard);
+  if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS, defaults.minHold);
+  return guard;
+}
+
+/**
+ * @throws Error when a server is not fit for locks, such as a replica
+ */
+async function connect(nodes: readonly LockNode[], logger: Logger, nodeLog: NodeLog): Promise<void> {
+  const quorum = quorumOf(nodes.length);
+  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog)]));
+  const asked = (node: LockNode): Promise<void> => connecting.get(node) ?? Promise.resolve();
+  const first = await askAll(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
+  // The others get a moment more, so that one that must not be used is noticed now and not some time later.
+  const answers =
+    connected(first) < quorum ? first : await askAll(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
+
+  for (const { node, error } of answers) {
+    if (error instanceof UnsafeNodeError)
+      throw new Error(`Redis at ${node.name} ${error.message}`, { cause: error });
+  }
+  if (connected(answers) < quorum) {
+    logger.error(
+      `${connected(answers)} of ${nodes.length} Redis nodes are connected and ${quorum} are needed: ` +
+        'nothing can be locked until more of them are reachable.',
+    );
+  }
+}
+
+async function connectLoudly(node: LockNode, logger: Logger, nodeLog: NodeLog): Promise<void> {
+  try {
+    await node.connect();
+  } catch (error) {
+    if (!(error instanceof UnsafeNodeError)) {
+      nodeLog.unreached(node.name);
+      logger.warn(
+        `Cannot reach Redis at ${node.name}: ${(error as Error).message}. Trying again in the background.`,
+      );
+    }
+    throw error;
+  }
+}
+
+function connected(answers: readonly Answer<void>[]): number {
+  return answers.filter(({ error }) => !error).length;
+}

@@ -1,0 +1,112 @@
+import {
+  type BeforeApplicationShutdown,
+  type DynamicModule,
+  Inject,
+  Logger,
+  Module,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { adopt } from './interceptor-injection.js';
+import { LockInterceptor } from './lock.interceptor.js';
+import type { Locker } from './locker.js';
+import {
+  type ASYNC_OPTIONS_TYPE,
+  checkModuleExtras,
+  ConfigurableModuleClass,
+  INSTANCE_NAME,
+  LOCKER,
+  type OPTIONS_TYPE,
+} from './redlock.module-definition.js';
+import { checkOncePerTick } from './once-per-tick.js';
+import { Ticks } from './ticks.js';
+import { checkModuleOptions } from './redlock.options.js';
+
+/**
+ * Provides `LockService`, and what `@WithLock` needs, to the application.
+ *
+ * @example
+ * ```ts
+ * RedlockModule.forRoot({ nodes: 'redis://localhost:6379' })
+ * ```
+ */
+@Module({})
+export class RedlockModule
+  extends ConfigurableModuleClass
+  implements OnModuleInit, BeforeApplicationShutdown, OnApplicationShutdown
+{
+  constructor(
+    @Inject(LOCKER) private readonly locker: Locker,
+    @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },
+    @Inject(ModulesContainer) private readonly modules: ModulesContainer,
+  ) {
+    super();
+  }
+
+  /**
+   * @throws TypeError or RangeError naming the option that does not fit
+   */
+  static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
+    const { name, isGlobal, ...own } = options ?? {};
+    checkModuleExtras({ name, isGlobal });
+    checkModuleOptions(own);
+    return super.forRoot(options);
+  }
+
+  /**
+   * Like {@link forRoot}, with options that come from a factory; `name` and `isGlobal` stand beside it.
+   *
+   * @throws TypeError naming the option that does not fit; for those from the factory, when the application starts
+   */
+  static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    checkModuleExtras(options);
+    return super.forRootAsync(options);
+  }
+
+  /**
+   * @throws Error when another module has the same name, as their locks would not exclude each other; TypeError when a
+   * method with `oncePerTick` has no schedule
+   */
+  onModuleInit(): void {
+    const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules));
+    for (const module of this.modules.values()) {
+      this.#refuseTwin(module.instance);
+      for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
+        // Of a provider that is not static, an object that has the methods only.
+        const instance: unknown = wrapper.instance;
+        if (typeof instance !== 'object' || instance === null) continue;
+        checkOncePerTick(instance, this.instance.name);
+        if (wrapper.isDependencyTreeStatic()) adopt(instance, this.instance.name, interceptor);
+      }
+    }
+  }
+
+  #refuseTwin(other: unknown): void {
+    if (other === this || !(other instanceof RedlockModule) || other.instance.name !== this.instance.name)
+      return;
+    const named =
+      this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
+    throw new Error(
+      `RedlockModule is configured twice ${named}, and locks of the one would not exclude those of the other. ` +
+        'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
+    );
+  }
+
+  /**
+   * In the phase before the one in which most modules close their databases and queues, which the methods that are
+   * waited for still need.
+   */
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.locker.drain();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    const late = await this.locker.close();
+    if (late.length > 0) {
+      new Logger(RedlockModule.name).warn(
+        `Shut down while locked methods were running: ${late.join(', ')}. Their locks end with their ttl.`,
+      );
+    }
+  }
+}

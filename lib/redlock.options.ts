@@ -1,0 +1,152 @@
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import type { LockEvent } from './lock-telemetry.events.js';
+import { badOption, checkMilliseconds, checkOptionNames } from './redlock/checks.js';
+import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from './redlock/lock-options.js';
+
+/** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
+export type RedlockNodeOption = string | RedisOptions | Redis | Cluster;
+
+/** What `RedlockModule.forRoot` takes. */
+export interface RedlockModuleOptions {
+  /**
+   * The Redis nodes. One, or several masters that know nothing of each other (3 or 5, not replicas), of which a
+   * majority must agree. `'memory'` locks inside this process only, for development and tests.
+   */
+  readonly nodes: 'memory' | RedlockNodeOption | readonly RedlockNodeOption[];
+
+  /**
+   * Put before every key in Redis.
+   * @defaultValue 'lock:'
+   */
+  readonly keyPrefix?: string;
+
+  /**
+   * Milliseconds that one node may take to answer. At least 1; a fifth of a lock's ttl is the most that is used (S3).
+   * @defaultValue 5 % of the ttl, at least 50
+   */
+  readonly nodeTimeout?: number;
+
+  /**
+   * Allowance for clocks that do not run at the same rate, as a share of the ttl, from 0 to 0.5. 2 ms are added.
+   * @defaultValue 0.01
+   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+   */
+  readonly driftFactor?: number;
+
+  /**
+   * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
+   * locks that it granted (S12). Longer than the largest ttl or `minHold` of any process that locks there. `false` turns it off:
+   * then the nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time once.
+   * @defaultValue the largest ttl or `minHold` in use for 3 nodes or more, `false` for 1 and 2
+   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
+   */
+  readonly restartGuard?: number | false;
+
+  /**
+   * Readable name of this process, stored with its locks and shown to those who find them held.
+   * @defaultValue host:pid
+   */
+  readonly owner?: string;
+
+  /** Options for every lock of this module; those given with a lock come first. */
+  readonly defaults?: LockOptions;
+
+  /**
+   * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. What
+   * it throws is logged and changes nothing; it is not waited for.
+   */
+  readonly onEvent?: (event: LockEvent) => unknown;
+
+  /**
+   * Milliseconds that shutdown waits for running locked methods. What still runs then has its signal aborted, and
+   * its lock ends with its ttl.
+   * @defaultValue 10000
+   */
+  readonly shutdownTimeout?: number;
+}
+
+const NAMES: readonly (keyof RedlockModuleOptions)[] = [
+  'nodes',
+  'keyPrefix',
+  'nodeTimeout',
+  'driftFactor',
+  'restartGuard',
+  'owner',
+  'defaults',
+  'onEvent',
+  'shutdownTimeout',
+];
+
+const NODES_RULE =
+  "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
+  "are an array), or 'memory' to lock inside this process only";
+
+/**
+ * @throws TypeError or RangeError naming the option, the rule and the value
+ */
+export function checkModuleOptions(options: RedlockModuleOptions): void {
+  if (typeof options === 'string') {
+    // Most likely a URL in place of `{ nodes: url }`, which can hold a password.
+    throw new TypeError(
+      'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
+    );
+  }
+  checkOptionNames('RedlockModule', options, NAMES);
+  const {
+    nodes,
+    keyPrefix,
+    nodeTimeout,
+    driftFactor,
+    restartGuard,
+    owner,
+    defaults,
+    onEvent,
+    shutdownTimeout,
+  } = options;
+  const all: readonly unknown[] = Array.isArray(nodes) ? nodes : [nodes];
+  if (all.length === 0) throw badOption('nodes', NODES_RULE, nodes);
+  for (const node of all) checkNode(node, all.length);
+  if (keyPrefix !== undefined && (typeof keyPrefix !== 'string' || keyPrefix.includes('{}'))) {
+    // An empty hash tag would spread the keys of one lock over several slots of a Cluster (S19).
+    throw badOption('keyPrefix', 'a string without "{}"', keyPrefix);
+  }
+  if (nodeTimeout !== undefined) checkMilliseconds('nodeTimeout', nodeTimeout, 1);
+  if (
+    driftFactor !== undefined &&
+    !(typeof driftFactor === 'number' && driftFactor >= 0 && driftFactor <= 0.5)
+  ) {
+    throw badOption('driftFactor', 'a number from 0 to 0.5', driftFactor);
+  }
+  if (restartGuard !== undefined && restartGuard !== false)
+    checkMilliseconds('restartGuard', restartGuard, 1);
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '')) {
+    throw badOption('owner', 'a string that is not empty', owner);
+  }
+  if (onEvent !== undefined && typeof onEvent !== 'function')
+    throw badOption('onEvent', 'a function', onEvent);
+  if (shutdownTimeout !== undefined) checkMilliseconds('shutdownTimeout', shutdownTimeout, 0);
+  if (defaults !== undefined) {
+    checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES);
+    checkLockOptions(defaults);
+  }
+}
+
+function checkNode(node: unknown, count: number): void {
+  if (node === 'memory' && count > 1) {
+    throw badOption('nodes', "'memory' alone, or Redis nodes; the two cannot vote together", node);
+  }
+  if (typeof node === 'string' && node !== 'memory' && !isRedisUrl(node)) {
+    throw badOption('nodes', NODES_RULE, withoutPassword(node));
+  }
+  if (typeof node !== 'string' && (typeof node !== 'object' || node === null)) {
+    throw badOption('nodes', NODES_RULE, node);
+  }
+}
+
+function isRedisUrl(text: string): boolean {
+  return /^(rediss?:\/\/|unix:\/\/|\/)/.test(text) && (text.startsWith('/') || URL.canParse(text));
+}
+
+function withoutPassword(text: string): string {
+  return text.replace(/^(\w*:?\/\/)?.*@/, '$1***@');
+}

@@ -1,0 +1,37 @@
+import { inspect } from 'node:util';
+
+/** The longest delay that `setTimeout` takes; a longer one would fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** @throws TypeError or RangeError unless `value` is a whole number of milliseconds, at least `least`. */
+export function checkMilliseconds(option: string, value: unknown, least: number): void {
+  if (Number.isInteger(value) && Number(value) >= least && Number(value) <= LONGEST_TIMER_MS) return;
+  const most = Number(value) > LONGEST_TIMER_MS ? `, at most ${LONGEST_TIMER_MS}` : '';
+  throw badOption(option, `a whole number of milliseconds, at least ${least}${most}`, value);
+}
+
+/** @throws TypeError unless `value` is `true` or `false`. */
+export function checkBoolean(option: string, value: unknown): void {
+  if (typeof value !== 'boolean') throw badOption(option, '`true` or `false`', value);
+}
+
+/** @throws TypeError unless `options` is an object whose every property is one of `known`. */
+export function checkOptionNames(of: string, options: object, known: readonly string[]): void {
+  if (typeof options !== 'object' || options === null) throw badOption(of, 'an object of options', options);
+  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  if (unknown !== undefined) {
+    const names = known.map((name) => `\`${name}\``).join(', ');
+    throw new TypeError(`Unknown option \`${unknown}\` in \`${of}\`. The options are ${names}`);
+  }
+}
+
+/** A `RangeError` for a number that is out of range, a `TypeError` for anything else that does not fit. */
+export function badOption(option: string, rule: string, value: unknown): RangeError | TypeError {
+  return badValue(`\`${option}\``, rule, value);
+}
+
+/** Like {@link badOption}, for what is not an option. */
+export function badValue(what: string, rule: string, value: unknown): RangeError | TypeError {
+  const message = `Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`;
+  return typeof value === 'number' ? new RangeError(message) : new TypeError(message);
+}

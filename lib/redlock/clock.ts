@@ -1,0 +1,20 @@
+/**
+ * A moment on both clocks of this machine, to measure from.
+ *
+ * Either clock alone can lie about how much time has passed: the monotonic one stops while a machine is
+ * suspended, the wall clock can be set back (SAFETY S11).
+ */
+export interface Instant {
+  readonly monotonic: number;
+  readonly wall: number;
+}
+
+/** The present moment. */
+export function now(): Instant {
+  return { monotonic: performance.now(), wall: Date.now() };
+}
+
+/** Milliseconds since `start`: the larger of the two clocks' answers, so that a lease is never taken to be longer than it is (S11). */
+export function elapsedSince(start: Instant): number {
+  return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);
+}

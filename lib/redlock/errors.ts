@@ -1,0 +1,166 @@
+/** The machine-readable reason of a {@link RedlockError}. */
+export type RedlockErrorCode =
+  'LOCK_HELD' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_NOT_INJECTED' | 'MAX_HOLD_REACHED' | 'TOKEN_STALE';
+
+/** Base of all errors of this package but those for bad options, which are `TypeError` and `RangeError`. */
+export class RedlockError extends Error {
+  override readonly name: string = 'RedlockError';
+
+  constructor(
+    readonly code: RedlockErrorCode,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** The limit of `retry` that ended a wait, with its value. */
+export type RetryLimit = { readonly timeout: number } | { readonly attempts: number };
+
+/**
+ * A quorum of nodes answered, and somebody else holds the lock. Redis works; wait or do without.
+ */
+export class LockHeldError extends RedlockError {
+  override readonly name = 'LockHeldError';
+
+  constructor(
+    /** The keys that were asked for. */
+    readonly keys: readonly string[],
+    /** Readable name of the holder (the module option `owner` of its process). */
+    readonly owner: string,
+    /** Milliseconds until the lock ends at the latest if its holder does not renew it; `Infinity` if the key has no expiry. */
+    readonly retryAfter: number,
+    details: LockHeldDetails = {},
+  ) {
+    const { ranTick } = details;
+    super(
+      'LOCK_HELD',
+      ranTick === undefined
+        ? `${quoted(keys)} is held by ${owner}${whatToDo(retryAfter, details)}`
+        : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${owner}`,
+    );
+    this.heldByCaller = details.heldByCaller ?? false;
+    this.ranTick = ranTick;
+    this.limit = details.limit;
+  }
+
+  /** Whether the call that asked is itself under a lock of one of the keys, and so waited for itself. */
+  readonly heldByCaller: boolean;
+
+  /**
+   * With `oncePerTick`, when nobody holds the lock, but the tick has run already: the instant that it is for, in
+   * milliseconds since 1970; 0 for an `@Interval`. `owner` ran it, and `retryAfter` is for how long that is remembered.
+   */
+  readonly ranTick: number | undefined;
+
+  /** The limit of `retry` that ended the wait; `undefined` when nobody waited. */
+  readonly limit: RetryLimit | undefined;
+
+  /** The same, after a wait that a limit of `retry` ended. */
+  afterTrying(limit: RetryLimit): LockHeldError {
+    return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, limit });
+  }
+}
+
+/** What else a {@link LockHeldError} can say. */
+export interface LockHeldDetails {
+  readonly heldByCaller?: boolean;
+  readonly ranTick?: number | undefined;
+  readonly limit?: RetryLimit | undefined;
+}
+
+/** For people. */
+export function nameOfTick(at: number): string {
+  return at === 0 ? 'this interval' : `the tick of ${new Date(at).toISOString()}`;
+}
+
+function whatToDo(retryAfter: number, { heldByCaller, limit }: LockHeldDetails): string {
+  if (heldByCaller) {
+    return (
+      ', by the very call that asks for it. Set `reentrant` to join the lock that a call is under (calls side by side ' +
+      'do not join), or move what both methods do to one that is not locked.'
+    );
+  }
+  return Number.isFinite(retryAfter)
+    ? ` (for ${Math.ceil(retryAfter)} ms more unless renewed).${gaveUp(limit, ' Gave up')} ` +
+        'Try again later, give `retry` a longer `timeout`, or use `onBusy: "skip"` where one run is enough.'
+    : ', without an expiry, so it will never end by itself. ' +
+        'Something other than this package wrote the key; delete it in Redis.';
+}
+
+function gaveUp(limit: RetryLimit | undefined, verb: string): string {
+  if (!limit) return '';
+  return 'timeout' in limit
+    ? `${verb} after ${limit.timeout} ms (retry.timeout).`
+    : `${verb} after ${limit.attempts} attempts (retry.attempts).`;
+}
+
+/** How one node voted when an attempt failed, or what it says of the key that was asked about. */
+export interface NodeVote {
+  /** The node's address, without credentials. */
+  readonly node: string;
+  /** `'pending'`: the other votes had decided before this one came. */
+  readonly vote: 'granted' | 'held' | 'free' | 'error' | 'pending';
+  /** Why there is no usable vote; only with `'error'`. */
+  readonly error?: Error;
+}
+
+/**
+ * Fewer than a quorum of nodes answered in time and fit to vote, so nobody can tell whether the lock is free.
+ */
+export class LockUnavailableError extends RedlockError {
+  override readonly name = 'LockUnavailableError';
+
+  constructor(
+    /** The keys that were asked for; none when all locks were to be listed. */
+    readonly keys: readonly string[],
+    private readonly reason: string,
+    votes: readonly NodeVote[] = [],
+    /** What could not be done. */
+    private readonly what = `lock ${quoted(keys)}`,
+    /** The limit of `retry` that ended the wait; `undefined` when there was none. */
+    readonly limit?: RetryLimit,
+  ) {
+    const errors = votes.flatMap(({ node, error }) => (error ? [`${node}: ${error.message}`] : []));
+    const first = votes.find(({ error }) => error);
+    super(
+      'LOCK_UNAVAILABLE',
+      [`Could not ${what}: ${reason}`, ...errors].join('; ') + gaveUp(limit, '. Gave up'),
+      first && { cause: first.error },
+    );
+    // Not enumerable: the message has the reasons already, and a log would show every error of it at length.
+    Object.defineProperty(this, 'votes', { value: votes });
+    Object.defineProperty(this, 'reason', { enumerable: false });
+    Object.defineProperty(this, 'what', { enumerable: false });
+  }
+
+  /** The same, after a wait that a limit of `retry` ended. */
+  afterTrying(limit: RetryLimit): LockUnavailableError {
+    return new LockUnavailableError(this.keys, this.reason, this.votes, this.what, limit);
+  }
+
+  /** Each node's vote and, where there is none, its cause. */
+  declare readonly votes: readonly NodeVote[];
+}
+
+/**
+ * The lock ended while it was still wanted: its validity ran out, or the nodes say that it is no longer ours.
+ * Somebody else may hold it now; what it protects must not be written any more.
+ */
+export class LockLostError extends RedlockError {
+  override readonly name = 'LockLostError';
+
+  constructor(
+    /** The keys of the lock. */
+    readonly keys: readonly string[],
+    reason: string,
+  ) {
+    super('LOCK_LOST', `The lock on ${quoted(keys)} is lost: ${reason}. Stop what it protects.`);
+  }
+}
+
+/** Keys as messages show them. */
+export function quoted(keys: readonly string[]): string {
+  return keys.map((key) => `"${key}"`).join(', ');
+}

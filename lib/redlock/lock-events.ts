@@ -1,0 +1,64 @@
+import { channel, tracingChannel } from 'node:diagnostics_channel';
+
+/** What a lock is at present: see `LockHandle.state`. */
+export type LockState = 'held' | 'unconfirmed' | 'lost' | 'released';
+
+/** What is published on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
+export interface LockStateEvent {
+  readonly keys: readonly string[];
+  readonly id: string;
+  readonly owner: string;
+  readonly fencingToken: number;
+  /** The new state. */
+  readonly state: LockState;
+  /** Milliseconds of validity that are left. */
+  readonly remaining: number;
+  /** Why; only with `'unconfirmed'` and `'lost'`. */
+  readonly error?: Error;
+}
+
+/** The name of the channel of `node:diagnostics_channel` on which every {@link LockStateEvent} is published. */
+export const LOCK_STATE_CHANNEL = 'nestjs-redlock:lock-state';
+
+/** Costs next to nothing while nobody subscribes. Node reports an error of a listener as an uncaught exception; the lock goes on. */
+export const lockStates = channel(LOCK_STATE_CHANNEL);
+
+/** The context of {@link LOCK_RELEASE_CHANNEL}: one object from `start` to `asyncEnd`. There is never an `error`. */
+export interface LockReleaseEvent {
+  readonly keys: readonly string[];
+  readonly id: string;
+  readonly fencingToken: number;
+}
+
+/** The name of the tracing channel of `node:diagnostics_channel` for releases, until a quorum has confirmed. */
+export const LOCK_RELEASE_CHANNEL = 'nestjs-redlock:release';
+
+export const releases = tracingChannel<unknown, LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
+
+/** What is published on the channel {@link NODE_ERROR_CHANNEL} when a node gives no usable answer. */
+export interface NodeErrorEvent {
+  /** The node's address, without credentials. */
+  readonly node: string;
+  readonly error: Error;
+}
+
+/** The name of the channel of `node:diagnostics_channel` on which every {@link NodeErrorEvent} is published. */
+export const NODE_ERROR_CHANNEL = 'nestjs-redlock:node-error';
+
+export const nodeErrors = channel(NODE_ERROR_CHANNEL);
+
+/** Whether anybody listens. `TracingChannel.hasSubscribers` came with later versions of Node. */
+export function isWatched({ start, end, asyncStart, asyncEnd, error }: Watchable): boolean {
+  // Asked for every lock, so it makes nothing.
+  return (
+    start.hasSubscribers ||
+    end.hasSubscribers ||
+    asyncStart.hasSubscribers ||
+    asyncEnd.hasSubscribers ||
+    error.hasSubscribers
+  );
+}
+
+type Watchable = Readonly<
+  Record<'start' | 'end' | 'asyncStart' | 'asyncEnd' | 'error', { readonly hasSubscribers: boolean }>
+>;

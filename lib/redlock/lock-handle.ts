@@ -1,0 +1,58 @@
+import type { LockState } from './lock-events.js';
+
+/** A lock that was acquired. */
+export interface LockHandle extends AsyncDisposable {
+  /** What is locked, sorted and without repetitions. */
+  readonly keys: readonly string[];
+
+  /** The random value that proves ownership in Redis. */
+  readonly id: string;
+
+  /**
+   * Larger than the token of every lock of any of these keys that was acquired before. Give it to what the lock
+   * protects, and let that refuse a token lower than one it has seen: then a holder that was paused past its lock's
+   * end cannot overwrite its successor. A whole number below 2^53; extending keeps it.
+   */
+  readonly fencingToken: number;
+
+  /**
+   * `'held'`; `'unconfirmed'` when the last renewal failed but validity is left, so the lock is still held and will be
+   * lost unless a renewal succeeds in time; `'lost'`; `'released'`. Decided by the clock, like {@link isHeld}.
+   */
+  readonly state: LockState;
+
+  /**
+   * Aborts, with a `LockLostError` as its reason, when the lock is lost. Not when it is released.
+   *
+   * A blocked event loop delays it; before a write that must not come late, ask {@link assertHeld}.
+   */
+  readonly signal: AbortSignal;
+
+  /** Milliseconds for which nobody else can hold the lock, by this machine's clock; 0 when it is not held. */
+  remaining(): number;
+
+  /** Whether the lock is held now, decided by the clock, without asking Redis (S10). */
+  isHeld(): boolean;
+
+  /**
+   * Decided by the clock, without asking Redis (S10).
+   * @throws LockLostError when the lock is lost or released
+   */
+  assertHeld(): void;
+
+  /**
+   * Makes Redis keep the lock for at least `ttl` milliseconds from now, and renew it to that from now on.
+   * @param ttl - defaults to the ttl that the lock has
+   * @throws LockLostError when the lock is lost or released
+   * @throws LockUnavailableError when no quorum confirmed in time; the lock is still held for {@link remaining} milliseconds
+   * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
+   * @throws RangeError or TypeError when `ttl` is not a whole number of milliseconds, at least 10
+   */
+  extend(ttl?: number): Promise<void>;
+
+  /**
+   * Gives the lock back. Resolves when a quorum has confirmed, or the time limit for that has passed: what could
+   * not be deleted ends with its ttl. Never rejects, and a second call does nothing.
+   */
+  release(): Promise<void>;
+}

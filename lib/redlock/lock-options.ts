@@ -1,0 +1,202 @@
+import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
+
+/** How long and how often to try for a lock that is not free. */
+export interface RetryOptions {
+  /**
+   * Give up after this many milliseconds.
+   * @defaultValue 5000; no limit of time when only `attempts` is given
+   */
+  readonly timeout?: number;
+
+  /**
+   * Give up after this many attempts, the first included, with `delay` between them. Waiting behind other calls of the
+   * process for so long counts for an attempt, too.
+   * @defaultValue no limit
+   */
+  readonly attempts?: number;
+
+  /**
+   * Milliseconds between two attempts where no message tells that the lock is free: with `attempts`, while nodes do not
+   * answer, and while the connection for messages is away. One who stands in line is told, and asks besides only when
+   * the lock could have lapsed, or after 5 seconds.
+   * @defaultValue 200
+   */
+  readonly delay?: number;
+
+  /**
+   * Up to this many milliseconds are added at random to each delay, so that waiters do not collide again and again (S8).
+   * @defaultValue 100
+   */
+  readonly jitter?: number;
+}
+
+/** What every kind of lock takes, and what a module can set for all its locks. */
+export interface LockOptions {
+  /**
+   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10.
+   * @defaultValue 10000
+   */
+  readonly ttl?: number;
+
+  /**
+   * What to do while the lock is not free: `false` makes one attempt; otherwise attempts are repeated until the
+   * first limit is met.
+   * @defaultValue `{ timeout: 5000, delay: 200, jitter: 100 }`
+   */
+  readonly retry?: false | RetryOptions;
+
+  /**
+   * Extend the lock every third of the ttl for as long as it is held.
+   * @defaultValue true
+   */
+  readonly renew?: boolean;
+
+  /**
+   * Milliseconds that the keys are kept at least, counted from when the lock was asked for, even when it is released
+   * sooner: for short tasks that several instances begin at about the same time. The handle is released at once; others
+   * find the keys held until the rest has passed. It may be longer than `ttl`, which is all that a crash leaves. A
+   * nested call that joins a lock (`reentrant`) does not change what the lock was acquired with.
+   * @defaultValue 0
+   */
+  readonly minHold?: number;
+
+  /**
+   * Milliseconds after the acquisition from which the lock is not extended any more. It then ends with what is left of
+   * its ttl, no later than `maxHold` and one ttl after the acquisition, and its signal aborts if it is still held. A
+   * nested call that joins a lock (`reentrant`) does not change the limit of the call that acquired it.
+   * @defaultValue no limit
+   */
+  readonly maxHold?: number;
+
+  /**
+   * Whether a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
+   * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it. Calls that
+   * run side by side, as under `Promise.all`, do not join together: the second one waits as if it were another
+   * process. Joining a lock that was lost throws a `LockLostError`.
+   * @defaultValue false
+   */
+  readonly reentrant?: boolean;
+
+  /**
+   * What happens when the lock was lost while the method ran: `'throw'` a `LockLostError` once the method has
+   * returned, or `'ignore'` it. The method's own error always comes first, and the signal aborts either way.
+   * @defaultValue 'throw'
+   */
+  readonly onLost?: 'throw' | 'ignore';
+}
+
+/** What {@link LockService.acquire} and {@link LockService.withLock} take. */
+export interface AcquireOptions extends LockOptions {
+  /**
+   * What the lock is called in events, traces and metrics. A fixed text without ids: metrics count by it.
+   * @defaultValue 'other'
+   */
+  readonly label?: string;
+
+  /** Ends the wait: the call rejects with the signal's reason and leaves no key behind. */
+  readonly signal?: AbortSignal;
+}
+
+/** {@link LockOptions} with every default filled in. */
+export interface ResolvedLockOptions {
+  readonly ttl: number;
+  readonly retry: ResolvedRetry;
+  readonly renew: boolean;
+  readonly minHold: number;
+  readonly maxHold: number | undefined;
+  readonly reentrant: boolean;
+  readonly onLost: 'throw' | 'ignore';
+}
+
+/** {@link RetryOptions} with every default filled in; `Infinity` stands for no limit. */
+export interface ResolvedRetry {
+  readonly timeout: number;
+  readonly attempts: number;
+  readonly delay: number;
+  readonly jitter: number;
+}
+
+/** One attempt, whatever it brings. */
+export const NO_RETRY: ResolvedRetry = { timeout: Infinity, attempts: 1, delay: 0, jitter: 0 };
+
+/** The options that {@link checkLockOptions} knows. */
+export const LOCK_OPTION_NAMES = [
+  'ttl',
+  'retry',
+  'renew',
+  'minHold',
+  'maxHold',
+  'reentrant',
+  'onLost',
+] as const;
+
+const RETRY_OPTION_NAMES = ['timeout', 'attempts', 'delay', 'jitter'] as const;
+
+/** The ttl of a lock that names none. */
+export const DEFAULT_TTL_MS = 10_000;
+
+/** Shorter ttls leave no validity worth having after drift and a round trip. */
+export const SHORTEST_TTL_MS = 10;
+
+/**
+ * @throws TypeError or RangeError naming the option, the rule and the value
+ */
+export function checkLockOptions({
+  ttl,
+  retry,
+  renew,
+  minHold,
+  maxHold,
+  reentrant,
+  onLost,
+}: LockOptions): void {
+  if (ttl !== undefined) checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
+  if (renew !== undefined) checkBoolean('renew', renew);
+  if (minHold !== undefined) checkMilliseconds('minHold', minHold, 0);
+  if (maxHold !== undefined) checkMilliseconds('maxHold', maxHold, 1);
+  if (reentrant !== undefined) checkBoolean('reentrant', reentrant);
+  if (onLost !== undefined && onLost !== 'throw' && onLost !== 'ignore') {
+    throw badOption('onLost', "'throw' or 'ignore'", onLost);
+  }
+  if (retry === undefined || retry === false) return;
+  if (typeof retry !== 'object' || retry === null) throw badOption('retry', '`false` or an object', retry);
+  checkOptionNames('retry', retry, RETRY_OPTION_NAMES);
+  const { timeout, attempts, delay, jitter } = retry;
+  if (timeout !== undefined) checkMilliseconds('retry.timeout', timeout, 1);
+  if (delay !== undefined) checkMilliseconds('retry.delay', delay, 1);
+  if (jitter !== undefined) checkMilliseconds('retry.jitter', jitter, 0);
+  if (attempts !== undefined && !(Number.isInteger(attempts) && attempts >= 1)) {
+    throw badOption('retry.attempts', 'a whole number, at least 1', attempts);
+  }
+}
+
+/** @throws TypeError when `label` is not a string, or empty */
+export function checkLabel(label: unknown): void {
+  if (typeof label !== 'string' || label === '')
+    throw badOption('label', 'a string that is not empty', label);
+}
+
+/** Fills in what `given` leaves open, first from `defaults`, then from the defaults of the package. Both are checked already. */
+export function resolveLockOptions(given: LockOptions, defaults: LockOptions): ResolvedLockOptions {
+  return {
+    ttl: given.ttl ?? defaults.ttl ?? DEFAULT_TTL_MS,
+    retry: resolveRetry(given.retry, defaults.retry),
+    renew: given.renew ?? defaults.renew ?? true,
+    minHold: given.minHold ?? defaults.minHold ?? 0,
+    maxHold: given.maxHold ?? defaults.maxHold,
+    reentrant: given.reentrant ?? defaults.reentrant ?? false,
+    onLost: given.onLost ?? defaults.onLost ?? 'throw',
+  };
+}
+
+function resolveRetry(given: LockOptions['retry'], defaults: LockOptions['retry']): ResolvedRetry {
+  if (given === false || (given === undefined && defaults === false)) return NO_RETRY;
+  const fallback = defaults || {};
+  const attempts = given?.attempts ?? fallback.attempts;
+  return {
+    timeout: given?.timeout ?? fallback.timeout ?? (attempts === undefined ? 5_000 : Infinity),
+    attempts: attempts ?? Infinity,
+    delay: given?.delay ?? fallback.delay ?? 200,
+    jitter: given?.jitter ?? fallback.jitter ?? 100,
+  };
+}

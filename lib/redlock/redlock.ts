@@ -1,0 +1,169 @@
+import { randomBytes } from 'node:crypto';
+import { Attempts, type Wish } from './attempts.js';
+import { elapsedSince } from './clock.js';
+import { LockHeldError } from './errors.js';
+import { HeldLock, type RedlockSettings } from './held-lock.js';
+import type { ResolvedRetry } from './lock-options.js';
+import type { Place } from './place.js';
+import { gateOf, type Waiter, WaitingLine } from './waiting-line.js';
+
+/** What {@link Redlock.acquire} goes by. */
+export interface Acquisition extends Omit<Wish, 'keys'> {
+  readonly retry: ResolvedRetry;
+}
+
+/** The most that is kept of a `retry.timeout` for its last attempt to be answered in, in milliseconds. */
+const LAST_ATTEMPT_MS = 50;
+
+/**
+ * The longest that a waiter sleeps which stands in line and will be told when it can try, in milliseconds. Messages can
+ * get lost; asking is what counts.
+ */
+const LONGEST_SLEEP_MS = 5_000;
+
+/** How soon to try again when votes were split, in milliseconds. */
+const SPLIT_VOTE_MS = 10;
+
+/**
+ * The Redlock algorithm over any number of independent nodes; on one node it is `SET NX PX` with an owner id. Those who
+ * wait stand in line, and are told when it is their turn.
+ *
+ * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+ */
+export class Redlock {
+  readonly #attempts: Attempts;
+  readonly #lines = new Map<string, WaitingLine>();
+  readonly #process = randomBytes(8).toString('hex');
+  #places = 0;
+
+  constructor(private readonly settings: RedlockSettings) {
+    this.#attempts = new Attempts(settings);
+  }
+
+  /**
+   * Tries until the lock is acquired or the first limit of `retry` is met.
+   *
+   * @throws LockHeldError or LockUnavailableError, as the last attempt ended, or a signal's reason
+   */
+  async acquire(keys: readonly string[], acquisition: Acquisition): Promise<HeldLock> {
+    const { retry, signals } = acquisition;
+    const wish: Wish = { ...acquisition, keys };
+    this.settings.guard.note(wish.ttl, wish.minHold);
+    if (retry.attempts === 1) return this.#once(wish, retry);
+
+    for (const signal of signals) signal.throwIfAborted();
+    const name = keys.length === 1 ? `1${keys[0]}` : `${keys.length}${JSON.stringify(keys)}`;
+    let line = this.#lines.get(name);
+    if (!line) {
+      line = new WaitingLine(this.settings.nodes, this.#newPlace(keys));
+      this.#lines.set(name, line);
+    }
+    const waiter = line.join();
+    try {
+      const tried = line.first === waiter ? 0 : await this.#untilFirst(line, waiter, acquisition);
+      return await this.#insist(line, waiter, wish, retry, tried);
+    } finally {
+      line.part(waiter);
+      if (line.isEmpty) {
+        this.#lines.delete(name);
+        for (const leaving of line.end()) this.#attempts.track(leaving);
+      }
+    }
+  }
+
+  /** The locks that are held at present. */
+  get held(): ReadonlySet<HeldLock> {
+    return this.#attempts.held;
+  }
+
+  /** Waits for the releases that are under way, then ends what was opened for the nodes. */
+  async close(): Promise<void> {
+    await this.#attempts.settled();
+    await Promise.all(this.settings.nodes.map((node) => node.close()));
+  }
+
+  async #once(wish: Wish, { timeout }: ResolvedRetry): Promise<HeldLock> {
+    for (const signal of wish.signals) signal.throwIfAborted();
+    const gate = gateOf(this.settings.nodes);
+    const approach = { left: timeout, gate, order: { waited: 0 }, gateFirst: false };
+    const { outcome } = await this.#attempts.make(wish, approach);
+    if (outcome instanceof HeldLock) return outcome;
+    throw outcome;
+  }
+
+  /**
+   * Waits behind other calls of this process.
+   *
+   * @returns how many attempts that wait counts for
+   * @throws what the calls in front met when a limit of `retry` is met first
+   */
+  async #untilFirst(
+    line: WaitingLine,
+    waiter: Waiter,
+    { retry: { timeout, attempts, delay, jitter }, signals }: Acquisition,
+  ): Promise<number> {
+    // Each pause between two attempts that it would make if it were alone counts for one, without asking anybody.
+    const perAttempt = delay + jitter / 2;
+    const patience = (attempts - 1) * perAttempt;
+    await waiter.pause.for(Math.min(timeout, patience), signals);
+    const waited = elapsedSince(waiter.since);
+    if (line.first === waiter) return Math.min(attempts - 1, Math.floor(waited / perAttempt));
+    throw line.refusal().afterTrying(patience < timeout ? { attempts } : { timeout });
+  }
+
+  /** Asks, as the first in line, until the lock is acquired or a limit is met. */
+  async #insist(
+    line: WaitingLine,
+    waiter: Waiter,
+    wish: Wish,
+    { timeout, attempts, delay, jitter }: ResolvedRetry,
+    tried: number,
+  ): Promise<HeldLock> {
+    const limit = this.#attempts.nodeLimit(wish.ttl);
+    const lastAttempt = Math.min(limit, LAST_ATTEMPT_MS, timeout / 10);
+    const timeLeft = (): number => timeout - elapsedSince(waiter.since);
+    const random = (): number => Math.random() * jitter;
+    const lapses = line.takeOver();
+    if (lapses !== undefined) {
+      const sleep = Math.min(lapses + random(), LONGEST_SLEEP_MS);
+      await waiter.pause.for(Math.min(sleep, timeLeft() - lastAttempt), wish.signals);
+    }
+    let asked = lapses !== undefined;
+    let everybody = false;
+    let lastHeld = line.lastHeld();
+    for (let attempt = tried + 1; ;) {
+      for (const signal of wish.signals) signal.throwIfAborted();
+      const left = timeLeft();
+      // The last attempt asks all nodes, also where one would do: it shall know who holds it and how many answer.
+      const approach = line.approach(waiter, left, asked, everybody || left <= lastAttempt * 1.5);
+      const attempted = await this.#attempts.make(wish, approach);
+      line.note(approach, attempted);
+      const { outcome, atGate, split } = attempted;
+      if (outcome instanceof HeldLock) return outcome;
+      if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
+      asked = true;
+
+      // An attempt that had less time than a node may take says nothing about the nodes; the one before it did.
+      const isHeld = outcome instanceof LockHeldError;
+      const result = left < limit && !isHeld ? (lastHeld ?? outcome) : outcome;
+      lastHeld = result instanceof LockHeldError ? result : undefined;
+      const budget = timeLeft() - lastAttempt;
+      if (attempt >= attempts) throw result.afterTrying({ attempts });
+      if (budget <= 0) throw result.afterTrying({ timeout });
+      // The gate is not fit to vote; or it refused without putting us in line, and now it can.
+      everybody = !isHeld && approach.gateFirst;
+      if (everybody || (isHeld && atGate !== 'granted' && line.canQueue())) continue;
+
+      attempt++;
+      const free = isHeld ? outcome.retryAfter : Infinity;
+      const told = attempts === Infinity && line.isQueued();
+      const longest = told ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
+      const sleep = Math.min(longest, free) + random();
+      await waiter.pause.for(Math.min(sleep, budget), wish.signals);
+    }
+  }
+
+  #newPlace(keys: readonly string[]): Place {
+    return { keys, process: this.#process, number: ++this.#places, owner: this.settings.owner };
+  }
+}

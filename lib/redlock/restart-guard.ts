@@ -1,0 +1,43 @@
+import { badOption } from './checks.js';
+import { DEFAULT_TTL_MS } from './lock-options.js';
+
+/**
+ * How long a node that restarted or lost its data must not vote: longer than any lock that it may have forgotten, so
+ * that such a lock has ended when it votes again (S12, the "delayed restart" of the Redis documentation).
+ */
+export class RestartGuard {
+  #longest = DEFAULT_TTL_MS;
+
+  /** @param fixed - milliseconds, 0 for no guard; without it, the largest ttl or `minHold` in use */
+  constructor(private readonly fixed: number | undefined) {}
+
+  /**
+   * A lock is going to be acquired with this ttl and `minHold`, here and by the same code in other processes.
+   *
+   * @throws RangeError when the guard is fixed, and shorter
+   */
+  note(ttl: number, minHold = 0): void {
+    if (this.fixed === undefined) this.#longest = Math.max(this.#longest, ttl, minHold);
+    else {
+      this.checkCovers(ttl);
+      this.checkCovers(minHold, 'minHold');
+    }
+  }
+
+  /**
+   * Other processes learn of no ttl that a lock is given while it is held, so their guard would end too soon.
+   *
+   * @throws RangeError when a key that lives so long would outlive the guard
+   */
+  checkCovers(life: number, option = 'ttl'): void {
+    if (this.duration > 0 && life > this.duration) {
+      const rule = `at most the restart guard of ${this.duration} ms; set \`restartGuard\` to the largest ${option} of all processes`;
+      throw badOption(option, rule, life);
+    }
+  }
+
+  /** Milliseconds; 0 when there is no guard. */
+  get duration(): number {
+    return this.fixed ?? this.#longest;
+  }
+}

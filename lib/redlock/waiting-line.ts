@@ -1,0 +1,178 @@
+import type { Approach, Attempted } from './attempts.js';
+import { elapsedSince, type Instant, now } from './clock.js';
+import { LockHeldError, LockUnavailableError } from './errors.js';
+import { HeldLock } from './held-lock.js';
+import type { Listening, LockNode } from './lock-node.js';
+import { Pause } from './pause.js';
+import type { Place } from './place.js';
+
+/** For how long a node that gave no vote is not asked to keep the order, in milliseconds. */
+const FAILED_FOR_MS = 1_000;
+
+/** One call that waits for a lock. */
+export class Waiter {
+  readonly since = now();
+  readonly pause = new Pause();
+}
+
+/**
+ * The calls of this process that wait for the same keys, in the order in which they came. Only the first of them asks
+ * the nodes; it stands for all of them in the queue at the gate, the first node in order that answers.
+ */
+export class WaitingLine {
+  readonly #waiters = new Set<Waiter>();
+  readonly #listening = new Map<LockNode, Listening>();
+  /** Nodes in whose queues the place may stand. */
+  readonly #placedAt = new Set<LockNode>();
+  /** The node in whose queue it stands, as far as is known. */
+  #queuedAt: LockNode | undefined;
+  /** A message said that it is our turn. */
+  #turn = false;
+  /** Why the lock could not be had when the nodes were last asked. */
+  #refusal: { readonly error: LockHeldError | LockUnavailableError; readonly at: Instant } | undefined;
+  /** The place stands in line already, put there when the waiter before was granted. */
+  #inherited = false;
+  /** A node that gave no vote when it was the gate, and since when. */
+  #failed: { readonly gate: LockNode; readonly at: Instant } | undefined;
+
+  constructor(
+    private readonly nodes: readonly LockNode[],
+    private readonly place: Place,
+  ) {}
+
+  get isEmpty(): boolean {
+    return this.#waiters.size === 0;
+  }
+
+  /** The waiter that asks the nodes. */
+  get first(): Waiter | undefined {
+    return this.#waiters.values().next().value;
+  }
+
+  join(): Waiter {
+    const waiter = new Waiter();
+    this.#waiters.add(waiter);
+    return waiter;
+  }
+
+  /** The waiter has got its lock, or given up. The next one takes over. */
+  part(waiter: Waiter): void {
+    const wasFirst = waiter === this.first;
+    this.#waiters.delete(waiter);
+    if (wasFirst) this.first?.pause.cutTo(0);
+  }
+
+  /** Stops listening, and gives the place up. */
+  end(): readonly Promise<unknown>[] {
+    for (const listening of this.#listening.values()) listening.stop();
+    this.#listening.clear();
+    return [...this.#placedAt].map((node) => node.leave(this.place));
+  }
+
+  /**
+   * When the waiter before was granted, it put the place in line for the next one, who then need not ask.
+   *
+   * @returns the milliseconds after which that grant can have lapsed; `undefined` if there is none
+   */
+  takeOver(): number | undefined {
+    const inherited = this.#inherited;
+    this.#inherited = false;
+    return inherited ? this.lastHeld()?.retryAfter : undefined;
+  }
+
+  /**
+   * How the first waiter asks next.
+   *
+   * @param again - it was refused before
+   * @param everybody - ask all nodes, also where one would do: the last attempt shall know how many hold it
+   */
+  approach(waiter: Waiter, left: number, again: boolean, everybody: boolean): Approach {
+    const gate = this.#gate();
+    const contended = again || this.#waiters.size > 1 || gate.contended(this.place.keys);
+    const ready = (contended || gate.hearing) && this.#listenAt(gate).ready;
+    const turn = this.#turn;
+    this.#turn = false;
+    waiter.pause.forget();
+    const place = ready ? this.place : undefined;
+    if (place) this.#placedAt.add(gate);
+    const next = place && this.#second;
+    return {
+      left,
+      gate,
+      order: { place, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) },
+      gateFirst: contended && !turn && !everybody && this.nodes.length > 1,
+    };
+  }
+
+  /** What came of asking like that. */
+  note({ gate, order: { place, next } }: Approach, { outcome, atGate }: Attempted): void {
+    const inLine = place && (atGate === 'refused' || (atGate === 'granted' && next !== undefined));
+    this.#queuedAt = inLine ? gate : undefined;
+    if (atGate === 'failed') this.#failed = { gate, at: now() };
+    if (atGate === 'granted' && !inLine) this.#placedAt.delete(gate);
+    const held = outcome instanceof HeldLock;
+    this.#inherited = held && this.isQueued();
+    // That a tick has run is no answer to those who wait without one.
+    if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
+    const error = held ? new LockHeldError(this.place.keys, this.place.owner, outcome.ttl) : outcome;
+    this.#refusal = { error, at: now() };
+  }
+
+  /** Whether the place stands in line, so that a message will come. */
+  isQueued(): boolean {
+    return this.#queuedAt !== undefined && this.#listening.get(this.#queuedAt)?.ready === true;
+  }
+
+  /** Whether asking again at once would put the place in line. */
+  canQueue(): boolean {
+    return !this.isQueued() && this.#listenAt(this.#gate()).ready;
+  }
+
+  /** Why a waiter that gives up now does not get the lock. */
+  refusal(): LockHeldError | LockUnavailableError {
+    return (
+      this.lastHeld() ??
+      (this.#refusal?.error as LockUnavailableError | undefined) ??
+      new LockUnavailableError(this.place.keys, 'no node has answered those who came earlier')
+    );
+  }
+
+  /** Who held it when the nodes were last asked, if that is how they answered. */
+  lastHeld(): LockHeldError | undefined {
+    if (!(this.#refusal?.error instanceof LockHeldError)) return undefined;
+    const { keys, owner, retryAfter } = this.#refusal.error;
+    return new LockHeldError(keys, owner, Math.max(0, retryAfter - elapsedSince(this.#refusal.at)));
+  }
+
+  #gate(): LockNode {
+    const failed = this.#failed;
+    if (!failed || elapsedSince(failed.at) > FAILED_FOR_MS || this.nodes.length === 1)
+      return gateOf(this.nodes);
+    return gateOf(this.nodes.filter((node) => node !== failed.gate));
+  }
+
+  get #second(): Waiter | undefined {
+    const waiters = this.#waiters.values();
+    waiters.next();
+    return waiters.next().value;
+  }
+
+  #listenAt(gate: LockNode): Listening {
+    let listening = this.#listening.get(gate);
+    if (!listening) {
+      listening = gate.listen(this.place, (after, turn) => {
+        this.#turn ||= turn;
+        this.first?.pause.cutTo(after);
+      });
+      this.#listening.set(gate, listening);
+    }
+    return listening;
+  }
+}
+
+/** The node at which those who wait queue: the first that answers, in the order in which all processes list them. */
+export function gateOf(nodes: readonly LockNode[]): LockNode {
+  const gate = nodes.find(({ answering }) => answering) ?? nodes[0];
+  if (!gate) throw new Error('there are no nodes');
+  return gate;
+}

@@ -1,0 +1,62 @@
+import { AssertionError } from 'node:assert';
+import { inspect, isDeepStrictEqual } from 'node:util';
+import { checkOptionNames } from '../redlock/checks.js';
+import { keysOf, type LockKey } from '../redlock/keys.js';
+import { LOCK_OPTION_NAMES, type LockOptions, NO_RETRY } from '../redlock/lock-options.js';
+import type { LockRecord } from './lock-record.js';
+import type { TestLocks } from './test-locks.js';
+
+/** What {@link expectLocked} compares besides the keys; what is not given is not compared. */
+export interface ExpectedLock extends LockOptions, Partial<Pick<LockRecord, 'method' | 'label' | 'state'>> {
+  /** For a lock that `LockService` gave you, or one that you saw before. */
+  readonly fencingToken?: number;
+}
+
+const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
+
+/**
+ * Asserts that a lock of exactly these keys was acquired, which a decorated method does before it runs.
+ *
+ * @returns the last such lock
+ * @throws AssertionError of `node:assert`, which says what was locked instead
+ * @example
+ * ```ts
+ * import { expectLocked, TestLocks } from 'nestjs-redlock/testing';
+ *
+ * const locks = new TestLocks();
+ * // after something called `orders.settle({ id: 7 })`
+ * const { fencingToken } = expectLocked(locks, 'order:7', { method: 'Orders.settle', ttl: 10_000 });
+ * ```
+ */
+export function expectLocked(locks: TestLocks, key: LockKey, expected: ExpectedLock = {}): LockRecord {
+  checkOptionNames('expectLocked', expected, [...OWN_NAMES, ...LOCK_OPTION_NAMES]);
+  const wanted = { keys: keysOf(key), ...expected };
+  const found = locks.history.findLast((record) => isSuch(wanted, seen(record)));
+  if (found) return found;
+  const actual = locks.history.map(seen);
+  const acquired = actual.length === 0 ? 'none' : actual.map(line).join('');
+  throw new AssertionError({
+    message: `Expected this lock:${line(wanted)}\nThese were acquired: ${acquired}`,
+    expected: wanted,
+    actual,
+    operator: 'expectLocked',
+    stackStartFn: expectLocked,
+  });
+}
+
+type Seen = Omit<LockRecord, 'options'> & LockRecord['options'];
+
+function seen({ keys, method, label, fencingToken, state, options }: LockRecord): Seen {
+  return { keys, method, label, fencingToken, state, ...options };
+}
+
+/** Whether nothing changes when what is wanted is put over what was seen. */
+function isSuch({ retry = {}, ...wanted }: ExpectedLock & Pick<LockRecord, 'keys'>, actual: Seen): boolean {
+  const given = Object.entries(wanted).filter(([, value]) => value !== undefined);
+  const retries = retry === false ? NO_RETRY : { ...actual.retry, ...retry };
+  return isDeepStrictEqual({ ...actual, ...Object.fromEntries(given), retry: retries }, actual);
+}
+
+function line(value: object): string {
+  return `\n  ${inspect(value, { depth: 3, breakLength: Infinity })}`;
+}

@@ -1,0 +1,10 @@
+export { type ExpectedLock, expectLocked } from './expect-locked.js';
+export type { LockRecord } from './lock-record.js';
+export { RedlockTestingModule, type RedlockTestingOptions } from './redlock-testing.module.js';
+export {
+  type FaultOptions,
+  type ForeignLock,
+  type HoldOptions,
+  TestLocks,
+  type TestLocksOptions,
+} from './test-locks.js';

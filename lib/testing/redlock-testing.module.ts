@@ -1,0 +1,51 @@
+import { type DynamicModule, Module, type Provider } from '@nestjs/common';
+import { RedlockModule } from '../redlock.module.js';
+import { LOCKER, type RedlockModuleExtras } from '../redlock.module-definition.js';
+import type { RedlockModuleOptions } from '../redlock.options.js';
+import { badOption } from '../redlock/checks.js';
+import { TestLocks } from './test-locks.js';
+
+/** What {@link RedlockTestingModule.forRoot} takes: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. */
+export interface RedlockTestingOptions extends Omit<RedlockModuleOptions, 'nodes'>, RedlockModuleExtras {
+  /**
+   * Where the application locks. Give several applications the same one, and they are instances of one service.
+   * @defaultValue a new one; get it with `moduleRef.get(TestLocks)`
+   */
+  readonly locks?: TestLocks;
+}
+
+/**
+ * Stands in for `RedlockModule` in tests: `LockService` and `@WithLock` work as ever, on locks in memory that the test
+ * controls.
+ */
+@Module({})
+export class RedlockTestingModule {
+  /**
+   * @throws TypeError or RangeError naming the option that does not fit
+   * @example
+   * ```ts
+   * import { Test } from '@nestjs/testing';
+   * import { RedlockTestingModule, TestLocks } from 'nestjs-redlock/testing';
+   *
+   * const moduleRef = await Test.createTestingModule({ imports: [RedlockTestingModule.forRoot()] }).compile();
+   * const locks = moduleRef.get(TestLocks);
+   * ```
+   */
+  static forRoot({ locks = new TestLocks(), ...options }: RedlockTestingOptions = {}): DynamicModule {
+    if (!(locks instanceof TestLocks)) throw badOption('locks', 'a `TestLocks`', locks);
+    const { factory, inject } = locks.lockerFactory();
+    const redlock = RedlockModule.forRoot({ ...options, nodes: 'memory' });
+    const controlled = (redlock.providers ?? []).map((provider): Provider =>
+      typeof provider === 'object' && provider.provide === LOCKER
+        ? { provide: LOCKER, useFactory: factory, inject }
+        : provider,
+    );
+    return {
+      module: RedlockTestingModule,
+      global: redlock.global ?? true,
+      imports: [{ ...redlock, providers: controlled }],
+      providers: [{ provide: TestLocks, useValue: locks }],
+      exports: [RedlockModule, TestLocks],
+    };
+  }
+}

@@ -1,0 +1,34 @@
+import { Locker } from '../locker.js';
+import type { LockOrigin } from '../lock-origin.js';
+import type { RunnableLock } from '../lock-run.js';
+import { NO_RETRY, type ResolvedLockOptions } from '../redlock/lock-options.js';
+
+/** A lock that was acquired, and what was asked for. */
+export interface Acquired {
+  /** A lock that was joined may have more. */
+  readonly keys: readonly string[];
+  readonly lock: RunnableLock;
+  readonly options: ResolvedLockOptions;
+  readonly origin: LockOrigin;
+}
+
+/** What a test wants of the lockers of its applications. */
+export interface Supervision {
+  /** Whether a lock that is not free is waited for. */
+  readonly wait: boolean;
+  readonly acquired: (acquired: Acquired) => void;
+}
+
+/** Makes the class of lockers that a test supervises. */
+export function supervised(supervision: Supervision): typeof Locker {
+  return class extends Locker {
+    override async acquire(
+      ...[keys, options, origin, signal, tick]: Parameters<Locker['acquire']>
+    ): Promise<RunnableLock> {
+      const retry = supervision.wait ? options.retry : NO_RETRY;
+      const lock = await super.acquire(keys, { ...options, retry }, origin, signal, tick);
+      supervision.acquired({ keys, lock, options, origin });
+      return lock;
+    }
+  };
+}

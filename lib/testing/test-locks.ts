@@ -1,0 +1,267 @@
+import type { Locker } from '../locker.js';
+import type { RunnableLock } from '../lock-run.js';
+import { openLocker } from '../open-locker.js';
+import { INSTANCE_NAME, LOCKER, MODULE_OPTIONS_TOKEN } from '../redlock.module-definition.js';
+import type { RedlockModuleOptions } from '../redlock.options.js';
+import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../redlock/checks.js';
+import { keysOf, type LockKey } from '../redlock/keys.js';
+import { checkLockOptions } from '../redlock/lock-options.js';
+import type { LockRecord } from './lock-record.js';
+import { type Fault, type NodeRequest, REQUESTS, TestNode } from './test-node.js';
+import { type Acquired, supervised } from './test-locker.js';
+
+/** What {@link TestLocks} takes. */
+export interface TestLocksOptions {
+  /**
+   * Whether a lock that is not free is waited for as `retry` says. `false`: everything makes one attempt, so that a
+   * test of what happens while somebody else holds a lock, or Redis is down, takes no time.
+   * @defaultValue true
+   */
+  readonly wait?: boolean;
+}
+
+/** What {@link TestLocks.hold} takes. */
+export interface HoldOptions {
+  /**
+   * Readable name of the process that holds the lock.
+   * @defaultValue 'another process'
+   */
+  readonly owner?: string;
+
+  /**
+   * Milliseconds until the lock ends by itself, as after a crash of its holder. At least 10.
+   * @defaultValue a day, so in effect until it is released
+   */
+  readonly ttl?: number;
+
+  /** The `name` of the `RedlockModule` that the lock belongs to. */
+  readonly instance?: string;
+}
+
+/** What {@link TestLocks.fail} and {@link TestLocks.delay} take. */
+export interface FaultOptions {
+  /** Only for locks of this key. */
+  readonly key?: string;
+
+  /** Only for this kind of request. `'extend'` is what renews a lock while it is held. */
+  readonly on?: NodeRequest;
+}
+
+/** A lock that somebody else holds in a test. */
+export interface ForeignLock {
+  release(): Promise<void>;
+}
+
+/** Not renewed, so that nothing runs on when a test forgets to release. */
+const A_DAY_MS = 86_400_000;
+
+/**
+ * The locks of one test: what the applications in it lock in place of Redis. They really exclude each other, also
+ * those of several applications that are given the same `TestLocks`, and they can be told to fail, to be slow, to
+ * expire and to be lost.
+ *
+ * Time is what the process says it is, so fake timers (of Jest, Vitest, `node:test`) control it.
+ *
+ * @example
+ * ```ts
+ * import { RedlockTestingModule, TestLocks } from 'nestjs-redlock/testing';
+ *
+ * const locks = new TestLocks();
+ * const imports = [RedlockTestingModule.forRoot({ locks })];
+ * const other = await locks.hold('order:7');
+ * await other.release();
+ * ```
+ */
+export class TestLocks {
+  readonly #wait: boolean;
+  /** One for each module instance: locks of different instances do not exclude each other. */
+  readonly #nodes = new Map<string | undefined, TestNode>();
+  readonly #faults = new Set<Fault>();
+  /** Every lock that may still be held. */
+  readonly #locks = new Set<RunnableLock>();
+  #history: LockRecord[] = [];
+
+  /** @throws TypeError naming the option that does not fit */
+  constructor(options: TestLocksOptions = {}) {
+    checkOptionNames('TestLocks', options, ['wait']);
+    const { wait = true } = options;
+    checkBoolean('wait', wait);
+    this.#wait = wait;
+  }
+
+  /** The locks that were acquired, oldest first; without those of {@link hold}. */
+  get history(): readonly LockRecord[] {
+    return this.#history;
+  }
+
+  /**
+   * Locks as another process would: whoever asks now finds it held.
+   *
+   * @throws LockHeldError when it is held already; TypeError or RangeError naming what does not fit
+   */
+  async hold(key: LockKey, options: HoldOptions = {}): Promise<ForeignLock> {
+    checkOptionNames('hold', options, ['owner', 'ttl', 'instance']);
+    const { owner = 'another process', ttl = A_DAY_MS, instance } = options;
+    checkLockOptions({ ttl });
+    const module: RedlockModuleOptions = { nodes: 'memory', owner };
+    const locker = await openLocker(module, { nodesOf: () => [this.#nodeOf(instance)] });
+    const lock = await locker.acquire(keysOf(key), locker.resolve({ ttl, retry: false, renew: false }), {
+      label: 'other',
+    });
+    this.#locks.add(lock);
+    return { release: () => lock.release() };
+  }
+
+  /**
+   * Redis does not answer: locks cannot be acquired (`LockUnavailableError`) or renewed (they are lost when their
+   * validity ends), and what is released stays until its ttl ends.
+   *
+   * @param options - `error` is what the node says
+   * @returns ends it, as {@link reset} does
+   */
+  fail(options: FaultOptions & { readonly error?: Error } = {}): () => void {
+    checkOptionNames('fail', options, ['key', 'on', 'error']);
+    return this.#add({ ...concerning(options), error: options.error ?? new Error('not connected') });
+  }
+
+  /**
+   * Redis answers so many milliseconds late. Longer than `nodeTimeout` (by default 5 % of the ttl) is no answer.
+   *
+   * @returns ends it, as {@link reset} does
+   */
+  delay(ms: number, options: FaultOptions = {}): () => void {
+    checkMilliseconds('ms', ms, 0);
+    checkOptionNames('delay', options, ['key', 'on']);
+    return this.#add({ ...concerning(options), delay: ms });
+  }
+
+  /**
+   * The time of a held lock is over, as if nobody had renewed it: its holder is told that it is lost (the signal aborts,
+   * `assertHeld()` throws), and the key is free.
+   *
+   * @throws Error when nobody holds the key
+   */
+  expire(key: string): void {
+    this.#end(key, 'its validity ran out before a quorum renewed it');
+  }
+
+  /**
+   * Redis has lost a held lock, as after a restart without its data: its holder is told, and the key is free.
+   *
+   * @throws Error when nobody holds the key
+   */
+  lose(key: string): void {
+    this.#end(key, 'so many nodes no longer have it that no quorum is left');
+  }
+
+  /** Begins anew between two tests: no faults, no history, and no locks; what is still held is lost. */
+  reset(): void {
+    this.#faults.clear();
+    for (const lock of this.#held()) lock.lose('the test reset its locks');
+    for (const node of this.#nodes.values()) node.dropAll();
+    this.#history = [];
+  }
+
+  /**
+   * Makes a whole application under test lock here instead of in the nodes that its `RedlockModule`s name; their other
+   * options stay.
+   *
+   * @example
+   * ```ts
+   * import { Test } from '@nestjs/testing';
+   * import { TestLocks } from 'nestjs-redlock/testing';
+   *
+   * class AppModule {}
+   *
+   * const locks = new TestLocks();
+   * const moduleRef = await locks.override(Test.createTestingModule({ imports: [AppModule] })).compile();
+   * ```
+   */
+  override<Builder extends OverridableBuilder>(builder: Builder): Builder {
+    builder.overrideProvider(LOCKER).useFactory(this.lockerFactory());
+    return builder;
+  }
+
+  /** @internal */
+  lockerFactory(): LockerFactory {
+    return {
+      factory: (options, { name }) =>
+        openLocker(options, {
+          name,
+          nodesOf: () => [this.#nodeOf(name)],
+          Locker: supervised({
+            wait: this.#wait,
+            acquired: (acquisition) => this.#remember(acquisition),
+          }),
+        }),
+      inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME],
+    };
+  }
+
+  #nodeOf(instance: string | undefined): TestNode {
+    const node = this.#nodes.get(instance) ?? new TestNode(this.#faults);
+    this.#nodes.set(instance, node);
+    return node;
+  }
+
+  #remember({ keys, lock, options, origin: { label, method } }: Acquired): void {
+    this.#locks.add(lock);
+    this.#history.push({
+      keys,
+      method,
+      label,
+      options,
+      fencingToken: lock.fencingToken,
+      get state() {
+        return lock.state;
+      },
+    });
+  }
+
+  #held(): RunnableLock[] {
+    for (const lock of this.#locks) if (!lock.isHeld()) this.#locks.delete(lock);
+    return [...this.#locks];
+  }
+
+  #add(fault: Fault): () => void {
+    this.#faults.add(fault);
+    return () => void this.#faults.delete(fault);
+  }
+
+  #end(key: string, reason: string): void {
+    const held = this.#held();
+    const locks = held.filter(({ keys }) => keys.includes(key));
+    for (const lock of locks) lock.lose(reason);
+    const dropped = [...this.#nodes.values()].map((node) => node.drop(key));
+    if (locks.length === 0 && !dropped.includes(true)) {
+      const others = held.flatMap(({ keys }) => keys).map((each) => `"${each}"`);
+      throw new Error(
+        `Nobody holds "${key}", so it cannot end. Held are: ${others.join(', ') || 'no keys at all'}`,
+      );
+    }
+  }
+}
+
+/** What is used of the builder of `@nestjs/testing`. */
+export interface OverridableBuilder {
+  overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
+}
+
+/** A factory of what locks for a module instance. */
+interface LockerFactory {
+  readonly factory: (
+    options: RedlockModuleOptions,
+    instance: { readonly name: string | undefined },
+  ) => Promise<Locker>;
+  readonly inject: (string | symbol)[];
+}
+
+/** @throws TypeError naming the option that does not fit */
+function concerning({ key, on }: FaultOptions): Pick<Fault, 'concerns'> {
+  if (on !== undefined && !REQUESTS.includes(on)) throw badOption('on', REQUESTS.join(' or '), on);
+  if (key !== undefined) keysOf(key);
+  return {
+    concerns: (request, keys) =>
+      (on === undefined || on === request) && (key === undefined || keys.includes(key)),
+  };
+}

@@ -1,0 +1,1 @@
+export { RedlockInstrumentation, type RedlockInstrumentationConfig } from './redlock-instrumentation.js';

@@ -1,0 +1,174 @@
+import { tracingChannel } from 'node:diagnostics_channel';
+import {
+  type Attributes,
+  context,
+  type Span,
+  SpanKind,
+  SpanStatusCode,
+  trace,
+  type Tracer,
+  type TracerProvider,
+} from '@opentelemetry/api';
+import {
+  LOCK_ACQUIRE_CHANNEL,
+  LOCK_HOLD_CHANNEL,
+  type LockAcquireEvent,
+  type LockHoldEvent,
+} from '../lock-telemetry.events.js';
+import { checkBoolean, checkOptionNames } from '../redlock/checks.js';
+import { RedlockError } from '../redlock/errors.js';
+
+/** What {@link RedlockInstrumentation} takes. */
+export interface RedlockInstrumentationConfig {
+  /**
+   * Whether it begins at once.
+   * @defaultValue true
+   */
+  readonly enabled?: boolean;
+
+  /**
+   * Whether spans have the keys, in the attribute `lock.keys`.
+   * @defaultValue true
+   */
+  readonly keys?: boolean;
+}
+
+type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
+
+/**
+ * OpenTelemetry spans for locks: `acquire <label>` while a lock is acquired, waiting included, and `hold <label>` while
+ * it is held. Both are children of the span that the call was made in; what runs under the lock belongs to `hold`, and
+ * what is asked of Redis in order to acquire it to `acquire`.
+ *
+ * An `Instrumentation` of `@opentelemetry/instrumentation`, which it does not need.
+ *
+ * @example
+ * ```ts
+ * import { registerInstrumentations } from '@opentelemetry/instrumentation';
+ * import { RedlockInstrumentation } from 'nestjs-redlock/tracing';
+ *
+ * registerInstrumentations({ instrumentations: [new RedlockInstrumentation()] });
+ * ```
+ */
+export class RedlockInstrumentation {
+  readonly instrumentationName = 'nestjs-redlock';
+  readonly instrumentationVersion = '0.1.0';
+  #config: RedlockInstrumentationConfig = {};
+  #enabled = false;
+  #tracer: Tracer = trace.getTracer(this.instrumentationName, this.instrumentationVersion);
+  readonly #spans = new WeakMap<LockTraceEvent, Span>();
+
+  readonly #acquire = this.#subscribers<LockAcquireEvent>('acquire', ({ error, waited, fencingToken }) => ({
+    'lock.outcome': error === undefined ? 'acquired' : outcomeOf(error),
+    'lock.wait_time': seconds(waited),
+    'lock.fencing_token': fencingToken,
+  }));
+  readonly #hold = this.#subscribers<LockHoldEvent>('hold', ({ error, heldFor, fencingToken }) => ({
+    'lock.outcome': error ? 'lost' : 'released',
+    'lock.hold_time': seconds(heldFor),
+    'lock.fencing_token': fencingToken,
+  }));
+
+  /** @throws TypeError naming the option that does not fit */
+  constructor(config: RedlockInstrumentationConfig = {}) {
+    this.setConfig(config);
+    if (config.enabled ?? true) this.enable();
+  }
+
+  enable(): void {
+    if (this.#enabled) return;
+    this.#enabled = true;
+    acquisitions.subscribe(this.#acquire);
+    holds.subscribe(this.#hold);
+  }
+
+  /** Spans that have begun are ended no more. */
+  disable(): void {
+    if (!this.#enabled) return;
+    this.#enabled = false;
+    acquisitions.unsubscribe(this.#acquire);
+    holds.unsubscribe(this.#hold);
+  }
+
+  setTracerProvider(provider: TracerProvider): void {
+    this.#tracer = provider.getTracer(this.instrumentationName, this.instrumentationVersion);
+  }
+
+  /** There are no metrics here: see `nestjs-redlock/metrics`. */
+  setMeterProvider(): void {}
+
+  /** @throws TypeError naming the option that does not fit */
+  setConfig(config: RedlockInstrumentationConfig): void {
+    checkOptionNames('RedlockInstrumentation', config, ['enabled', 'keys']);
+    const { enabled, keys } = config;
+    if (enabled !== undefined) checkBoolean('enabled', enabled);
+    if (keys !== undefined) checkBoolean('keys', keys);
+    this.#config = config;
+  }
+
+  getConfig(): RedlockInstrumentationConfig {
+    return { ...this.#config, enabled: this.#enabled };
+  }
+
+  #subscribers<Event extends LockTraceEvent>(
+    name: string,
+    outcome: (event: Event) => Attributes,
+  ): Record<'start' | 'end' | 'asyncStart' | 'asyncEnd' | 'error', (event: Event) => void> {
+    const nothing = (): void => undefined;
+    return {
+      start: (event) => {
+        const span = this.#tracer.startSpan(`${name} ${event.label}`, {
+          kind: SpanKind.INTERNAL,
+          attributes: this.#attributesOf(event),
+        });
+        this.#spans.set(event, span);
+        const within = trace.setSpan(context.active(), span);
+        event.around = (task) => context.with(within, task);
+      },
+      end: nothing,
+      asyncStart: nothing,
+      asyncEnd: (event) => {
+        const span = this.#spans.get(event);
+        if (!span) return;
+        span.setAttributes(outcome(event));
+        if (event.error !== undefined) fail(span, event.error);
+        span.end();
+      },
+      error: nothing,
+    };
+  }
+
+  #attributesOf({ keys, label, method, instance, ttl }: LockTraceEvent): Attributes {
+    return {
+      'lock.system': 'redis',
+      'lock.label': label,
+      'lock.ttl': seconds(ttl),
+      'lock.keys': (this.#config.keys ?? true) ? [...keys] : undefined,
+      'lock.instance': instance,
+      'code.function.name': method,
+    };
+  }
+}
+
+const acquisitions = tracingChannel<unknown, LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
+const holds = tracingChannel<unknown, LockHoldEvent>(LOCK_HOLD_CHANNEL);
+
+/** Durations are seconds in the semantic conventions. */
+function seconds(ms: number | undefined): number | undefined {
+  return ms === undefined ? undefined : ms / 1_000;
+}
+
+function outcomeOf(error: unknown): string {
+  if (!(error instanceof RedlockError)) return 'aborted';
+  return error.code === 'LOCK_HELD' ? 'held' : 'unavailable';
+}
+
+/** That somebody else holds a lock, or that the caller has enough of waiting, is everyday life. */
+function fail(span: Span, error: unknown): void {
+  const { code, message } =
+    error instanceof RedlockError ? error : { code: undefined, message: String(error) };
+  span.setAttribute('error.type', code ?? 'aborted');
+  if (code === undefined || code === 'LOCK_HELD') return;
+  if (error instanceof Error) span.recordException(error);
+  span.setStatus({ code: SpanStatusCode.ERROR, message });
+}

@@ -1,0 +1,53 @@
+import { BullModule } from '@nestjs/bullmq';
+import { type DynamicModule, Module, StandardSchemaValidationPipe } from '@nestjs/common';
+import { APP_FILTER, APP_PIPE } from '@nestjs/core';
+import { ScheduleModule } from '@nestjs/schedule';
+import { RedlockModule } from 'nestjs-redlock';
+import { EnvironmentModule } from './config/environment.module.js';
+import type { Environment } from './config/environment.js';
+import { DatabaseModule } from './database/database.module.js';
+import { ErrorFilter } from './error.filter.js';
+import { DispatchModule } from './dispatch/dispatch.module.js';
+import { ConsumerModule } from './queue/consumer.module.js';
+import { StatsModule } from './stats/stats.module.js';
+import { SweepModule } from './sweep/sweep.module.js';
+import { TasksModule } from './tasks/tasks.module.js';
+
+/** One instance of the batch scheduler. */
+@Module({})
+export class AppModule {
+  static register(environment: Environment): DynamicModule {
+    const { REDIS_URLS, LOCK_REDIS_URLS, KEY_PREFIX, INSTANCE, LOCK_TTL } = environment;
+    return {
+      module: AppModule,
+      imports: [
+        EnvironmentModule.register(environment),
+        DatabaseModule,
+        RedlockModule.forRoot({
+          nodes: LOCK_REDIS_URLS ?? REDIS_URLS,
+          keyPrefix: `${KEY_PREFIX}:lock:`,
+          owner: INSTANCE,
+          nodeTimeout: environment.LOCK_NODE_TIMEOUT,
+          restartGuard: environment.LOCK_RESTART_GUARD,
+          defaults: { ttl: LOCK_TTL },
+        }),
+        BullModule.forRoot({
+          connection: { url: REDIS_URLS[0], maxRetriesPerRequest: null },
+          prefix: KEY_PREFIX,
+          // A finished job says nothing that the database does not; kept for a while for those who look.
+          defaultJobOptions: { removeOnComplete: { age: 3_600 }, removeOnFail: { age: 86_400 } },
+        }),
+        ScheduleModule.forRoot(),
+        TasksModule,
+        DispatchModule.register(environment),
+        ConsumerModule,
+        SweepModule,
+        StatsModule,
+      ],
+      providers: [
+        { provide: APP_PIPE, useClass: StandardSchemaValidationPipe },
+        { provide: APP_FILTER, useClass: ErrorFilter },
+      ],
+    };
+  }
+}

@@ -1,0 +1,84 @@
+import { hostname } from 'node:os';
+import { z } from 'zod';
+import { STRATEGIES } from '../strategies/strategy-names.js';
+
+const redisUrl = z.url({ protocol: /^rediss?$/, error: 'must be like redis://host:6379' });
+
+const redisUrls = z
+  .string({ error: 'must be like redis://host:6379, or several of them separated by commas' })
+  .transform((urls) => urls.split(',').map((url) => url.trim()))
+  .pipe(z.tuple([redisUrl], redisUrl));
+
+const environmentSchema = z.object({
+  /** Where the HTTP interface listens. */
+  HOST: z.string().default('127.0.0.1'),
+  PORT: z.coerce.number().int().min(0).max(65_535).default(3000),
+
+  DATABASE_URL: z.url({
+    protocol: /^postgres(ql)?$/,
+    error: 'must be like postgres://user:password@host:5432/database',
+  }),
+
+  /** Separated by commas. All of them vote on locks; the first one also carries the queue. */
+  REDIS_URLS: redisUrls,
+
+  /** Nodes that vote on locks, where these are not the same as those of the queue. */
+  LOCK_REDIS_URLS: redisUrls.optional(),
+
+  /** Put before every key in Redis, so that several deployments can share one. */
+  KEY_PREFIX: z.string().min(1).default('batch'),
+
+  /** Name of this instance in statistics and as the owner of locks; each instance needs one of its own. */
+  INSTANCE: z
+    .string()
+    .min(1)
+    .default(() => `${hostname()}:${process.pid}`),
+
+  /** `unlocked` shows what happens without a lock. */
+  DISPATCHER: z.enum(['locked', 'unlocked']).default('locked'),
+
+  /** Makes the dispatcher use one of the locks in `strategies/`, most of which fail. For the lock lab. */
+  LOCK_STRATEGY: z.enum(STRATEGIES).optional(),
+
+  /** Milliseconds that Redis keeps a lock which nobody renews or releases. */
+  LOCK_TTL: z.coerce.number().int().min(100).default(5_000),
+
+  /** Milliseconds that a lock node may take to answer, and for which one that restarted may not vote. */
+  LOCK_NODE_TIMEOUT: z.coerce.number().int().min(1).optional(),
+  LOCK_RESTART_GUARD: z.coerce.number().int().min(1).optional(),
+
+  /** Milliseconds between two turns of the dispatcher, with `LOCK_STRATEGY`. */
+  DISPATCH_EVERY: z.coerce.number().int().min(10).default(1_000),
+
+  /** Milliseconds that a dispatcher works on the tasks that it has read before it marks and pushes them. */
+  DISPATCH_WORK: z.coerce.number().int().min(0).default(0),
+
+  /** The most tasks that one run of the dispatcher takes. */
+  DISPATCH_BATCH: z.coerce.number().int().min(1).max(10_000).default(100),
+
+  /** A task that fails this often is dead. */
+  MAX_ATTEMPTS: z.coerce.number().int().min(1).default(4),
+
+  /**
+   * Milliseconds after which an enqueued task that nobody has taken counts as lost on the way. Must be longer than
+   * tasks ever wait in the queue: a shorter time pushes waiting tasks again.
+   */
+  ENQUEUED_TIMEOUT: z.coerce.number().int().min(1_000).default(60_000),
+
+  /** Milliseconds without a heartbeat after which a task that is being processed counts as abandoned. */
+  PROCESSING_TIMEOUT: z.coerce.number().int().min(1_000).default(10_000),
+});
+
+/** The configuration of one instance. */
+export type Environment = z.output<typeof environmentSchema>;
+
+/** Injection token of the {@link Environment}. */
+export const ENVIRONMENT = Symbol('ENVIRONMENT');
+
+/** @throws Error that names every variable that is missing or wrong */
+export function readEnvironment(variables: NodeJS.ProcessEnv): Environment {
+  const result = environmentSchema.safeParse(variables);
+  if (result.success) return result.data;
+  const lines = result.error.issues.map(({ path, message }) => `  ${String(path[0])}: ${message}`);
+  throw new Error(`These environment variables are missing or wrong:\n${lines.join('\n')}`);
+}

@@ -1,0 +1,83 @@
+import { Redis } from 'ioredis';
+import { Client } from 'pg';
+import type { Environment } from './environment.js';
+
+const ANSWER_TIMEOUT_MS = 3_000;
+
+/**
+ * Asks the database and Redis for one answer before the application starts. The clients would retry in silence
+ * or in a stream of stack traces; somebody who starts the service wants one sentence that says what to do.
+ *
+ * @throws Error that says what cannot be reached, why, and which variable to change
+ */
+export async function checkServices(environment: Environment): Promise<void> {
+  const { DATABASE_URL, REDIS_URLS, LOCK_REDIS_URLS: lockUrls = REDIS_URLS } = environment;
+  await checkDatabase(DATABASE_URL);
+  const [queueUrl] = REDIS_URLS;
+  const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
+  if (queueProblem !== undefined) {
+    throw new Error(
+      `Cannot reach Redis at ${withoutPassword(queueUrl)}, which carries the queue (${queueProblem}). ` +
+        'Start it, or set REDIS_URLS.',
+    );
+  }
+  const down = lockUrls.filter((_url, index) => problems[index] !== undefined);
+  // A lock needs a majority of the nodes; with fewer, no instance could ever dispatch.
+  if (down.length * 2 >= lockUrls.length) {
+    throw new Error(
+      `Cannot reach a majority of the Redis nodes; no answer from ${down.map(withoutPassword).join(', ')}. ` +
+        'Start them, or set REDIS_URLS.',
+    );
+  }
+}
+
+async function checkDatabase(url: string): Promise<void> {
+  const client = new Client({ connectionString: url, connectionTimeoutMillis: ANSWER_TIMEOUT_MS });
+  // A connection that breaks while it is closed would otherwise be an uncaught error.
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    await client.query('select 1');
+  } catch (error) {
+    throw new Error(
+      `Cannot use PostgreSQL at ${withoutPassword(url)} (${reasonOf(error)}). Start it, or set DATABASE_URL.`,
+      { cause: error },
+    );
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}
+
+async function problemOfRedis(url: string): Promise<string | undefined> {
+  const client = new Redis(url, {
+    lazyConnect: true,
+    connectTimeout: ANSWER_TIMEOUT_MS,
+    commandTimeout: ANSWER_TIMEOUT_MS,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  });
+  let problem: unknown;
+  // The event carries the cause; the rejection only says that the connection is closed.
+  client.on('error', (error) => (problem = error));
+  try {
+    await client.connect();
+    await client.ping();
+    return undefined;
+  } catch (error) {
+    return reasonOf(problem ?? error);
+  } finally {
+    client.disconnect();
+  }
+}
+
+/** An `AggregateError` (all addresses of a host refused) has an empty message but a code. */
+function reasonOf(error: unknown): string {
+  const { message, code } = error as NodeJS.ErrnoException;
+  return message || code || String(error);
+}
+
+function withoutPassword(url: string): string {
+  const shown = new URL(url);
+  if (shown.password) shown.password = '***';
+  return shown.href;
+}

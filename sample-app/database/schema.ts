@@ -1,0 +1,62 @@
+import { FencedRegister } from 'nestjs-redlock/fencing';
+import type { Pool } from 'pg';
+
+/** Any constant number: it names the lock that keeps instances from creating the tables at the same time. */
+const SCHEMA_LOCK = 7_236_401;
+
+/**
+ * Remembers the highest token that each lock has brought, and refuses lower ones. A transaction that is paused in the
+ * middle ends when the lock does.
+ */
+export const register = new FencedRegister({ idleTimeout: 5_000 });
+
+const SCHEMA = `
+  create table if not exists tasks (
+    id           uuid primary key,
+    name         text not null,
+    payload      jsonb not null,
+    status       text not null default 'pending'
+                 check (status in ('pending', 'enqueued', 'processing', 'failed', 'dead', 'done')),
+    dispatches   integer not null default 0,
+    attempts     integer not null default 0,
+    error        text,
+    processed_by text,
+    created_at   timestamptz not null default now(),
+    updated_at   timestamptz not null default now()
+  );
+
+  create index if not exists tasks_to_dispatch on tasks (created_at) where status in ('pending', 'failed');
+  create index if not exists tasks_under_way on tasks (updated_at) where status in ('enqueued', 'processing');
+
+  create table if not exists instances (
+    name              text primary key,
+    dispatches        integer not null default 0,
+    skips             integer not null default 0,
+    refused           integer not null default 0,
+    dispatching_since timestamptz
+  );
+
+  create table if not exists pushes (
+    task_id  uuid not null,
+    dispatch integer not null,
+    primary key (task_id, dispatch)
+  );
+
+  ${register.createTableSql};
+`;
+
+/** Creates what is missing. Safe when several instances start at once: `if not exists` alone is not. */
+export async function createSchema(pool: Pool): Promise<void> {
+  const client = await pool.connect();
+  try {
+    await client.query('begin');
+    await client.query('select pg_advisory_xact_lock($1)', [SCHEMA_LOCK]);
+    await client.query(SCHEMA);
+    await client.query('commit');
+  } catch (error) {
+    await client.query('rollback').catch(() => undefined);
+    throw error;
+  } finally {
+    client.release();
+  }
+}

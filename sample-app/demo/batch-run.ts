@@ -1,0 +1,173 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Stats } from '../stats/stats.controller.js';
+import type { NewTask } from '../tasks/create-tasks.schema.js';
+import { Instance } from './instance.js';
+import { PushObserver } from './pushes.js';
+import { createScratchSchema } from './scratch-schema.js';
+import { StopList } from './stop-list.js';
+
+const TASKS_PER_REQUEST = 50;
+const POLL_MS = 250;
+/** A task that is neither done nor dead by then is lost. */
+const TIME_LIMIT_MS = 60_000;
+/** How long to look for an instance that is dispatching before one is killed anyway. */
+const HUNT_LIMIT_MS = 5_000;
+
+export interface BatchRunOptions {
+  /** The compiled sample. */
+  readonly main: string;
+  readonly dispatcher: 'locked' | 'unlocked';
+  readonly databaseUrl: string;
+  readonly redisUrls: readonly [string, ...string[]];
+  readonly instances: number;
+  readonly tasks: readonly NewTask[];
+  /** Kill one instance with SIGKILL half-way, if possible while it dispatches. */
+  readonly killOne: boolean;
+  readonly log: (line: string) => void;
+}
+
+export interface BatchResult {
+  readonly tasks: number;
+  readonly pushes: number;
+  readonly duplicatePushes: number;
+  /** Jobs that consumers refused because their task was taken already. */
+  readonly refused: number;
+  readonly done: number;
+  readonly dead: number;
+  /** Neither done nor dead at the end. */
+  readonly lost: number;
+  readonly instances: readonly { name: string; dispatches: number; skips: number; killed: boolean }[];
+  readonly seconds: number;
+}
+
+/**
+ * Starts instances, gives them tasks, waits until these are done, and stops everything it started.
+ *
+ * @param stops - stopping everything in it ends the run early
+ */
+export async function runBatch(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
+  const own = new StopList();
+  await stops.add(() => own.stopAll());
+  try {
+    return await run(options, own);
+  } finally {
+    await own.stopAll();
+  }
+}
+
+async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
+  const { main, dispatcher, tasks, redisUrls, killOne, log } = options;
+  const runName = `batch_demo_${dispatcher}_${randomBytes(4).toString('hex')}`;
+  const databaseUrl = await createScratchSchema(options.databaseUrl, runName, stops);
+  const observer = new PushObserver(redisUrls[0], runName);
+  await stops.add(() => observer.close());
+
+  const instances = await Promise.all(
+    Array.from({ length: options.instances }, (_, index) =>
+      Instance.start(
+        main,
+        {
+          INSTANCE: `instance-${index + 1}`,
+          DATABASE_URL: databaseUrl,
+          REDIS_URLS: redisUrls.join(','),
+          KEY_PREFIX: runName,
+          DISPATCHER: dispatcher,
+          // Short, so that a run needs several turns of the dispatcher and the sweep comes within seconds.
+          DISPATCH_BATCH: '40',
+          MAX_ATTEMPTS: '4',
+          ENQUEUED_TIMEOUT: '15000',
+          PROCESSING_TIMEOUT: '5000',
+        },
+        stops,
+      ),
+    ),
+  );
+
+  const start = Date.now();
+  await submit(tasks, instances);
+  log(`${instances.length} instances run, ${tasks.length} tasks are submitted`);
+
+  let killed: Instance | undefined;
+  let stats = await statsOf(instances);
+  let reported = '';
+  while (finalCount(stats) < tasks.length && Date.now() - start < TIME_LIMIT_MS) {
+    await sleep(POLL_MS);
+    if (killOne && !killed && finalCount(stats) > tasks.length / 3) {
+      killed = await killDispatching(instances, log);
+    }
+    stats = await statsOf(instances);
+    const progress = Object.entries(stats.tasks)
+      .map(([status, count]) => `${status} ${count}`)
+      .join('  ');
+    const second = `${Math.round((Date.now() - start) / 1_000)} s`;
+    if (second !== reported) log(`${second.padStart(5)}  ${progress}`);
+    reported = second;
+  }
+  const seconds = (Date.now() - start) / 1_000;
+
+  stats = await whenQuiet(observer, instances);
+  const { pushes, duplicates } = await observer.count();
+  const { done, dead } = stats.tasks;
+  return {
+    tasks: tasks.length,
+    pushes,
+    duplicatePushes: duplicates,
+    refused: stats.instances.reduce((sum, { refused }) => sum + refused, 0),
+    done,
+    dead,
+    lost: tasks.length - done - dead,
+    instances: stats.instances.map(({ name, dispatches, skips }) => ({
+      name,
+      dispatches,
+      skips,
+      killed: name === killed?.name,
+    })),
+    seconds,
+  };
+}
+
+/** In several requests, to all instances in turn, as a load balancer would. */
+async function submit(tasks: readonly NewTask[], instances: readonly Instance[]): Promise<void> {
+  for (let first = 0, turn = 0; first < tasks.length; first += TASKS_PER_REQUEST, turn++) {
+    await instances[turn % instances.length]?.submit(tasks.slice(first, first + TASKS_PER_REQUEST));
+  }
+}
+
+function statsOf(instances: readonly Instance[]): Promise<Stats> {
+  const alive = instances.find(({ process }) => process.running);
+  if (!alive) throw new Error(`No instance is left. The last one said:\n${instances.at(-1)?.process.output}`);
+  return alive.stats();
+}
+
+function finalCount({ tasks }: Stats): number {
+  return tasks.done + tasks.dead;
+}
+
+/** Kills the instance that is seen dispatching, which is the one that holds the lock. */
+async function killDispatching(
+  instances: readonly Instance[],
+  log: (line: string) => void,
+): Promise<Instance> {
+  const deadline = Date.now() + HUNT_LIMIT_MS;
+  let active: Instance | undefined;
+  while (!active && Date.now() < deadline) {
+    const { instances: activities } = await statsOf(instances);
+    const activity = activities.find(({ dispatchingSince }) => dispatchingSince !== null);
+    active = instances.find(({ name }) => name === activity?.name);
+  }
+  const victim = active ?? instances.at(-1);
+  if (!victim) throw new Error('There is no instance to kill');
+  await victim.process.kill();
+  log(
+    `${victim.name} is killed (SIGKILL)${active ? ' while dispatching: its lock ends with its ttl, 5 s' : ''}`,
+  );
+  return victim;
+}
+
+/** The statistics once duplicates that still wait behind the last tasks have been taken, and refused, as well. */
+async function whenQuiet(observer: PushObserver, instances: readonly Instance[]): Promise<Stats> {
+  while ((await observer.waiting()) > 0) await sleep(POLL_MS);
+  await sleep(2 * POLL_MS);
+  return statsOf(instances);
+}

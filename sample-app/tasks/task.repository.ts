@@ -1,0 +1,210 @@
+import { randomUUID } from 'node:crypto';
+import { Inject, Injectable } from '@nestjs/common';
+import type { SqlClient, TokenHolder } from 'nestjs-redlock/fencing';
+import type { Pool } from 'pg';
+import { ENVIRONMENT, type Environment } from '../config/environment.js';
+import { POOL } from '../database/database.module.js';
+import { register } from '../database/schema.js';
+import type { NewTask } from './create-tasks.schema.js';
+import type { Task, TaskPayload, TaskStatus } from './task.js';
+
+/** A task that waits for the dispatcher. */
+export interface DispatchableTask {
+  readonly id: string;
+  /** How often it was dispatched before. */
+  readonly dispatches: number;
+}
+
+/** A task that a consumer has taken: this attempt is its own. */
+export interface TakenTask {
+  readonly id: string;
+  readonly payload: TaskPayload;
+  readonly attempt: number;
+}
+
+/** All that happens to a task in the database. */
+@Injectable()
+export class TaskRepository {
+  constructor(
+    @Inject(POOL) private readonly pool: Pool,
+    @Inject(ENVIRONMENT) private readonly environment: Environment,
+  ) {}
+
+  /** Stores all tasks or none: one statement is one transaction. */
+  async insert(tasks: readonly NewTask[]): Promise<string[]> {
+    const rows = tasks.map(({ name, ...payload }) => ({ id: randomUUID(), name, payload }));
+    await this.pool.query(
+      `insert into tasks (id, name, payload)
+       select id, name, payload from jsonb_to_recordset($1) as row (id uuid, name text, payload jsonb)`,
+      [JSON.stringify(rows)],
+    );
+    return rows.map(({ id }) => id);
+  }
+
+  async find(id: string): Promise<Task | undefined> {
+    const { rows } = await this.pool.query<Task>(
+      `select id, name, payload, status, attempts, error, processed_by as "processedBy",
+              created_at as "createdAt", updated_at as "updatedAt"
+       from tasks where id = $1`,
+      [id],
+    );
+    return rows[0];
+  }
+
+  async countByStatus(): Promise<Record<TaskStatus, number>> {
+    const { rows } = await this.pool.query<{ status: TaskStatus; count: number }>(
+      'select status, count(*)::int as count from tasks group by status',
+    );
+    const counts = { pending: 0, enqueued: 0, processing: 0, failed: 0, dead: 0, done: 0 };
+    for (const { status, count } of rows) counts[status] = count;
+    return counts;
+  }
+
+  /**
+   * The oldest tasks that wait for the dispatcher. Reading counts as well: under a lock, no earlier holder can mark
+   * them from here on. Without one nothing keeps another instance from reading the same rows.
+   */
+  async readDispatchable(limit: number, lock?: TokenHolder): Promise<DispatchableTask[]> {
+    return this.fenced(lock, async (client) => {
+      const { rows } = await client.query<DispatchableTask>(
+        `select id, dispatches from tasks where status in ('pending', 'failed') order by created_at limit $1`,
+        [limit],
+      );
+      return rows;
+    });
+  }
+
+  /** @throws StaleTokenError when a later holder of the lock has read or marked tasks already */
+  async markEnqueued(ids: readonly string[], lock?: TokenHolder): Promise<void> {
+    await this.fenced(lock, (client) =>
+      client.query(
+        `update tasks set status = 'enqueued', dispatches = dispatches + 1, updated_at = now() where id = any($1)`,
+        [ids],
+      ),
+    );
+  }
+
+  /**
+   * Reads and marks without any lock of ours: PostgreSQL locks the rows, and whoever comes meanwhile skips them.
+   * @param work - done with the tasks in between; the rows stay locked for so long
+   */
+  async takeDispatchable(
+    limit: number,
+    work: (tasks: readonly DispatchableTask[]) => Promise<void>,
+  ): Promise<DispatchableTask[]> {
+    const client = await this.pool.connect();
+    let failure: Error | undefined;
+    try {
+      await client.query('begin');
+      const { rows } = await client.query<DispatchableTask>(
+        `select id, dispatches from tasks where status in ('pending', 'failed')
+         order by created_at limit $1 for update skip locked`,
+        [limit],
+      );
+      await work(rows);
+      await client.query(
+        `update tasks set status = 'enqueued', dispatches = dispatches + 1, updated_at = now() where id = any($1)`,
+        [rows.map(({ id }) => id)],
+      );
+      await client.query('commit');
+      return rows;
+    } catch (error) {
+      failure = error as Error;
+      throw error;
+    } finally {
+      // A connection whose transaction failed is closed, which ends the transaction too.
+      client.release(failure);
+    }
+  }
+
+  /**
+   * Marks the tasks whose dispatch nobody has noted before, and notes it: a unique constraint decides who is first.
+   * @returns those that were marked
+   */
+  async markOncePerDispatch(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
+    // One statement: a dispatch that was noted and not marked could never be done again.
+    const { rows } = await this.pool.query<DispatchableTask>(
+      `with claimed as (
+         insert into pushes (task_id, dispatch)
+         select id, dispatches + 1 from jsonb_to_recordset($1) as task (id uuid, dispatches integer)
+         on conflict do nothing
+         returning task_id
+       )
+       update tasks set status = 'enqueued', dispatches = dispatches + 1, updated_at = now()
+       from claimed where id = task_id
+       returning id, dispatches - 1 as dispatches`,
+      [JSON.stringify(tasks)],
+    );
+    return rows;
+  }
+
+  /** Takes a task for processing; `undefined` when it is not there to be taken (any more). */
+  async markProcessing(id: string): Promise<TakenTask | undefined> {
+    const { rows } = await this.pool.query<TakenTask>(
+      `update tasks
+       set status = 'processing', attempts = attempts + 1, processed_by = $2, error = null, updated_at = now()
+       where id = $1 and status = 'enqueued'
+       returning id, payload, attempts as attempt`,
+      [id, this.environment.INSTANCE],
+    );
+    return rows[0];
+  }
+
+  /** Says that the attempt is still being worked on, so that the sweep leaves the task alone. */
+  async heartbeat({ id, attempt }: TakenTask): Promise<void> {
+    await this.pool.query(
+      `update tasks set updated_at = now() where id = $1 and attempts = $2 and status = 'processing'`,
+      [id, attempt],
+    );
+  }
+
+  // Both ask for the attempt too: one that was given up on must not write over its successor.
+
+  async markDone({ id, attempt }: TakenTask): Promise<void> {
+    await this.pool.query(
+      `update tasks set status = 'done', updated_at = now()
+       where id = $1 and attempts = $2 and status = 'processing'`,
+      [id, attempt],
+    );
+  }
+
+  async markFailed({ id, attempt }: TakenTask, error: string): Promise<void> {
+    await this.pool.query(
+      `update tasks
+       set status = case when attempts < $4 then 'failed' else 'dead' end, error = $3, updated_at = now()
+       where id = $1 and attempts = $2 and status = 'processing'`,
+      [id, attempt, error, this.environment.MAX_ATTEMPTS],
+    );
+  }
+
+  // The sweep's statements need no token: they say themselves what they apply to, so a late one does no harm.
+
+  /**
+   * Returns tasks to the dispatcher that were marked but that no consumer has taken: an instance died between mark
+   * and push, or with a job in its hands that it had not begun.
+   */
+  async returnNeverTaken(): Promise<number> {
+    const { rowCount } = await this.pool.query(
+      `update tasks set status = 'pending', updated_at = now()
+       where status = 'enqueued' and updated_at < now() - $1 * interval '1 millisecond'`,
+      [this.environment.ENQUEUED_TIMEOUT],
+    );
+    return rowCount ?? 0;
+  }
+
+  /** Fails the attempts of consumers that died: what they did is unknown, so they count against the limit. */
+  async failAbandoned(): Promise<number> {
+    const { rowCount } = await this.pool.query(
+      `update tasks
+       set status = case when attempts < $2 then 'failed' else 'dead' end,
+           error = processed_by || ' died while processing', updated_at = now()
+       where status = 'processing' and updated_at < now() - $1 * interval '1 millisecond'`,
+      [this.environment.PROCESSING_TIMEOUT, this.environment.MAX_ATTEMPTS],
+    );
+    return rowCount ?? 0;
+  }
+
+  private fenced<T>(lock: TokenHolder | undefined, task: (client: SqlClient) => Promise<T>): Promise<T> {
+    return lock ? register.transaction(this.pool, lock, task) : task(this.pool);
+  }
+}

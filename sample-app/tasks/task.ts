@@ -1,0 +1,31 @@
+/**
+ * - `pending`: stored, waits for the dispatcher
+ * - `enqueued`: marked by the dispatcher, in the queue or about to be
+ * - `processing`: taken by a consumer
+ * - `failed`: waits for the dispatcher to try again
+ * - `done`, `dead`: final; a dead task has failed too often
+ */
+export type TaskStatus = 'pending' | 'enqueued' | 'processing' | 'failed' | 'dead' | 'done';
+
+/** What a task does. The sample's work is waiting: so long for every item. */
+export interface TaskPayload {
+  readonly items: number;
+  readonly msPerItem: number;
+  /** How many attempts fail before one succeeds. */
+  readonly failures: number | 'always';
+}
+
+export interface Task {
+  readonly id: string;
+  readonly name: string;
+  readonly payload: TaskPayload;
+  readonly status: TaskStatus;
+  /** How often a consumer has taken it. */
+  readonly attempts: number;
+  /** Why the last attempt failed. */
+  readonly error: string | null;
+  /** The instance that took it last. */
+  readonly processedBy: string | null;
+  readonly createdAt: Date;
+  readonly updatedAt: Date;
+}

@@ -1,0 +1,455 @@
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { PassThrough } from 'node:stream';
+import type { RequestFor } from '../../lib/cli/command-line.js';
+import { checkRelease, release } from '../../lib/cli/release.js';
+import { openSession, type Session } from '../../lib/cli/session.js';
+import type { Terminal } from '../../lib/cli/terminal.js';
+import { watch } from '../../lib/cli/watch.js';
+import type { LockNode } from '../../lib/redlock/lock-node.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { CliProcess, type Ended, runCli } from '../support/cli.js';
+import { nodesTo, redlockOver } from '../support/core.js';
+import { freePort } from '../support/free-port.js';
+import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+// The built command, in processes of its own, against three real servers.
+
+jest.setTimeout(30_000);
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let servers: RedisServer[];
+let nodes: LockNode[];
+let app: Redlock;
+let env: { REDLOCK_NODES: string };
+
+beforeAll(async () => {
+  servers = await startRedisNodes(3);
+  const urls = servers.map(({ url }) => url);
+  env = { REDLOCK_NODES: urls.join(',') };
+  nodes = nodesTo(urls);
+  await Promise.all(nodes.map((node) => node.connect()));
+  app = redlockOver(nodes, { owner: 'api:1', nodeTimeout: 2_000 });
+});
+afterAll(async () => {
+  await app.close();
+  await Promise.all(servers.map((server) => server.stop()));
+});
+afterEach(async () => {
+  await Promise.all([...app.held].map((lock) => lock.release()));
+  await Promise.all(servers.map((server) => server.client().flushall()));
+});
+
+const cli = (...args: string[]): Promise<Ended> => runCli(args, env);
+
+/** Acquired, and with every node. */
+async function hold(...keys: string[]): Promise<void> {
+  for (const key of keys) {
+    const lock = await app.acquire([key], once);
+    const everywhere = async (): Promise<boolean> =>
+      (await Promise.all(nodes.map((node) => node.look([key])))).every(
+        ([look]) => look && 'id' in look && look.id === lock.id,
+      );
+    await until(everywhere);
+  }
+}
+
+describe('list', () => {
+  test('a table of what is held', async () => {
+    await hold('order:2', 'order:1', 'report');
+    const { code, stdout, stderr } = await cli('list');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    const lines = stdout.trimEnd().split('\n');
+    expect(lines[0]).toMatch(/^KEY +OWNER +HELD FOR +ENDS IN +TOKEN +NODES$/);
+    expect(lines.slice(1).map((line) => line.split(/ {2,}/))).toEqual(
+      ['order:1', 'order:2', 'report'].map((key) => [
+        key,
+        'api:1',
+        expect.stringMatching(/^\d+(\.\d)? m?s$/),
+        expect.stringMatching(/^5\d\.\d s$/),
+        expect.stringMatching(/^\d{16}$/),
+        '3 of 3',
+      ]),
+    );
+  });
+
+  test('--json, a prefix, and a limit', async () => {
+    await hold('order:2', 'order:1', 'report');
+    const { code, stdout } = await cli('list', 'order:', '--json');
+    expect(code).toBe(0);
+    const tokens = [...app.held].map((lock) => lock.fencingToken);
+    expect(JSON.parse(stdout)).toEqual(
+      ['order:1', 'order:2'].map((key) =>
+        expect.objectContaining({ key, held: true, owner: 'api:1', fencingToken: expect.any(Number) }),
+      ),
+    );
+    for (const { fencingToken } of JSON.parse(stdout)) expect(tokens).toContain(fencingToken);
+    expect(JSON.parse((await cli('list', '--limit', '2', '--json')).stdout)).toHaveLength(2);
+  });
+
+  test('no locks', async () => {
+    await expect(cli('list')).resolves.toEqual({ code: 0, stdout: 'No locks.\n', stderr: '' });
+    await expect(cli('list', '--json')).resolves.toMatchObject({ code: 0, stdout: '[]\n' });
+  });
+
+  test('another key prefix', async () => {
+    await servers[0]!.client().set('my:{k}:l', 'somebody');
+    const { stdout } = await cli('list', '--json', '--node', servers[0]!.url, '--key-prefix', 'my:');
+    expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
+  });
+
+  test('a reader that goes away is no error', async () => {
+    await hold('k');
+    const { REDLOCK_NODES } = env;
+    const run = new CliProcess(['list'], { REDLOCK_NODES });
+    run.closeOutput();
+    await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
+  });
+
+  test('leaves nothing on the nodes', async () => {
+    await cli('list');
+    await cli('inspect', 'k');
+    for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
+  });
+});
+
+describe('inspect', () => {
+  test('who holds it, and what each node says', async () => {
+    await hold('k');
+    const [lock] = app.held;
+    const { code, stdout } = await cli('inspect', 'k');
+    expect(code).toBe(0);
+    expect(stdout).toContain('"k" is held\n  owner    api:1\n');
+    expect(stdout).toMatch(/since {4}20\d\d-\S+Z, \d.*s ago \(by the holder's clock\)\n/);
+    expect(stdout).toContain(`token    ${lock!.fencingToken}\n  id       ${lock!.id}\n`);
+    for (const { port } of servers) {
+      expect(stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +held +api:1 +${lock!.id} `));
+    }
+  });
+
+  test('--json', async () => {
+    await hold('k');
+    const [lock] = app.held;
+    const { stdout } = await cli('inspect', 'k', '--json');
+    expect(JSON.parse(stdout)).toMatchObject({
+      key: 'k',
+      held: true,
+      id: lock!.id,
+      owner: 'api:1',
+      fencingToken: lock!.fencingToken,
+      votes: [{ vote: 'held' }, { vote: 'held' }, { vote: 'held' }],
+    });
+  });
+
+  test('a key that is not held, with code 1', async () => {
+    const { code, stdout } = await cli('inspect', 'nope');
+    expect(code).toBe(1);
+    expect(stdout).toContain('"nope" is not held\n');
+  });
+
+  test('what stands on a minority is explained, with code 1', async () => {
+    await servers[0]!.client().set('lock:{k}:l', 'somebody');
+    await expect(cli('inspect', 'k')).resolves.toMatchObject({
+      code: 1,
+      stdout: expect.stringContaining('"k" is not held: it stands on too few nodes'),
+    });
+  });
+});
+
+describe('release', () => {
+  test('--yes deletes it, and once only', async () => {
+    await hold('k');
+    await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
+      code: 0,
+      stdout: expect.stringContaining('Released "k".'),
+    });
+    await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
+      code: 1,
+      stdout: '"k" is not held.\n',
+    });
+    for (const server of servers) await expect(server.client().exists('lock:{k}:l')).resolves.toBe(0);
+  });
+
+  test('--json', async () => {
+    await hold('k');
+    const runs = [await cli('release', 'k', '-y', '--json'), await cli('release', 'k', '-y', '--json')];
+    expect(runs.map(({ code, stdout }) => [code, JSON.parse(stdout)])).toEqual([
+      [0, { key: 'k', released: true }],
+      [1, { key: 'k', released: false }],
+    ]);
+  });
+
+  test('refuses without a terminal, and deletes nothing', async () => {
+    await hold('k');
+    await expect(cli('release', 'k')).resolves.toMatchObject({
+      code: 2,
+      stdout: '',
+      stderr: expect.stringContaining('Write --yes to do it'),
+    });
+    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(1);
+  });
+});
+
+/** A terminal in this process. */
+function terminal(): Terminal & { typed: PassThrough; text: () => string; ending: AbortController } {
+  const typed = Object.assign(new PassThrough(), { isTTY: true });
+  const output = Object.assign(new PassThrough(), { isTTY: true, rows: 24 });
+  const ending = new AbortController();
+  let text = '';
+  output.on('data', (chunk: Buffer) => (text += chunk.toString()));
+  return { input: typed, typed, output, questions: output, signal: ending.signal, ending, text: () => text };
+}
+
+describe('on a terminal', () => {
+  const sessions: Session[] = [];
+  afterEach(() => Promise.all(sessions.splice(0).map((session) => session.close())));
+
+  async function opened(): Promise<Session> {
+    const session = await openSession(request().target);
+    sessions.push(session);
+    return session;
+  }
+
+  const request = (): Pick<RequestFor<'release'>, 'target' | 'json'> => ({
+    target: {
+      nodes: servers.map(({ url }) => url),
+      source: '--node',
+      keyPrefix: 'lock:',
+      insecure: false,
+    },
+    json: false,
+  });
+
+  test.each([
+    ['y\n', 0],
+    ['YES\n', 0],
+    ['n\n', 1],
+    ['\n', 1],
+    ['yellow\n', 1],
+  ])('release asks, and does what the answer %j says', async (answer, code) => {
+    await hold('k');
+    const session = await opened();
+    const screen = terminal();
+    const asked: RequestFor<'release'> = { ...request(), command: 'release', key: 'k', yes: false };
+    expect(() => checkRelease(asked, screen)).not.toThrow();
+    const done = release(session, asked, screen);
+    await until(() => screen.text().includes('[y/N]'));
+    expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if it had the lock\./);
+    screen.typed.write(answer);
+    await expect(done).resolves.toBe(code);
+    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(code);
+  });
+
+  test('the end of the input, or Ctrl-C, is a no', async () => {
+    await hold('k');
+    const session = await opened();
+    for (const leave of [
+      (screen: ReturnType<typeof terminal>) => screen.typed.end(),
+      (screen: ReturnType<typeof terminal>) => screen.ending.abort(),
+    ]) {
+      const screen = terminal();
+      const done = release(session, { ...request(), command: 'release', key: 'k', yes: false }, screen);
+      await until(() => screen.text().includes('[y/N]'));
+      leave(screen);
+      await expect(done).resolves.toBe(1);
+    }
+    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(1);
+  });
+
+  test('watch draws a table anew, no longer than the terminal', async () => {
+    await hold(...Array.from({ length: 30 }, (_, index) => `k${index}`));
+    const session = await opened();
+    const screen = terminal();
+    const done = watch(session, { ...request(), command: 'watch', prefix: 'k', interval: 100 }, screen);
+    await until(() => screen.text().split('\u001B[H\u001B[J').length > 3);
+    screen.ending.abort();
+    await expect(done).resolves.toBe(0);
+    const pictures = screen.text().split('\u001B[H\u001B[J');
+    expect(pictures[1]).toContain('30 locks');
+    expect(pictures[1]).toMatch(/\n\.\.\. and \d+ more\n$/);
+    expect(pictures[1]!.split('\n').length).toBeLessThanOrEqual(25);
+  });
+});
+
+describe('watch, without a terminal', () => {
+  test('a line for every change, and Ctrl-C ends it', async () => {
+    await hold('before');
+    const run = new CliProcess(['watch', '--interval', '100'], env);
+    await run.says(/Z {2}held {6}before {2}api:1 {2}token \d+\n/);
+    await hold('later');
+    await run.says(/Z {2}acquired {2}later {2}api:1 {2}token \d+\n/);
+    await Promise.all([...app.held].map((lock) => lock.release()));
+    for (const key of ['before', 'later']) await run.says(`Z  released  ${key}  api:1`);
+    run.signal('SIGINT');
+    const { code, stdout, stderr } = await run.ended;
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.trimEnd().split('\n')).toHaveLength(4);
+  });
+
+  test('--json: a document on each line', async () => {
+    await hold('other', 'watched');
+    const run = new CliProcess(['watch', 'w', '--json', '--interval', '100'], env);
+    await run.says('\n');
+    run.signal('SIGTERM');
+    const { code, stdout } = await run.ended;
+    expect(code).toBe(0);
+    expect(
+      stdout
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line)),
+    ).toEqual([
+      expect.objectContaining({ time: expect.any(String), change: 'held', key: 'watched', held: true }),
+    ]);
+  });
+
+  test('nodes that are away are said, and it goes on', async () => {
+    const server = await startRedis();
+    const run = new CliProcess(['watch', '--interval', '100', '--node', server.url]);
+    await server.client().set('lock:{a}:l', 'somebody');
+    await run.says('a {2}somebody');
+    await server.kill();
+    await run.says('unavailable {2}Could not list all locks');
+    await server.restart();
+    await server.client().set('lock:{b}:l', 'somebody');
+    await run.says('b {2}somebody');
+    run.signal('SIGINT');
+    await expect(run.ended).resolves.toMatchObject({ code: 0 });
+    await server.stop();
+  });
+});
+
+describe('what goes wrong', () => {
+  test('no node, an unknown command, a bad URL: code 2, and what to write', async () => {
+    const runs = await Promise.all([
+      runCli(['list']),
+      runCli([]),
+      cli('frob'),
+      runCli(['list', '--node', 'localhost:6379']),
+    ]);
+    expect(runs.map(({ code, stdout }) => ({ code, stdout }))).toEqual(
+      Array.from({ length: 4 }, () => ({ code: 2, stdout: '' })),
+    );
+    expect(runs.map(({ stderr }) => stderr)).toEqual([
+      expect.stringContaining('Write --node redis://localhost:6379'),
+      expect.stringContaining('Write one of list, inspect, watch, release, doctor'),
+      expect.stringContaining('Unknown command "frob"'),
+      expect.stringContaining('Expected --node to be a Redis URL, such as redis://host:6379'),
+    ]);
+    for (const { stderr } of runs) expect(stderr).toContain('Try nestjs-redlock --help\n');
+  });
+
+  test('nodes that cannot be reached: code 3, and which', async () => {
+    const port = await freePort();
+    const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://127.0.0.1:${port}`]);
+    expect(code).toBe(3);
+    expect(stderr).toContain(`127.0.0.1:${port}: not connected (connect ECONNREFUSED 127.0.0.1:${port})`);
+    expect(stderr).toContain('Try nestjs-redlock doctor\n');
+  });
+
+  test('one of three away is no error', async () => {
+    await hold('k');
+    const [, second, third] = servers;
+    const args = [
+      '--node',
+      second!.url,
+      '--node',
+      third!.url,
+      '--node',
+      `redis://127.0.0.1:${await freePort()}`,
+    ];
+    await expect(runCli(['list', ...args])).resolves.toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/\nk .* 2 of 3\n$/),
+    });
+  });
+
+  test('--help and --version', async () => {
+    const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8'));
+    await expect(runCli(['--version'])).resolves.toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
+    const { code, stdout } = await runCli(['--help']);
+    expect(code).toBe(0);
+    for (const command of ['list', 'inspect', 'watch', 'release', 'doctor'])
+      expect(stdout).toContain(`\n  ${command} `);
+  });
+});
+
+describe('users, passwords and TLS', () => {
+  const password = 's3cr3t/p@ss';
+  const encoded = encodeURIComponent(password);
+  const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
+
+  test('an ACL user is enough, and no output has the password', async () => {
+    const server = await startRedis();
+    const looker = server.client();
+    await looker.call(
+      'ACL',
+      'SETUSER',
+      'ops',
+      'on',
+      `>${password}`,
+      '~lock:*',
+      '+@read',
+      '+@scripting',
+      '+time',
+      '+info',
+      '+ping',
+    );
+    await looker.set('lock:{k}:l', 'somebody');
+    const at = `127.0.0.1:${server.port}`;
+    const good = `redis://ops:${encoded}@${at}`;
+    const wrong = `redis://ops:${encoded}wrong@${at}`;
+    const runs = await Promise.all([
+      runCli(['list', '--node', good]),
+      runCli(['release', 'k', '--yes', '--node', good]),
+      runCli(['doctor', '--node', good]),
+      runCli(['list', '--node', wrong]),
+      runCli(['doctor', '--json', '--node', wrong]),
+      runCli(['list', '--node', `redis://ops:${encoded}@127.0.0.1:${await freePort()}`]),
+      runCli(['list', '--node', `redis://ops:${encoded}@${at}/x`]),
+      runCli([`redis://ops:${encoded}@${at}`]),
+    ]);
+    expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
+    expect(runs[0]?.stdout).toMatch(/\nk +somebody /);
+    // Those who may look need not be those who may release.
+    expect(runs[1]?.stderr).toContain("can't run this command");
+    expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');
+    expect(runs[3]?.stderr).toContain('WRONGPASS');
+    for (const { stdout, stderr } of runs) {
+      for (const secret of [password, encoded, 's3cr3t']) expect(stdout + stderr).not.toContain(secret);
+    }
+    await server.stop();
+  });
+
+  test('rediss://, with an authority and a certificate of its own', async () => {
+    const port = await freePort();
+    const server = await startRedis({
+      args: [
+        ...[
+          '--tls-port',
+          String(port),
+          '--tls-cert-file',
+          tls('redis.crt'),
+          '--tls-key-file',
+          tls('redis.key'),
+        ],
+        ...['--tls-ca-cert-file', tls('ca.crt'), '--tls-auth-clients', 'yes'],
+      ],
+    });
+    const node = ['--node', `rediss://127.0.0.1:${port}`];
+    const client = ['--cert', tls('redis.crt'), '--key', tls('redis.key')];
+    const runs = await Promise.all([
+      runCli(['list', ...node, ...client, '--ca', tls('ca.crt')]),
+      runCli(['list', ...node, ...client, '--insecure']),
+      runCli(['doctor', ...node, ...client]),
+      runCli(['list', ...node, '--ca', tls('ca.crt')]),
+    ]);
+    expect(runs.map(({ code }) => code)).toEqual([0, 0, 3, 3]);
+    expect(runs[2]?.stdout).toContain('give the certificate authority with --ca FILE');
+    await server.stop();
+  });
+});

@@ -1,0 +1,192 @@
+import { describe, expect, test } from '@jest/globals';
+import type { Cluster, Redis } from 'ioredis';
+import { type Request, readCommandLine, type Target } from '../../lib/cli/command-line.js';
+import { openNodes } from '../../lib/cli/node-url.js';
+
+const NODE = 'redis://localhost:6379';
+
+function read(line: string, env: NodeJS.ProcessEnv = { REDLOCK_NODES: NODE }): Request {
+  return readCommandLine(
+    line.split(' ').filter((word) => word !== ''),
+    env,
+  );
+}
+
+function targetOf(line: string, env: NodeJS.ProcessEnv = {}): Target {
+  const request = read(line, env);
+  if (!('target' in request)) throw new Error('no target');
+  return request.target;
+}
+
+describe('the command line', () => {
+  test.each<[string, object]>([
+    ['list', { command: 'list', prefix: '', limit: undefined, json: false }],
+    ['list order: --limit 5 --json', { command: 'list', prefix: 'order:', limit: 5, json: true }],
+    ['--json inspect k', { command: 'inspect', key: 'k', json: true }],
+    ['inspect -- --k', { command: 'inspect', key: '--k' }],
+    ['watch', { command: 'watch', prefix: '', interval: 1_000 }],
+    ['watch order: --interval=250', { command: 'watch', prefix: 'order:', interval: 250 }],
+    ['release k', { command: 'release', key: 'k', yes: false }],
+    ['release k -y', { command: 'release', key: 'k', yes: true }],
+    ['doctor', { command: 'doctor' }],
+    ['--help', { command: 'help' }],
+    ['list -h', { command: 'help' }],
+    ['--version', { command: 'version' }],
+  ])('%s', (line, request) => {
+    expect(read(line)).toMatchObject(request);
+  });
+
+  test.each<[string, string]>([
+    ['', 'No command. Write one of list, inspect, watch, release, doctor'],
+    ['frob', 'Unknown command "frob". Write one of list, inspect, watch, release, doctor'],
+    ['toString', 'Unknown command "toString"'],
+    ['list a b', 'Too much after list. Write nestjs-redlock list [PREFIX]'],
+    ['inspect', 'No key. Write nestjs-redlock inspect KEY'],
+    ['inspect }k', 'does not begin with "}"'],
+    ['doctor k', 'Too much after doctor. Write nestjs-redlock doctor'],
+    ['list --yes', 'list does not take --yes'],
+    ['list --frob', "Unknown option '--frob'"],
+    ['list --limit 0', 'Expected --limit to be a whole number, at least 1, got "0"'],
+    ['list --limit 1e3', 'Expected --limit to be a whole number, at least 1, got "1e3"'],
+    ['watch --interval 10', 'Expected --interval to be a whole number, at least 100, got "10"'],
+    ['list --cert c.pem', '--cert and --key go together'],
+    ['list --limit', "Option '--limit <value>' argument missing"],
+  ])('"%s" is refused: %s', (line, message) => {
+    expect(() => read(line)).toThrow(message);
+  });
+
+  test('without a node it says how to name one', () => {
+    expect(() => read('list', {})).toThrow(
+      'Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
+    );
+  });
+
+  test('nodes come from --node, or else from REDLOCK_NODES', () => {
+    expect(targetOf('list --node redis://a -n redis://b', { REDLOCK_NODES: NODE }).nodes).toEqual([
+      'redis://a',
+      'redis://b',
+    ]);
+    expect(targetOf('list', { REDLOCK_NODES: ' redis://a, redis://b\nredis://c ' }).nodes).toEqual([
+      'redis://a',
+      'redis://b',
+      'redis://c',
+    ]);
+  });
+
+  test('in REDLOCK_NODES the hosts of a Cluster stay together', () => {
+    const nodes = 'redis+cluster://a:1,b:2 redis+sentinel://c:3,d:4/main,redis://e:5';
+    expect(targetOf('list', { REDLOCK_NODES: nodes }).nodes).toEqual([
+      'redis+cluster://a:1,b:2',
+      'redis+sentinel://c:3,d:4/main',
+      'redis://e:5',
+    ]);
+  });
+});
+
+describe('a node URL', () => {
+  function optionsOf(url: string): object {
+    const [client] = openNodes({ nodes: [url], source: '--node', keyPrefix: 'lock:', insecure: false });
+    return (client as Redis).options;
+  }
+
+  test.each<[string, object]>([
+    ['redis://h', { host: 'h', port: 6379, db: 0 }],
+    ['redis://h:1/3', { host: 'h', port: 1, db: 3 }],
+    ['redis://[::1]:7', { host: '::1', port: 7 }],
+    ['redis://:pw@h', { password: 'pw', host: 'h' }],
+    ['redis://user:p%40s%2Fs%25@h', { username: 'user', password: 'p@s/s%', host: 'h' }],
+    ['redis://user:p@ss@h', { username: 'user', password: 'p@ss', host: 'h' }],
+    ['redis://user:p/s?s#s@h/1', { password: 'p/s?s#s', host: 'h', db: 1 }],
+    ['rediss://h', { host: 'h', tls: {} }],
+    ['unix:///run/redis.sock', { path: '/run/redis.sock' }],
+    ['/run/redis.sock', { path: '/run/redis.sock' }],
+    [
+      'redis+sentinel://u:p@a,b:7/main/2?sentinelPassword=s%20p',
+      {
+        sentinels: [
+          { host: 'a', port: 26379 },
+          { host: 'b', port: 7 },
+        ],
+        name: 'main',
+        db: 2,
+        username: 'u',
+        password: 'p',
+        sentinelPassword: 's p',
+      },
+    ],
+    ['rediss+sentinel://a/main', { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }],
+  ])('%s', (url, options) => {
+    // A command must run now or never (S15).
+    expect(optionsOf(url)).toMatchObject({ ...options, enableOfflineQueue: false, lazyConnect: true });
+  });
+
+  test('of a Cluster', () => {
+    const [client] = openNodes({
+      nodes: ['rediss+cluster://u:p@a:1,b'],
+      source: '--node',
+      keyPrefix: 'lock:',
+      insecure: true,
+    });
+    expect(client?.isCluster).toBe(true);
+    expect((client as Cluster).options).toMatchObject({
+      enableOfflineQueue: false,
+      redisOptions: { username: 'u', password: 'p', tls: { rejectUnauthorized: false } },
+    });
+  });
+
+  test.each<[string, string]>([
+    ['localhost:6379', 'Expected --node to be a Redis URL, such as redis://host:6379'],
+    ['http://h', 'Expected --node to be a Redis URL'],
+    ['redis://', 'Expected --node to be a Redis URL'],
+    ['redis://h:99999', 'Expected --node to have hosts such as localhost:6379'],
+    ['redis://h/x', 'Expected --node to end in the number of a database'],
+    ['redis://a,b', 'independent nodes are one URL each'],
+    ['redis://h?db=3', 'Expected --node to have no parameters'],
+    ['redis+sentinel://h', 'Expected --node to name the master'],
+    ['redis+sentinel://h/m?x=1', 'no parameters but sentinelUsername and sentinelPassword'],
+    ['redis+cluster://h/1', 'a Cluster has no databases'],
+    ['redis://u:50%@h', 'write "%" as %25'],
+  ])('%s is refused', (url, message) => {
+    expect(() => optionsOf(url)).toThrow(message);
+  });
+
+  test.each([
+    'redis://:secret',
+    'redis://user:secret',
+    'redis://user:sec/secret',
+    'redis://user:secret%@h',
+    'redis:secret@h',
+    'http://user:secret@h',
+    'redis://user:secret@h:port',
+    'redis://user:secret@a,b',
+    'redis://user:secret@h/x',
+    'redis://user:secret@h?secret=1',
+    'redis+sentinel://:secret@h',
+    'redis+cluster://:secret@h/secret',
+  ])('no part of %s is shown when it is refused', (url) => {
+    let message = '';
+    try {
+      optionsOf(url);
+    } catch (error) {
+      message = String(error);
+    }
+    expect(message).toContain('Expected --node to ');
+    expect(message).not.toContain('secret');
+  });
+
+  test('one of several is named by its place', () => {
+    const target: Target = {
+      nodes: [NODE, 'x'],
+      source: 'REDLOCK_NODES',
+      keyPrefix: 'lock:',
+      insecure: false,
+    };
+    expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (the URL in place 2) to be a Redis URL');
+  });
+
+  test('files that cannot be read are named', () => {
+    expect(() => openNodes(targetOf(`list --node ${NODE} --ca /no/such/file`))).toThrow(
+      "Expected --ca to be a file that can be read: ENOENT: no such file or directory, open '/no/such/file'",
+    );
+  });
+});

@@ -1,0 +1,198 @@
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { adviceOn } from '../../lib/cli/server-exam.js';
+import { type Ended, runCli } from '../support/cli.js';
+import { freePort } from '../support/free-port.js';
+import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
+import { startSentinel } from '../support/sentinel.js';
+import { until } from '../support/until.js';
+
+jest.setTimeout(30_000);
+
+const started: RedisServer[] = [];
+let good: RedisServer[];
+
+async function newServer(...args: string[]): Promise<RedisServer> {
+  const options: StartRedisOptions = { args };
+  const server = await startRedis(options);
+  started.push(server);
+  return server;
+}
+
+beforeAll(async () => {
+  good = await Promise.all([newServer(), newServer(), newServer()]);
+});
+afterAll(() => Promise.all(started.map((server) => server.stop())));
+
+function doctor(nodes: readonly (RedisServer | string)[], ...args: string[]): Promise<Ended> {
+  const urls = nodes.map((node) => (typeof node === 'string' ? node : node.url));
+  return runCli(['doctor', ...urls.flatMap((url) => ['--node', url]), ...args]);
+}
+
+/** The lines about one node. */
+function said({ stdout }: Ended, of: string | number): string[] {
+  return stdout.split('\n').filter((line) => line.includes(`${of}: `));
+}
+
+test('three good nodes: a table, and code 0', async () => {
+  const { code, stdout, stderr } = await doctor(good);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+  const lines = stdout.trimEnd().split('\n');
+  expect(lines[0]).toMatch(/^NODE +SERVER +UP +ROUND TRIP +WORST +CLOCK +APPENDFSYNC +EVICTION$/);
+  for (const [index, { port }] of good.entries()) {
+    expect(lines[index + 1]).toMatch(
+      new RegExp(
+        `^127.0.0.1:${port} +redis \\d+\\.\\S+ +\\d.*s +[\\d.]+ ms +[\\d.]+ ms +[+-]\\d+ ms +none +noeviction$`,
+      ),
+    );
+  }
+  expect(lines.at(-1)).toBe('3 of 3 nodes answer, 2 must; problems: 0, warnings: 0');
+});
+
+test('--json has the figures', async () => {
+  const { code, stdout } = await doctor(good, '--json');
+  expect(code).toBe(0);
+  const server = {
+    server: expect.stringMatching(/^127\.0\.0\.1:\d+$/),
+    version: expect.stringMatching(/^redis \d/),
+    role: 'master',
+    uptime: expect.any(Number),
+    roundTrip: { median: expect.any(Number), worst: expect.any(Number) },
+    clockAhead: expect.any(Number),
+    appendfsync: 'none',
+    eviction: 'noeviction',
+  };
+  const diagnosis = JSON.parse(stdout);
+  expect(diagnosis).toMatchObject({ answering: 3, quorum: 2, problems: 0, warnings: 0, findings: [] });
+  for (const node of diagnosis.nodes) expect(node).toMatchObject({ findings: [], servers: [server] });
+});
+
+test('leaves nothing on the nodes', async () => {
+  await doctor(good);
+  await expect(good[0]!.client().keys('*')).resolves.toEqual([]);
+});
+
+describe('what it finds, with code 1 when it is a problem', () => {
+  test('the same server twice, a replica, an evicting policy, a node of a Cluster', async () => {
+    const [replica, evicting, inCluster] = await Promise.all([
+      newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
+      newServer('--maxmemory-policy', 'volatile-lru'),
+      newServer('--cluster-enabled', 'yes'),
+    ]);
+    const nodes = [good[0]!, `redis://localhost:${good[0]!.port}`, good[1]!, good[2]!];
+    const run = await doctor([...nodes, replica, evicting, inCluster]);
+    expect(run.code).toBe(1);
+    expect(said(run, `localhost:${good[0]!.port}`)[0]).toContain('name each server once');
+    expect(said(run, replica.port).join()).toContain('it is a replica, which loses locks');
+    expect(said(run, evicting.port).join()).toContain('maxmemory-policy is volatile-lru');
+    expect(said(run, inCluster.port).join()).toContain('it is a node of a Redis Cluster');
+    for (const { port } of good) expect(said(run, `problem: 127.0.0.1:${port}`)).toEqual([]);
+  });
+
+  test('a restart that forgets locks, where nothing guards against it: a warning, with code 0', async () => {
+    const durable = await newServer('--appendonly', 'yes', '--appendfsync', 'always');
+    const run = await doctor([good[0]!, durable]);
+    expect(run.code).toBe(0);
+    expect(said(run, good[0]!.port)).toEqual([
+      expect.stringMatching(/^warning: .*set appendonly to yes and appendfsync to always/),
+    ]);
+    expect(said(run, durable.port)).toEqual([]);
+    expect(run.stdout).toContain(
+      'warning: 2 nodes bear the failure of no more of them than 1; use an odd number',
+    );
+  });
+
+  test('no memory', async () => {
+    const full = await newServer('--maxmemory', '1');
+    const run = await doctor([full]);
+    expect(run.code).toBe(1);
+    expect(said(run, full.port).join()).toContain('nothing can be locked until there is memory');
+  });
+
+  test('a user without rights to INFO and to channels', async () => {
+    const client = good[0]!.client();
+    await client.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~lock:*', '+@all', '-info', 'resetchannels');
+    const run = await doctor([good[0]!.url.replace('redis://', 'redis://app:pw@'), good[1]!, good[2]!]);
+    expect(run.code).toBe(0);
+    expect(said(run, good[0]!.port)).toEqual([
+      expect.stringMatching(
+        /^warning: .*messages do not work \(NOPERM.*ACL SETUSER <user> \+publish .*&lock:\*$/,
+      ),
+      expect.stringMatching(/^warning: .*allow it with ACL SETUSER <user> \+info$/),
+    ]);
+  });
+
+  test('a node that is away; and code 3 when no quorum answers', async () => {
+    const away = `redis://127.0.0.1:${await freePort()}`;
+    const one = await doctor([good[0]!, good[1]!, away]);
+    expect(one.code).toBe(1);
+    expect(one.stdout).toMatch(/problem: .*ECONNREFUSED.*; check the port, and that Redis runs there\n/);
+    expect(one.stdout).toContain('2 of 3 nodes answer, 2 must; problems: 1');
+    await expect(doctor([good[0]!, `${away}`])).resolves.toMatchObject({ code: 3 });
+  });
+
+  test('a server that hangs, in time', async () => {
+    const hanging = await newServer();
+    hanging.pause();
+    const start = performance.now();
+    const run = await doctor([good[0]!, good[1]!, hanging]);
+    expect(performance.now() - start).toBeLessThan(10_000);
+    hanging.resume();
+    expect(run.code).toBe(1);
+    expect(said(run, hanging.port).join()).toContain('no answer within 2000 ms');
+  });
+});
+
+test('a master behind a Sentinel', async () => {
+  const port = await startSentinel(good[0]!, 'main');
+  const url = `redis+sentinel://127.0.0.1:${port}/main`;
+  await good[0]!.client().set('lock:{k}:l', 'somebody');
+  const run = await doctor([url]);
+  expect(run.code).toBe(0);
+  expect(run.stdout).toMatch(/\nsentinel:main +redis /);
+  const listed = await runCli(['list', '--node', url]);
+  await good[0]!.client().del('lock:{k}:l');
+  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +somebody /) });
+});
+
+test('a Cluster: one node, every master of it', async () => {
+  const masters = await Promise.all(
+    [0, 1].map(() => newServer('--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1')),
+  );
+  const [first, second] = masters.map((server) => server.client());
+  await first!.call('CLUSTER', 'ADDSLOTSRANGE', 0, 8_000);
+  await second!.call('CLUSTER', 'ADDSLOTSRANGE', 8_001, 16_383);
+  await second!.call('CLUSTER', 'SET-CONFIG-EPOCH', 2);
+  await first!.call('CLUSTER', 'MEET', '127.0.0.1', masters[1]!.port);
+  const ok = async (): Promise<boolean> =>
+    (await Promise.all([first, second].map((client) => client!.call('CLUSTER', 'INFO')))).every((info) =>
+      String(info).includes('cluster_state:ok'),
+    );
+  await until(ok, 20_000);
+  const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
+  const run = await doctor([url]);
+  expect(run.code).toBe(0);
+  for (const { port } of masters) expect(run.stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +redis `));
+  // A lock on each of the masters.
+  const keys = ['a', 'b', 'c', 'd', 'e', 'f'];
+  const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)));
+  for (const [index, key] of keys.entries()) {
+    await (Number(slots[index]) <= 8_000 ? first : second)!.set(`lock:{${key}}:l`, 'somebody');
+  }
+  const listed = JSON.parse((await runCli(['list', '--json', '--node', url])).stdout) as { key: string }[];
+  expect(listed.map(({ key }) => key)).toEqual(keys);
+  await expect(runCli(['release', 'c', '--yes', '--node', url])).resolves.toMatchObject({ code: 0 });
+  await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
+});
+
+test.each([
+  ['connect ECONNREFUSED 127.0.0.1:1', 'check the port'],
+  ['getaddrinfo ENOTFOUND redis', 'check the name of the host'],
+  ['WRONGPASS invalid username-password pair', 'check the user and the password'],
+  ['self-signed certificate', '--ca FILE'],
+  ["NOPERM this user has no permissions to run the 'eval' command", '~my:* '],
+  ["ERR The user executing the script can't run this command or subcommand script", '~my:* '],
+  ['MISCONF Redis is configured to save RDB snapshots', 'see its log'],
+])('%s: says what to do', (message, advice) => {
+  expect(adviceOn(new Error(message), 'my:')).toContain(advice);
+  expect(adviceOn(new Error(message), 'my:')).toContain(message);
+});

@@ -1,0 +1,75 @@
+import { expect, test } from '@jest/globals';
+import { duration, lockJson, lockTable, printable, table, voteTable } from '../../lib/cli/format.js';
+import { infoOf, type LockVote } from '../../lib/redlock/lock-info.js';
+
+test('columns are as wide as their widest cell', () => {
+  expect(table(['A', 'LONG', 'C'], [['wide cell', '1', 'x'], ['2'], []])).toEqual([
+    'A          LONG  C',
+    'wide cell  1     x',
+    '2',
+    '',
+  ]);
+});
+
+test.each([
+  [0, '0 ms'],
+  [999.4, '999 ms'],
+  [1_234, '1.2 s'],
+  [59_949, '59.9 s'],
+  [61_000, '1 min 1 s'],
+  [3_661_000, '1 h 1 min'],
+  [47 * 3_600_000, '47 h 0 min'],
+  [49 * 3_600_000, '2 d 1 h'],
+  [Infinity, 'for ever'],
+])('%p milliseconds are %p', (milliseconds, text) => {
+  expect(duration(milliseconds)).toBe(text);
+});
+
+test('a key cannot move the cursor or begin a line of its own', () => {
+  expect(printable('a\u001B[2Jb\nc\u0007')).toBe(String.raw`ab\u000ac\u0007`);
+  expect(printable('ключ 🔑')).toBe('ключ 🔑');
+});
+
+const held: LockVote = {
+  node: 'a:1',
+  vote: 'held',
+  id: 'x',
+  owner: 'me',
+  since: new Date(0),
+  remaining: 1_500,
+  counter: 7,
+};
+const free: LockVote = { node: 'b:1', vote: 'free' };
+const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
+
+test('what stands on a minority is not shown as held', () => {
+  const [, line] = lockTable([infoOf('k', [held, free, free], 2)]);
+  expect(line).toMatch(/^k +\(no quorum\) +1 of 3$/);
+});
+
+test('every node has a line', () => {
+  expect(voteTable([held, free, away])).toEqual([
+    'NODE  SAYS  OWNER  ID  ENDS IN  COUNTER',
+    'a:1   held  me     x   1.5 s    7',
+    'b:1   free',
+    'c:1  error  not connected',
+  ]);
+});
+
+test('JSON has all that is known, and null for what is not', () => {
+  const forever = { ...held, remaining: Infinity, since: undefined, counter: undefined };
+  expect(JSON.parse(JSON.stringify(lockJson(infoOf('k', [forever, free, away], 1))))).toEqual({
+    key: 'k',
+    held: true,
+    id: 'x',
+    owner: 'me',
+    since: null,
+    remaining: null,
+    fencingToken: null,
+    votes: [
+      { node: 'a:1', vote: 'held', id: 'x', owner: 'me', since: null, remaining: null, counter: null },
+      { node: 'b:1', vote: 'free' },
+      { node: 'c:1', vote: 'error', error: 'not connected' },
+    ],
+  });
+});

@@ -1,0 +1,63 @@
+import { cp } from 'node:fs/promises';
+import { join } from 'node:path';
+import { runCommand } from './run-command.js';
+
+/** What `src/main.ts` of a consumer prints. */
+export interface Outcome {
+  readonly package: string;
+  readonly [part: string]: unknown;
+}
+
+/** A copy of one of the applications beside this file, with the packed package installed in it. */
+export class ConsumerApp {
+  private constructor(
+    private readonly folder: string,
+    private readonly redisUrl: string,
+  ) {}
+
+  static async install(
+    name: string,
+    tarball: string,
+    parent: string,
+    redisUrl: string,
+  ): Promise<ConsumerApp> {
+    const folder = join(parent, name);
+    await cp(join(import.meta.dirname, name), folder, { recursive: true });
+    await cp(tarball, join(folder, 'nestjs-redlock.tgz'));
+    const app = new ConsumerApp(folder, redisUrl);
+    // No lock file: users install with the newest versions that fit, too. strict-peer-deps: ours must fit theirs.
+    await app.npm(
+      'install',
+      '--prefer-offline',
+      '--no-audit',
+      '--no-fund',
+      '--no-package-lock',
+      '--strict-peer-deps',
+    );
+    return app;
+  }
+
+  npm(...args: string[]): Promise<string> {
+    return runCommand('npm', args, { cwd: this.folder, env: { REDIS_URL: this.redisUrl } });
+  }
+
+  /** A command of an installed package; never one from the registry. */
+  npx(...args: string[]): Promise<string> {
+    return runCommand('npx', ['--no-install', '--offline', ...args], { cwd: this.folder });
+  }
+
+  node(...args: string[]): Promise<string> {
+    // An application that does not end by itself holds on to a socket or a timer of ours.
+    return runCommand(process.execPath, args, {
+      cwd: this.folder,
+      env: { REDIS_URL: this.redisUrl },
+      timeout: 30_000,
+    });
+  }
+
+  /** Runs the built application for real; its last line is its outcome. */
+  async run(...nodeOptions: string[]): Promise<Outcome> {
+    const output = await this.node(...nodeOptions, 'dist/main.js');
+    return JSON.parse(output.trim().split('\n').at(-1) ?? '') as Outcome;
+  }
+}

@@ -1,0 +1,15 @@
+import { Module } from '@nestjs/common';
+import { RedlockModule } from 'nestjs-redlock';
+import { ReportsController } from './reports.controller';
+import { ReportsService } from './reports.service';
+
+@Module({
+  imports: [
+    RedlockModule.forRootAsync({
+      useFactory: () => ({ nodes: [process.env.REDIS_URL ?? 'redis://127.0.0.1:6379'] }),
+    }),
+  ],
+  controllers: [ReportsController],
+  providers: [ReportsService],
+})
+export class AppModule {}

@@ -1,0 +1,35 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Injectable } from '@nestjs/common';
+import { currentLock, LockHeldError, LockService, WithLock } from 'nestjs-redlock';
+
+export interface Report {
+  name: string;
+  keys: readonly string[];
+  held: boolean;
+}
+
+@Injectable()
+export class ReportsService {
+  constructor(private readonly locks: LockService) {}
+
+  @WithLock((name: string) => `report:${name}`, { ttl: 5_000, onBusy: 'skip' })
+  async build(name: string): Promise<Report> {
+    const lock = currentLock();
+    await sleep(100);
+    return { name, keys: lock?.keys ?? [], held: lock?.isHeld() ?? false };
+  }
+
+  /** What a second taker of a held key sees, and a third one after the release. */
+  async takeTwice(key: string): Promise<{ second: string; error: string; third: string }> {
+    const first = await this.locks.acquire(key, { ttl: 5_000 });
+    const second = await this.locks.tryAcquire(key);
+    const error: unknown = await this.locks.acquire(key, { retry: false }).catch((reason: unknown) => reason);
+    await first.release();
+    const third = await this.locks.withLock(key, (lock) => lock.isHeld());
+    return {
+      second: second === null ? 'refused' : 'taken',
+      error: error instanceof LockHeldError ? error.code : String(error),
+      third: third ? 'taken' : 'lost',
+    };
+  }
+}

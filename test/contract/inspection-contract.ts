@@ -1,0 +1,225 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LockLostError } from '../../lib/redlock/errors.js';
+import { Inspection, type ListOptions } from '../../lib/redlock/inspection.js';
+import type { LockInfo } from '../../lib/redlock/lock-info.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { redlockOver } from '../support/core.js';
+import { until } from '../support/until.js';
+import type { Backend } from './lock-contract.js';
+
+const once: Acquisition = { ttl: 5_000, retry: NO_RETRY, renew: true, signals: [] };
+
+export interface InspectionContractOptions {
+  /** How many nodes give no answer. */
+  readonly down?: number;
+}
+
+/** What looking at locks, and ending them, must do on every kind of node and every number of them. */
+export function inspectionContract(
+  name: string,
+  start: () => Promise<Backend>,
+  { down = 0 }: InspectionContractOptions = {},
+): void {
+  describe(`the contract of inspection on ${name}`, () => {
+    let backend: Backend;
+    let alice: Redlock;
+    let alices: Inspection;
+    let bobs: Inspection;
+    let bob: Redlock;
+
+    beforeAll(async () => {
+      backend = await start();
+      [alice, alices] = await newProcess('alice');
+      [bob, bobs] = await newProcess('bob');
+    });
+    afterAll(async () => {
+      await Promise.all([alice.close(), bob.close()]);
+      await backend.stop();
+    });
+
+    // A release is done when a quorum has confirmed it; what is left on the others would be listed with the next test.
+    afterEach(() => until(async () => (await backend.countKeys()) === 0));
+
+    async function newProcess(owner: string): Promise<[Redlock, Inspection]> {
+      const nodes = await backend.nodes();
+      const redlock = redlockOver(nodes, { owner, nodeTimeout: 1_000 });
+      return [redlock, new Inspection({ nodes, nodeTimeout: 1_000 }, redlock.held)];
+    }
+
+    async function listed(options?: ListOptions): Promise<LockInfo[]> {
+      const infos: LockInfo[] = [];
+      for await (const info of bobs.list(options)) infos.push(info);
+      return infos.toSorted((a, b) => (a.key < b.key ? -1 : 1));
+    }
+
+    test('who holds it, since when, for how long and with which token, as others see it', async () => {
+      const before = Date.now();
+      await using lock = await alice.acquire(['held'], once);
+      const info = await bobs.inspect('held');
+      expect(info).toMatchObject({
+        key: 'held',
+        held: true,
+        id: lock.id,
+        owner: 'alice',
+        fencingToken: lock.fencingToken,
+      });
+      expect(info.since!.getTime()).toBeGreaterThanOrEqual(before);
+      expect(info.since!.getTime()).toBeLessThanOrEqual(Date.now());
+      expect(info.remaining).toBeGreaterThan(3_000);
+      expect(info.remaining).toBeLessThanOrEqual(5_000);
+    });
+
+    test('each node is named with what it has', async () => {
+      await using lock = await alice.acquire(['votes'], once);
+      await until(async () => (await backend.countKeys()) === (await upNodes()));
+      const { votes } = await bobs.inspect('votes');
+      const [held, error] = ['held', 'error'].map((kind) => votes.filter(({ vote }) => vote === kind));
+      expect(error).toHaveLength(down);
+      for (const vote of error!) expect(vote).toHaveProperty('error', expect.any(Error));
+      expect(held).toHaveLength(votes.length - down);
+      for (const vote of held!) {
+        expect(vote).toMatchObject({ node: expect.any(String), id: lock.id, owner: 'alice' });
+        expect(vote).toHaveProperty('since', expect.any(Date));
+        expect(vote).toHaveProperty('counter', expect.any(Number));
+      }
+    });
+
+    test('a key that is free, and one that was released', async () => {
+      const nobody = { held: false, id: undefined, owner: undefined, since: undefined };
+      const free = { ...nobody, remaining: 0, fencingToken: undefined };
+      await expect(bobs.inspect('never locked')).resolves.toMatchObject({ key: 'never locked', ...free });
+      await (await alice.acquire(['was locked'], once)).release();
+      await until(async () => (await backend.countKeys()) === 0);
+      const info = await bobs.inspect('was locked');
+      expect(info).toMatchObject({ key: 'was locked', ...free });
+      expect(info.votes.filter(({ vote }) => vote === 'free')).toHaveLength(info.votes.length - down);
+    });
+
+    test('each of several keys of one lock is under its id', async () => {
+      await using lock = await alice.acquire(['{many}:1', '{many}:2'], once);
+      for (const key of lock.keys) {
+        const { id, fencingToken } = await bobs.inspect(key);
+        expect({ id, fencingToken }).toEqual({ id: lock.id, fencingToken: lock.fencingToken });
+      }
+    });
+
+    test('keys of any characters are found and listed', async () => {
+      const keys = ['a b', 'a{b}c', '{tag}:x', 'ключ 🔑', '"quoted"', 'line\nbreak', 'x:l', 'a*?[b]\\^-c'];
+      const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
+      for (const key of keys) {
+        await expect(bobs.inspect(key)).resolves.toMatchObject({ key, held: true });
+        expect((await listed({ prefix: key })).map((info) => info.key)).toEqual([key]);
+      }
+      expect((await listed()).map(({ key }) => key)).toEqual(keys.toSorted());
+      await Promise.all(held.map((lock) => lock.release()));
+    });
+
+    test('lists all locks, those with a prefix, and no more than a limit', async () => {
+      const keys = Array.from({ length: 30 }, (_, index) => `${index % 2 ? 'odd' : 'even'}:${index}`);
+      const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
+      const infos = await listed();
+      expect(infos.map(({ key }) => key)).toEqual(keys.toSorted());
+      for (const info of infos) {
+        const lock = held.find((each) => each.keys[0] === info.key)!;
+        expect(info).toMatchObject({
+          held: true,
+          owner: 'alice',
+          id: lock.id,
+          fencingToken: lock.fencingToken,
+        });
+      }
+      await expect(listed({ prefix: 'odd:' })).resolves.toHaveLength(15);
+      await expect(listed({ prefix: 'o*' })).resolves.toEqual([]);
+      await expect(listed({ limit: 7 })).resolves.toHaveLength(7);
+      await Promise.all(held.map((lock) => lock.release()));
+      await until(async () => (await listed()).length === 0);
+    });
+
+    test('a loop over the list can be left', async () => {
+      const keys = ['leave:a', 'leave:b'];
+      const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
+      const seen: string[] = [];
+      for await (const { key } of bobs.list({ prefix: 'leave:' })) {
+        seen.push(key);
+        break;
+      }
+      expect(seen).toHaveLength(1);
+      await Promise.all(held.map((lock) => lock.release()));
+    });
+
+    test('what is held from beginning to end is listed while others come and go', async () => {
+      const lasting = await Promise.all(
+        Array.from({ length: 40 }, (_, index) => alice.acquire([`lasting:${index}`], once)),
+      );
+      const enough = new AbortController();
+      const churn = Promise.all(
+        Array.from({ length: 5 }, async (_, index) => {
+          while (!enough.signal.aborted)
+            await (await bob.acquire([`churn:${index}:${Math.random()}`], once)).release();
+        }),
+      );
+      for (let round = 0; round < 5; round++) {
+        const keys = new Set((await listed()).map(({ key }) => key));
+        expect(lasting.map((lock) => lock.keys[0]).filter((key) => !keys.has(key!))).toEqual([]);
+      }
+      enough.abort();
+      await churn;
+      await Promise.all(lasting.map((lock) => lock.release()));
+    });
+
+    test('a lock is released by force, and the next holder has a larger token', async () => {
+      const lock = await alice.acquire(['forced'], { ...once, renew: false });
+      await expect(bobs.forceRelease('forced')).resolves.toBe(true);
+      await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: false });
+      await using next = await bob.acquire(['forced'], once);
+      expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+      // The old holder's own release does not touch the next one's lock.
+      await lock.release();
+      await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: true, id: next.id });
+    });
+
+    test('a key that is free cannot be released by force', async () => {
+      await expect(bobs.forceRelease('free')).resolves.toBe(false);
+    });
+
+    test('the holder in another process learns of it at its next renewal', async () => {
+      const lock = await alice.acquire(['told'], { ...once, ttl: 900 });
+      const { signal } = lock;
+      await expect(bobs.forceRelease('told')).resolves.toBe(true);
+      await until(() => signal.aborted, 2_000);
+      expect(signal.reason).toBeInstanceOf(LockLostError);
+      expect((signal.reason as Error).message).toContain('no quorum is left');
+    });
+
+    test('a holder in the same process learns of it at once, and other locks are left alone', async () => {
+      const lock = await alice.acquire(['mine'], { ...once, renew: false });
+      await using other = await alice.acquire(['mine too'], once);
+      const { signal } = lock;
+      await expect(alices.forceRelease('mine')).resolves.toBe(true);
+      expect(signal.aborted).toBe(true);
+      expect((signal.reason as Error).message).toContain('released by force');
+      expect(lock.isHeld()).toBe(false);
+      expect(other.isHeld()).toBe(true);
+    });
+
+    test('one key that is released by force ends a lock of several', async () => {
+      const lock = await alice.acquire(['{pair}:1', '{pair}:2'], once);
+      await expect(alices.forceRelease('{pair}:1')).resolves.toBe(true);
+      expect(lock.isHeld()).toBe(false);
+      await lock.release();
+      await until(async () => !(await bobs.inspect('{pair}:2')).held);
+    });
+
+    test('a lock that lapsed is not held', async () => {
+      await alice.acquire(['lapsed'], { ...once, ttl: 100, renew: false });
+      await delay(150);
+      await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
+    });
+
+    async function upNodes(): Promise<number> {
+      return (await bobs.inspect('anything')).votes.length - down;
+    }
+  });
+}

@@ -1,0 +1,402 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LockHeldError, LockLostError } from '../../lib/redlock/errors.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import type { Tick } from '../../lib/redlock/tick.js';
+import { redlockOver } from '../support/core.js';
+import { until } from '../support/until.js';
+import type { LockNode } from '../../lib/redlock/lock-node.js';
+
+/** Something that the contract can be tried on. */
+export interface Backend {
+  /** Nodes as one more process sees them, connected. */
+  nodes(): Promise<readonly LockNode[]>;
+  /** How many locked keys there are on all nodes together. */
+  countKeys(): Promise<number>;
+  stop(): Promise<void>;
+}
+
+const once: Acquisition = { ttl: 5_000, retry: NO_RETRY, renew: true, signals: [] };
+const waiting: Acquisition = {
+  ...once,
+  retry: { timeout: 10_000, attempts: Infinity, delay: 5, jitter: 5 },
+};
+
+/** Short enough to wait for its end, long enough for a busy machine to acquire it; in milliseconds. */
+const LAPSE = 300;
+
+/** What every kind of node and every number of them must do. */
+export function lockContract(name: string, start: () => Promise<Backend>): void {
+  describe(`the contract of a lock on ${name}`, () => {
+    let backend: Backend;
+    let alice: Redlock;
+    let bob: Redlock;
+    let nextKey = 0;
+
+    beforeAll(async () => {
+      backend = await start();
+      alice = await newProcess('alice');
+      bob = await newProcess('bob');
+    });
+    afterAll(async () => {
+      await Promise.all([alice.close(), bob.close()]);
+      await backend.stop();
+    });
+
+    async function newProcess(owner: string): Promise<Redlock> {
+      const nodes = await backend.nodes();
+      return redlockOver(nodes, { owner, nodeTimeout: 500 });
+    }
+
+    function freshKey(): string {
+      return `key:${nextKey++}`;
+    }
+
+    /** Both sides have let go of everything, also in the background. */
+    async function expectNoKeyLeft(): Promise<void> {
+      for (let look = 0; look < 100 && (await backend.countKeys()) > 0; look++) await delay(10);
+      await expect(backend.countKeys()).resolves.toBe(0);
+    }
+
+    test('one holds it, the other is told who and for how long', async () => {
+      const key = freshKey();
+      const lock = await alice.acquire([key], once);
+      const refusal = await bob.acquire([key], once).catch((error: unknown) => error);
+      expect(refusal).toBeInstanceOf(LockHeldError);
+      expect(refusal).toMatchObject({ code: 'LOCK_HELD', keys: [key], owner: 'alice' });
+      expect((refusal as LockHeldError).retryAfter).toBeGreaterThan(3_000);
+      expect((refusal as LockHeldError).retryAfter).toBeLessThanOrEqual(5_000);
+      await lock.release();
+      await (await bob.acquire([key], once)).release();
+      await expectNoKeyLeft();
+    });
+
+    test('two locks of one process exclude each other, too', async () => {
+      const key = freshKey();
+      await using lock = await alice.acquire([key], once);
+      await expect(alice.acquire([key], once)).rejects.toBeInstanceOf(LockHeldError);
+      expect(lock.isHeld()).toBe(true);
+    });
+
+    test('different keys do not touch each other', async () => {
+      await using a = await alice.acquire([freshKey()], once);
+      await using b = await bob.acquire([freshKey()], once);
+      expect([a.isHeld(), b.isHeld()]).toEqual([true, true]);
+    });
+
+    test('several keys are one lock: all or nothing', async () => {
+      const [a, b, c] = [freshKey(), freshKey(), freshKey()];
+      const both = await alice.acquire([a, b], once);
+      await expect(bob.acquire([b, c], once)).rejects.toMatchObject({ keys: [b, c], owner: 'alice' });
+      // Nothing was taken of the pair that was refused.
+      await (await bob.acquire([c], once)).release();
+      await expect(bob.acquire([a], once)).rejects.toBeInstanceOf(LockHeldError);
+      await both.release();
+      await (await bob.acquire([a, b, c], once)).release();
+      await expectNoKeyLeft();
+    });
+
+    test('it ends with its ttl when it is not renewed', async () => {
+      const key = freshKey();
+      const lock = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      const { signal } = lock;
+      await using next = await bob.acquire([key], waiting);
+      // By a timer, which a busy machine may run after that of the waiter.
+      await until(() => signal.aborted);
+      expect(lock.isHeld()).toBe(false);
+      expect(next.isHeld()).toBe(true);
+    });
+
+    test('releasing a lapsed lock leaves the next holder alone (S7)', async () => {
+      const key = freshKey();
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      await using next = await bob.acquire([key], waiting);
+      await lapsed.release();
+      await lapsed.release();
+      await expect(alice.acquire([key], once)).rejects.toMatchObject({ owner: 'bob' });
+      expect(next.isHeld()).toBe(true);
+    });
+
+    test('extending a lapsed lock leaves the next holder alone (S9)', async () => {
+      const key = freshKey();
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      await using next = await bob.acquire([key], waiting);
+      await expect(lapsed.extend(60_000)).rejects.toBeInstanceOf(LockLostError);
+      const refusal = (await alice.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
+      expect(refusal.retryAfter).toBeLessThanOrEqual(5_000);
+      expect(next.isHeld()).toBe(true);
+    });
+
+    test('the watchdog keeps it beyond its ttl', async () => {
+      const key = freshKey();
+      const lock = await alice.acquire([key], { ...waiting, ttl: 1_000 });
+      for (let look = 0; look < 10; look++) {
+        await delay(200);
+        await expect(bob.acquire([key], once)).rejects.toBeInstanceOf(LockHeldError);
+        lock.assertHeld();
+      }
+      await lock.release();
+    });
+
+    test('extend gives it a longer life, and never a shorter one', async () => {
+      const key = freshKey();
+      await using lock = await alice.acquire([key], { ...once, renew: false });
+      await lock.extend(20_000);
+      expect(lock.remaining()).toBeGreaterThan(19_000);
+      await lock.extend(100);
+      expect(lock.remaining()).toBeGreaterThan(19_000);
+      await expect(bob.acquire([key], once)).rejects.toMatchObject({ owner: 'alice' });
+    });
+
+    test('who waits gets it after the release', async () => {
+      const key = freshKey();
+      const lock = await alice.acquire([key], once);
+      const next = bob.acquire([key], waiting);
+      await delay(50);
+      await lock.release();
+      await using mine = await next;
+      expect(mine.isHeld()).toBe(true);
+    });
+
+    test('a signal ends the wait, and no key is left', async () => {
+      const key = freshKey();
+      const lock = await alice.acquire([key], once);
+      const controller = new AbortController();
+      const waited = bob.acquire([key], { ...waiting, signals: [controller.signal] });
+      await delay(20);
+      controller.abort(new Error('enough'));
+      await expect(waited).rejects.toThrow('enough');
+      await lock.release();
+      await expectNoKeyLeft();
+    });
+
+    test('twenty contenders in four processes never overlap, and all are served', async () => {
+      const key = freshKey();
+      const more = await Promise.all([newProcess('carol'), newProcess('dave')]);
+      const processes = [alice, bob, ...more];
+      let inside: HeldLock | undefined;
+      let served = 0;
+      const contend = async (redlock: Redlock): Promise<void> => {
+        const lock = await redlock.acquire([key], {
+          ...waiting,
+          retry: { ...waiting.retry, timeout: 30_000 },
+        });
+        expect(inside).toBeUndefined();
+        inside = lock;
+        await delay(Math.random() * 4);
+        inside = undefined;
+        served++;
+        await lock.release();
+      };
+      await Promise.all(Array.from({ length: 20 }, (_, index) => contend(processes[index % 4]!)));
+      expect(served).toBe(20);
+      await Promise.all(more.map((redlock) => redlock.close()));
+      await expectNoKeyLeft();
+    }, 40_000);
+
+    test('fencing tokens increase from holder to holder, for one key and for several', async () => {
+      const [a, b, c] = [freshKey(), freshKey(), freshKey()];
+      const tokens: number[] = [];
+      for (let round = 0; round < 10; round++) {
+        for (const keys of [[a], [a, b], [b, c], [c], [a, b, c]]) {
+          const lock = await (round % 2 ? alice : bob).acquire(keys, once);
+          tokens.push(lock.fencingToken);
+          await lock.release();
+        }
+      }
+      // Each of these lists of keys shares one with the next.
+      expect(tokens).toEqual(tokens.toSorted((x, y) => x - y));
+      expect(new Set(tokens).size).toBe(tokens.length);
+      for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
+    });
+
+    test('a token is larger than that of a holder who lapsed, and extending keeps it', async () => {
+      const key = freshKey();
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      await using next = await bob.acquire([key], waiting);
+      expect(next.fencingToken).toBeGreaterThan(lapsed.fencingToken);
+      const token = next.fencingToken;
+      await next.extend();
+      expect(next.fencingToken).toBe(token);
+    });
+
+    describe('minHold', () => {
+      /** Milliseconds; room for a busy machine to look twice before it has passed. */
+      const HOLD = 1_000;
+
+      test('keeps the keys after the release, for others, also beyond the ttl', async () => {
+        const keys = [freshKey(), freshKey()];
+        const started = performance.now();
+        const lock = await alice.acquire(keys, { ...waiting, ttl: LAPSE, minHold: HOLD });
+        const { signal } = lock;
+        await lock.release();
+        expect([lock.state, lock.isHeld(), signal.aborted]).toEqual(['released', false, false]);
+        await using next = await bob.acquire(keys, waiting);
+        expect(performance.now() - started).toBeGreaterThan(HOLD - 1);
+        expect(performance.now() - started).toBeLessThan(5 * HOLD);
+        expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+      });
+
+      test('tells others how long the keys are kept, however long the ttl', async () => {
+        const key = freshKey();
+        await (await alice.acquire([key], { ...once, ttl: 60_000, minHold: HOLD })).release();
+        const refusal = (await bob.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
+        expect(refusal).toMatchObject({ code: 'LOCK_HELD', owner: 'alice' });
+        expect(refusal.retryAfter).toBeLessThanOrEqual(HOLD);
+        await (await bob.acquire([key], waiting)).release();
+        await expectNoKeyLeft();
+      });
+
+      test('counts from the acquisition: what was held for longer is free at once', async () => {
+        const key = freshKey();
+        const lock = await alice.acquire([key], { ...once, minHold: 50 });
+        await delay(60);
+        await lock.release();
+        await using next = await bob.acquire([key], once);
+        expect(next.isHeld()).toBe(true);
+      });
+
+      test('a crash leaves no more than the ttl', async () => {
+        const key = freshKey();
+        await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, minHold: 60_000 });
+        await using next = await bob.acquire([key], waiting);
+        expect(next.isHeld()).toBe(true);
+      });
+
+      test('releasing a lapsed lock leaves the next holder alone', async () => {
+        const key = freshKey();
+        const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, minHold: 60_000 });
+        await using next = await bob.acquire([key], waiting);
+        await lapsed.release();
+        const refusal = (await alice.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
+        expect(refusal.owner).toBe('bob');
+        expect(refusal.retryAfter).toBeLessThanOrEqual(5_000);
+        expect(next.isHeld()).toBe(true);
+      });
+
+      test('an attempt that was refused keeps nothing', async () => {
+        const [a, b] = [freshKey(), freshKey()];
+        const lock = await alice.acquire([b], once);
+        await expect(bob.acquire([a, b], { ...once, minHold: 60_000 })).rejects.toBeInstanceOf(LockHeldError);
+        await lock.release();
+        await expectNoKeyLeft();
+      });
+    });
+
+    describe('a tick of a schedule', () => {
+      const MINUTE = 60_000;
+      const nine: Tick = { schedule: 'daily', at: Date.UTC(2026, 0, 1, 9), life: MINUTE, from: 'release' };
+      const ten: Tick = { ...nine, at: Date.UTC(2026, 0, 1, 10) };
+      const refusal = { code: 'LOCK_HELD', owner: 'alice', ranTick: nine.at };
+
+      test('that has run does not run again, and others do', async () => {
+        const key = freshKey();
+        const lock = await alice.acquire([key], { ...once, tick: nine });
+        await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject({
+          owner: 'alice',
+          ranTick: undefined,
+        });
+        await lock.release();
+        for (const redlock of [alice, bob]) {
+          await expect(redlock.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
+        }
+        // The lock itself is free.
+        await (await bob.acquire([key], once)).release();
+        await (await bob.acquire([key], { ...once, tick: { ...nine, schedule: 'another' } })).release();
+        await (await bob.acquire([freshKey()], { ...once, tick: nine })).release();
+        await (await bob.acquire([key], { ...once, tick: ten })).release();
+        await expectNoKeyLeft();
+      });
+
+      test('is refused after a later one has run: the clock of that instance is behind', async () => {
+        const key = freshKey();
+        await (await alice.acquire([key], { ...once, tick: ten })).release();
+        await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
+      });
+
+      test('that runs at last is not kept waiting for: who waits is told at once that it has run', async () => {
+        const key = freshKey();
+        const lock = await alice.acquire([key], { ...once, tick: nine });
+        const started = performance.now();
+        const waited = bob.acquire([key], {
+          ...waiting,
+          retry: { ...waiting.retry, timeout: MINUTE },
+          tick: nine,
+        });
+        waited.catch(() => undefined);
+        await delay(50);
+        await lock.release();
+        await expect(waited).rejects.toMatchObject(refusal);
+        expect(performance.now() - started).toBeLessThan(MINUTE / 4);
+      });
+
+      test('whose holder crashed may run again when the lock has ended', async () => {
+        const key = freshKey();
+        await alice.acquire([key], { ...once, ttl: LAPSE, renew: false, tick: nine });
+        await using next = await bob.acquire([key], { ...waiting, tick: nine });
+        expect(next.isHeld()).toBe(true);
+      });
+
+      test('that was asked for in vain has not run', async () => {
+        const [a, b] = [freshKey(), freshKey()];
+        const lock = await alice.acquire([b], once);
+        await expect(bob.acquire([a, b], { ...once, tick: nine })).rejects.toMatchObject({
+          ranTick: undefined,
+        });
+        await lock.release();
+        await using next = await bob.acquire([a, b], { ...once, tick: nine });
+        expect(next.isHeld()).toBe(true);
+      });
+
+      test('has run when its lock was lost meanwhile, too', async () => {
+        const key = freshKey();
+        const lapsed = await alice.acquire([key], { ...once, ttl: LAPSE, renew: false, tick: nine });
+        await using next = await bob.acquire([key], waiting);
+        await lapsed.release();
+        expect(next.isHeld()).toBe(true);
+        await next.release();
+        await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
+      });
+
+      test('is forgotten after its life, counted from the release or from the acquisition', async () => {
+        const [a, b] = [freshKey(), freshKey()];
+        const short: Tick = { ...nine, at: 0, life: LAPSE };
+        const counted: Tick = { ...short, from: 'acquisition' };
+        const locks = [
+          await alice.acquire([a], { ...once, tick: short }),
+          await alice.acquire([b], { ...once, tick: counted }),
+        ];
+        await delay(LAPSE + 1);
+        await Promise.all(locks.map((lock) => lock.release()));
+        await (await bob.acquire([b], { ...once, tick: counted })).release();
+        const released = performance.now();
+        await until(() =>
+          bob.acquire([a], { ...once, tick: short }).then(
+            (lock) => lock.release().then(() => true),
+            () => false,
+          ),
+        );
+        expect(performance.now() - released).toBeGreaterThan(LAPSE / 2);
+      });
+    });
+
+    test('keys of any characters work', async () => {
+      for (const key of [
+        'a b',
+        'a{b}c',
+        '{tag}:x',
+        'ключ 🔑',
+        '"quoted"',
+        'line\nbreak',
+        'x'.repeat(2_000),
+      ]) {
+        const lock = await alice.acquire([key], once);
+        await expect(bob.acquire([key], once)).rejects.toBeInstanceOf(LockHeldError);
+        await lock.release();
+      }
+      await expectNoKeyLeft();
+    });
+  });
+}

@@ -1,0 +1,104 @@
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative, resolve } from 'node:path';
+import { expect, test } from '@jest/globals';
+import { runCommand } from './consumers/run-command.js';
+import { cleanUpAfterTests } from './support/leftovers.js';
+
+const root = resolve(import.meta.dirname, '..');
+const inDocs = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md'));
+const pages = [
+  ...readdirSync(root).filter((name) => name.endsWith('.md')),
+  ...inDocs.map((name) => `docs/${name}`),
+].map((name) => join(root, name));
+
+const textOf = (page: string): string => readFileSync(page, 'utf8').replaceAll(/^```.*?^```$/gms, '');
+
+/** The names that GitHub gives to the headings of a page. */
+function anchorsOf(page: string): string[] {
+  const seen = new Map<string, number>();
+  return [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => {
+    const name = (heading ?? '')
+      .toLowerCase()
+      .replaceAll(/[^\p{L}\p{N}_ -]/gu, '')
+      .replaceAll(' ', '-');
+    const count = seen.get(name) ?? 0;
+    seen.set(name, count + 1);
+    return count === 0 ? name : `${name}-${count}`;
+  });
+}
+
+/** The links of a page to files and headings of this repository that are not there. */
+function brokenLinks(page: string, text = textOf(page)): string[] {
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
+  return targets
+    .filter((target) => !/^[a-z]+:/.test(target))
+    .filter((target) => {
+      const [path = '', anchor] = target.split('#');
+      const file = path === '' ? page : join(dirname(page), path);
+      return !existsSync(file) || (anchor !== undefined && !anchorsOf(file).includes(anchor));
+    })
+    .map((target) => `${relative(root, page)}: ${target}`);
+}
+
+test('every link between the pages leads somewhere', () => {
+  expect(pages.length).toBeGreaterThan(10);
+  expect(pages.flatMap((page) => brokenLinks(page))).toEqual([]);
+});
+
+test('a link that leads nowhere is noticed', () => {
+  const text = '[a](errors.md#lock_held) [b](errors.md#lock_hold) [c](errata.md) [d](#lock_held)';
+  expect(brokenLinks(join(root, 'docs/errors.md'), text)).toEqual([
+    'docs/errors.md: errors.md#lock_hold',
+    'docs/errors.md: errata.md',
+  ]);
+});
+
+test('docs/errors.md has a section for every code', () => {
+  const source = readFileSync(join(root, 'lib/redlock/errors.ts'), 'utf8');
+  const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';
+  const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code]) => (code ?? '').toLowerCase());
+  expect(codes.length).toBeGreaterThan(4);
+  expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
+});
+
+test('the supported versions are those of package.json, and each is installed by an application', async () => {
+  const table = new Map(
+    [...textOf(join(root, 'docs/README.md')).matchAll(/^\| (\w+) +\| ([^|]+?) +\|/gm)].map(
+      ([, what, versions]) => [what, versions],
+    ),
+  );
+  const { engines, peerDependencies: peers } = await packageOf('.');
+  const majors = (range: string | undefined): string =>
+    (range ?? '').replaceAll(/\^(\d+)[.\d]*/g, '$1').replaceAll(' ||', ',');
+  expect(table.get('Node')).toBe(`${engines?.['node']?.replace('>=', '')} and later`);
+  expect(table.get('NestJS')).toBe(majors(peers?.['@nestjs/common']));
+  expect(table.get('NestJS')).toBe(majors(peers?.['@nestjs/core']));
+  expect(table.get('ioredis')).toBe(majors(peers?.['ioredis']));
+  expect(table.get('RxJS')).toBe(majors(peers?.['rxjs']));
+
+  const apps = await Promise.all(
+    ['nest-11-cjs', 'nest-12-esm'].map((app) => packageOf(`test/consumers/${app}`)),
+  );
+  const installed = (name: string): string =>
+    apps.map(({ dependencies }) => majors(dependencies?.[name])).join(', ');
+  expect(installed('@nestjs/common')).toBe(table.get('NestJS'));
+  expect(installed('ioredis')).toBe(table.get('ioredis'));
+});
+
+type Versions = Readonly<Record<string, string>>;
+
+async function packageOf(
+  folder: string,
+): Promise<{ engines?: Versions; peerDependencies?: Versions; dependencies?: Versions }> {
+  return JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8')) as object;
+}
+
+test('the API reference can be made: exports have docstrings, and their links lead somewhere', async () => {
+  const out = await mkdtemp(join(tmpdir(), 'api-'));
+  cleanUpAfterTests(() => rm(out, { recursive: true, force: true }));
+  await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });
+  await expect(readFile(join(out, 'index.md'), 'utf8')).resolves.toContain('### LockService');
+  await expect(readFile(join(out, 'fencing.md'), 'utf8')).resolves.toContain('### FencedRegister');
+}, 120_000);

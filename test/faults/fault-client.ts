@@ -1,0 +1,94 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
+import { dirname, join } from 'node:path';
+import { startWatchdog } from '../support/watchdog.js';
+import { until } from '../support/until.js';
+import { type FaultEvent, parseLog } from './events.js';
+import type { WorkerCommand, WorkerOptions } from './worker.js';
+
+/** A client process of a fault test, seen from the test. */
+export class FaultClient {
+  readonly name: string;
+  killed = false;
+  quitting = false;
+  readonly #process: ChildProcess;
+  readonly #exited: Promise<unknown>;
+  #errors = '';
+
+  /** @param compiled - where `compile` put the worker */
+  constructor(
+    compiled: string,
+    private readonly options: WorkerOptions,
+  ) {
+    this.name = options.client;
+    const worker = join(compiled, 'test/faults/worker.js');
+    this.#process = spawn(process.execPath, [worker, JSON.stringify(options)], {
+      stdio: ['pipe', 'ignore', 'pipe'],
+      // Not the flags of Jest.
+      env: { ...process.env, NODE_OPTIONS: '' },
+    });
+    this.#process.stdin!.on('error', () => undefined);
+    this.#process.stderr!.on('data', (data: Buffer) => (this.#errors += data.toString()));
+    this.#exited = once(this.#process, 'exit');
+    // A client that is paused would not notice that the test has died.
+    const watchdog = startWatchdog(this.#process.pid!, dirname(options.log));
+    this.#process.once('exit', () => watchdog.kill('SIGKILL'));
+  }
+
+  tell(command: WorkerCommand): void {
+    this.#process.stdin!.write(`${command}\n`);
+  }
+
+  /** SIGSTOP: the process stands still wherever it is. */
+  pause(): void {
+    this.#process.kill('SIGSTOP');
+  }
+
+  resume(): void {
+    this.#process.kill('SIGCONT');
+  }
+
+  async kill(): Promise<void> {
+    this.killed = true;
+    this.#process.kill('SIGKILL');
+    await this.#exited;
+  }
+
+  /** Everything that it has written down so far. */
+  async events(): Promise<FaultEvent[]> {
+    return existsSync(this.options.log) ? parseLog(await readFile(this.options.log, 'utf8')) : [];
+  }
+
+  /** Waits until it has written down such an event. */
+  async has(event: FaultEvent['event'], within = 20_000): Promise<void> {
+    const seen = async (): Promise<boolean> => {
+      const { exitCode } = this.#process;
+      if (exitCode !== null && exitCode !== 0) throw new Error(`${this.name} ended: ${this.#errors}`);
+      return (await this.events()).some((each) => each.event === event);
+    };
+    await until(seen, within).catch((error: unknown) => {
+      throw new Error(`${this.name} never said "${event}". ${this.#errors}`, { cause: error });
+    });
+  }
+
+  /** Whether it holds the lock, as far as it has written down. */
+  async holds(): Promise<boolean> {
+    const last = (await this.events()).findLast(({ event }) =>
+      ['return', 'release', 'refuse', 'invoke'].includes(event),
+    );
+    return last?.event === 'return';
+  }
+
+  /** Shuts down; resolves when the process is gone of its own accord, as nothing of the library may keep it alive. */
+  async quit(within = 10_000): Promise<void> {
+    this.quitting = true;
+    this.tell('quit');
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise((_resolve, reject) => {
+      timer = setTimeout(() => reject(new Error(`${this.name} did not end in ${within} ms`)), within);
+    });
+    await Promise.race([this.#exited, late]).finally(() => clearTimeout(timer));
+  }
+}

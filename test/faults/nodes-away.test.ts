@@ -1,0 +1,179 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/redlock/errors.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { countLocks, nodesTo, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
+
+const TTL = 1_000;
+/** What is left of the ttl after drift (S4). */
+const USABLE = 988;
+/** How long a node may take to answer with this ttl. */
+const NODE_LIMIT = 50;
+/** What a busy machine may add to a limit of time (J6), in milliseconds. */
+const NOISE = 200;
+const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+/** For what is to succeed: a busy machine may miss the time limit of a node once. */
+const patient: Acquisition = {
+  ...once,
+  retry: { timeout: 5_000, attempts: Infinity, delay: 10, jitter: 10 },
+};
+
+let servers: RedisServer[];
+let opened: Redlock[];
+
+beforeEach(async () => {
+  servers = await startRedisNodes(3);
+  opened = [];
+});
+afterEach(async () => {
+  await Promise.all(opened.map((redlock) => redlock.close()));
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+/** One more process, as the servers see it. */
+async function newProcess(owner: string, urls = servers.map(({ url }) => url)): Promise<Redlock> {
+  const nodes = nodesTo(urls);
+  await Promise.all(nodes.map((node) => node.connect()));
+  const redlock = redlockOver(nodes, { owner });
+  opened.push(redlock);
+  // Every server knows the scripts, so that what follows measures one round trip.
+  await (await redlock.acquire(['warm'], patient)).release();
+  return redlock;
+}
+
+async function timed<T>(promise: Promise<T>): Promise<{ value: T | Error; after: number }> {
+  const start = performance.now();
+  const value = await promise.catch((error: unknown) => error as Error);
+  return { value, after: performance.now() - start };
+}
+
+async function keysLeft(): Promise<number> {
+  const sizes = await Promise.all(
+    servers.filter(({ running }) => running).map((server) => countLocks(server.client())),
+  );
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+describe.each([
+  ['killed', (server: RedisServer) => server.kill()],
+  ['paused', (server: RedisServer) => server.pause()],
+])('one of three nodes %s', (_how, takeAway) => {
+  test('the lock is acquired, renewed, excluded and released as if nothing had happened', async () => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    await takeAway(servers[1]!);
+    const lock = await alice.acquire(['k'], patient);
+    await delay(2 * TTL);
+    lock.assertHeld();
+    await expect(bob.acquire(['k'], once)).rejects.toBeInstanceOf(LockHeldError);
+    await lock.release();
+    await (await bob.acquire(['k'], patient)).release();
+  });
+});
+
+describe('two of three nodes paused (SIGSTOP)', () => {
+  test('an attempt settles at the time limit of a node and says which did not answer (S1, S3)', async () => {
+    const alice = await newProcess('alice');
+    for (const server of servers.slice(1)) server.pause();
+    const { value, after } = await timed(alice.acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect((value as LockUnavailableError).votes.map(({ vote }) => vote)).toEqual([
+      'granted',
+      'error',
+      'error',
+    ]);
+    expect(after).toBeLessThan(NODE_LIMIT + NOISE);
+  });
+
+  test('waiting settles within retry.timeout (S8), and nothing is left when they come back (S6)', async () => {
+    const alice = await newProcess('alice');
+    for (const server of servers.slice(1)) server.pause();
+    const retry = { timeout: 1_000, attempts: Infinity, delay: 200, jitter: 100 };
+    const { value, after } = await timed(alice.acquire(['k'], { ...once, ttl: 60_000, retry }));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(after).toBeLessThan(1_000 + NOISE);
+    for (const server of servers.slice(1)) server.resume();
+    for (let look = 0; look < 200 && (await keysLeft()) > 0; look++) await delay(10);
+    await expect(keysLeft()).resolves.toBe(0);
+  });
+
+  test('the holder is told at the end of the validity, before anybody else can hold it (S10)', async () => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    const lock = await alice.acquire(['k'], patient);
+    const { signal } = lock;
+    let toldAfter: number | undefined;
+    for (const server of servers.slice(1)) server.pause();
+    const start = performance.now();
+    signal.addEventListener('abort', () => {
+      toldAfter = performance.now() - start;
+    });
+    // While the last renewal may still count, nobody can say that it is lost.
+    await delay(600);
+    expect(signal.aborted).toBe(false);
+    for (const server of servers.slice(1)) server.resume();
+    // What the paused servers were asked meanwhile was in time, so the lock lives on.
+    await delay(TTL);
+    expect(lock.isHeld()).toBe(true);
+
+    for (const server of servers.slice(1)) server.pause();
+    const pausedAt = performance.now() - start;
+    const longest = pausedAt + USABLE;
+    while (!signal.aborted) await delay(1);
+    expect(toldAfter).toBeLessThan(longest + NOISE);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    await expect(bob.acquire(['k'], once)).rejects.toBeInstanceOf(LockUnavailableError);
+    await lock.release();
+  });
+});
+
+describe('slow connections', () => {
+  test('replies that take longer than a node may count against it, and nothing is left (S3, S6)', async () => {
+    const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
+    const alice = await newProcess(
+      'alice',
+      proxies.map(({ url }) => url),
+    );
+    for (const proxy of proxies.slice(1)) proxy.delayReplies(10 * NODE_LIMIT);
+    const { value, after } = await timed(alice.acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(after).toBeLessThan(NODE_LIMIT + NOISE);
+    for (let look = 0; look < 100 && (await keysLeft()) > 0; look++) await delay(10);
+    await expect(keysLeft()).resolves.toBe(0);
+  });
+
+  test('the validity is counted from the send: a slow reply makes it shorter, not the lock longer (S4)', async () => {
+    const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
+    const alice = await newProcess(
+      'alice',
+      proxies.map(({ url }) => url),
+    );
+    for (const proxy of proxies) proxy.delayReplies(30);
+    const lock = await alice.acquire(['k'], patient);
+    expect(lock.remaining()).toBeLessThanOrEqual(USABLE - 29);
+    await lock.release();
+  });
+});
+
+test('a thread that was blocked past the validity knows that the lock is lost before any timer fires (S10)', async () => {
+  const alice = await newProcess('alice');
+  const lock = await alice.acquire(['k'], patient);
+  const { signal } = lock;
+  const end = performance.now() + TTL;
+  while (performance.now() < end);
+  expect(() => lock.assertHeld()).toThrow(LockLostError);
+  expect(signal.aborted).toBe(true);
+  await lock.release();
+});
+
+test('a node that lost its data (FLUSHALL) does not keep a lock alive: a majority that lost it ends it at the next renewal', async () => {
+  const alice = await newProcess('alice');
+  const lock = await alice.acquire(['k'], patient);
+  await Promise.all(servers.slice(1).map((server) => server.client().flushall()));
+  const start = performance.now();
+  while (lock.isHeld() && performance.now() - start < 2 * TTL) await delay(5);
+  expect(performance.now() - start).toBeLessThan(TTL / 3 + NOISE);
+  expect(lock.loss).toBeInstanceOf(LockLostError);
+  await lock.release();
+});

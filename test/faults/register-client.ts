@@ -1,0 +1,49 @@
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { createInterface } from 'node:readline';
+import type { RegisterReport } from './judge.js';
+import type { RegisterAnswer, RegisterRequest } from './register.js';
+
+/** A connection to the register; answers come in the order of the questions. */
+export class RegisterClient {
+  readonly #waiting: ((answer: RegisterAnswer) => void)[] = [];
+
+  private constructor(private readonly socket: Socket) {
+    createInterface({ input: socket }).on('line', (line) => {
+      this.#waiting.shift()?.(JSON.parse(line) as RegisterAnswer);
+    });
+  }
+
+  static async open(port: number): Promise<RegisterClient> {
+    const socket = connect(port, '127.0.0.1').setNoDelay(true);
+    await once(socket, 'connect');
+    return new RegisterClient(socket);
+  }
+
+  /** What the register counts to; `undefined` when it has seen a higher token. */
+  async read(token: number): Promise<number | undefined> {
+    const answer = (await this.#ask({ ask: 'read', token })) as { value?: number };
+    return answer.value;
+  }
+
+  /** Whether the register took it. */
+  async write(token: number, value: number): Promise<boolean> {
+    const answer = (await this.#ask({ ask: 'write', token, value })) as { accepted: boolean };
+    return answer.accepted;
+  }
+
+  async report(): Promise<RegisterReport> {
+    return (await this.#ask({ ask: 'report' })) as RegisterReport;
+  }
+
+  close(): void {
+    this.socket.destroy();
+  }
+
+  #ask(request: RegisterRequest): Promise<RegisterAnswer> {
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+      this.socket.write(`${JSON.stringify(request)}\n`);
+    });
+  }
+}

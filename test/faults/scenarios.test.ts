@@ -1,0 +1,79 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { rm } from 'node:fs/promises';
+import { compile } from './compile.js';
+import { play, type Scenario } from './scenario.js';
+import { clients } from './scenarios/clients.js';
+import { crashes } from './scenarios/crashes.js';
+import { network } from './scenarios/network.js';
+import { nodeClock } from './scenarios/node-clock.js';
+import { redisErrors } from './scenarios/redis-errors.js';
+import { stalls } from './scenarios/stalls.js';
+import type { Outcome } from './stage.js';
+import { rowOf, tableOf } from './table.js';
+
+// Real servers, several client processes, and a judge that knows nothing of the library. `npm run test:faults` runs
+// the same for longer, and prints the table that is in docs/fault-tests.md.
+
+const FORM = process.env['FAULTS'] === 'long' ? 'long' : 'short';
+/** A machine that is busy with other things shows nothing about throughput; the long form is run on one that is not. */
+const RATES_COUNT = FORM === 'long';
+
+let compiled: string;
+const rows: string[][] = [];
+
+beforeAll(async () => {
+  compiled = await compile(['lib', 'test/faults', 'test/support']);
+});
+afterAll(async () => {
+  await rm(compiled, { recursive: true, force: true });
+  if (FORM === 'long' || process.env['FAULTS'] === 'table') process.stdout.write(`\n${tableOf(rows)}\n`);
+});
+
+async function run(scenario: Scenario): Promise<Record<string, readonly string[]>> {
+  const outcome = await play(compiled, scenario, FORM);
+  rows.push(rowOf(scenario, outcome));
+  scenario.check?.(outcome);
+  return faultsOf(outcome, scenario);
+}
+
+/** What must not be found in any scenario. */
+function faultsOf(
+  outcome: Outcome,
+  { overlapsBecause, leastRate = 0 }: Scenario,
+): Record<string, readonly string[]> {
+  const { acquisitions, rate, overlaps, tokenFaults, registerFaults, orphans, unhandled, late } = outcome;
+  const found = {
+    overlaps: overlapsBecause === undefined ? overlaps : [],
+    tokenFaults,
+    registerFaults,
+    orphans,
+    unhandled,
+    late,
+    slowness:
+      RATES_COUNT && rate < leastRate ? [`${rate.toFixed(1)} acquisitions/s, ${leastRate} are required`] : [],
+    emptiness: acquisitions === 0 ? ['nobody ever held the lock'] : [],
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, faults]) => faults.length > 0));
+}
+
+describe.each([
+  ['crashes', crashes],
+  ['stalls', stalls],
+  ['network', network],
+  ['errors of Redis', redisErrors],
+  ['clients', clients],
+  ['clocks of nodes', nodeClock],
+])('%s', (_group, scenarios) => {
+  const [skipped, played] = [true, false].map((skip) =>
+    scenarios
+      .filter(({ skippedBecause }) => (skippedBecause !== undefined) === skip)
+      .map((scenario) => [scenario.name, scenario] as const),
+  );
+  if (played!.length > 0) {
+    test.each(played!)('%s', async (_name, scenario) => expect(await run(scenario)).toEqual({}), 180_000);
+  }
+  for (const [name, { skippedBecause }] of skipped!) {
+    // oxlint-disable-next-line jest/no-disabled-tests -- only where the machine lacks what it takes; the name says what
+    test.skip(`${name} (skipped: ${skippedBecause})`, () => expect(skippedBecause).toBeUndefined());
+  }
+});

@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from '../../support/until.js';
+import { counterAt } from '../../../lib/redlock/fencing.js';
+import { type Play, repeat, type Scenario, some } from '../scenario.js';
+
+export const clients: readonly Scenario[] = [
+  {
+    name: 'the wall clock of clients steps by 3 s, both ways (S11)',
+    stage: { nodes: 3 },
+    clients: 4,
+    client: { hold: 100 },
+    seconds: [2, 10],
+    faults: (play) =>
+      repeat(play, 50, (turn) => {
+        for (const client of some(1, play.stage.clients)) client.tell(`step ${turn % 2 ? 3_000 : -3_000}`);
+        return Promise.resolve();
+      }),
+  },
+  {
+    name: 'shutdown while holding and while waiting',
+    stage: { nodes: 3 },
+    clients: 8,
+    client: { leastHold: 30, hold: 60 },
+    seconds: [3, 6],
+    async faults({ stage }) {
+      for (let turn = 0; turn < 3; turn++) {
+        const holder = await stage.holder();
+        const waiting = stage.clients.find((client) => !client.quitting && client !== holder)!;
+        await Promise.all([holder.quit(2_000), waiting.quit(2_000)]);
+        await sleep(100);
+      }
+    },
+  },
+  {
+    name: 'several waits side by side in each process (S5)',
+    stage: { nodes: 3 },
+    clients: 2,
+    client: { loops: 3 },
+    seconds: [2, 10],
+  },
+  {
+    name: 'counters of the nodes apart: the token is raised',
+    stage: { nodes: 3 },
+    clients: 2,
+    seconds: [2, 10],
+    before: spreadCounters,
+    faults: takeNodesAwayInTurn,
+  },
+  {
+    name: 'slow replies to one client, quick ones to the other (S4)',
+    stage: { nodes: 3, proxies: true },
+    clients: 0,
+    startsLocked: true,
+    seconds: [2, 10],
+    faults: holdToTheEnd,
+  },
+];
+
+/** Counters a day ahead of the clock, so that it does not level them, and far from each other. */
+export async function spreadCounters({ servers }: Play['stage']): Promise<void> {
+  const ahead = counterAt(Date.now() + 86_400_000);
+  await Promise.all(
+    servers.map((server, index) => server.client().set('lock:{k}:f', ahead + (2 - index) * 1_000_000)),
+  );
+}
+
+/** Each quorum lacks another node, so that a token must have reached the nodes that the next quorum has. */
+export async function takeNodesAwayInTurn(play: Play): Promise<void> {
+  await repeat(play, 50, async (turn) => {
+    const away = play.stage.servers[(turn + 2) % 3]!;
+    away.pause();
+    await sleep(400);
+    away.resume();
+  });
+}
+
+/** Replies to one client take long, and it holds to the end of its validity; the other is served at once. */
+export async function holdToTheEnd({ stage, over }: Play): Promise<void> {
+  for (const proxy of stage.proxies) proxy.delayReplies(80);
+  const nodes = stage.servers.map(({ url }) => url);
+  const [[slow]] = await Promise.all([
+    stage.startClients(1, { ttl: 600, renew: false, leastHold: 600, hold: 600 }),
+    stage.startClients(1, {
+      ttl: 600,
+      hold: 20,
+      rest: 200,
+      retry: { delay: 2, jitter: 2 },
+      module: { nodes },
+    }),
+  ]);
+  stage.go();
+  const turns = async (): Promise<number> =>
+    (await slow!.events()).filter(({ event }) => event === 'write').length;
+  await until(async () => over() && (await turns()) >= 3, 60_000);
+  for (const proxy of stage.proxies) proxy.delayReplies(0);
+}

@@ -1,0 +1,177 @@
+import { expect } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { mkdir, rm } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from '../../support/until.js';
+import type { Outcome, Stage } from '../stage.js';
+import { repeat, type Scenario } from '../scenario.js';
+
+function lookersOf({ servers }: Stage): Redis[] {
+  return servers.map((server) => server.client());
+}
+
+function expectRefusal({ events }: Outcome, message: string): void {
+  const refusals = events.flatMap((event) => (event.event === 'refuse' ? [event.message] : []));
+  expect(refusals.some((each) => each.includes(message))).toBe(true);
+}
+
+export const redisErrors: readonly Scenario[] = [
+  {
+    name: 'FLUSHALL of one node after the other, guard on (S12)',
+    stage: { nodes: 5 },
+    clients: 4,
+    client: { ttl: 1_000, module: { restartGuard: 1_100 } },
+    seconds: [4, 10],
+    async faults(play) {
+      const lookers = lookersOf(play.stage);
+      await repeat(play, 700, (turn) => lookers[turn % 5]!.flushall());
+    },
+  },
+  {
+    name: 'FLUSHALL of all nodes, guard off: tokens still increase',
+    stage: { nodes: 3 },
+    clients: 4,
+    client: { leastHold: 10 },
+    seconds: [2, 10],
+    overlapsBecause: 'all is forgotten',
+    async faults(play) {
+      const lookers = lookersOf(play.stage);
+      await repeat(play, 150, () => Promise.all(lookers.map((node) => node.flushall())));
+    },
+  },
+  {
+    name: 'SCRIPT FLUSH in a loop (S15)',
+    stage: { nodes: 3 },
+    clients: 4,
+    seconds: [2, 10],
+    async faults(play) {
+      const lookers = lookersOf(play.stage);
+      await repeat(play, 1, () => Promise.all(lookers.map((node) => node.script('FLUSH'))));
+    },
+    check: ({ acquisitions }) => expect(acquisitions).toBeGreaterThan(20),
+  },
+  {
+    name: 'OOM on a majority: held locks survive (S9)',
+    stage: { nodes: 3 },
+    clients: 3,
+    client: { ttl: 600, leastHold: 700, hold: 1_000, retry: { timeout: 400 } },
+    seconds: [2, 10],
+    async faults(play) {
+      const lookers = lookersOf(play.stage).slice(1);
+      await repeat(play, 500, async () => {
+        await Promise.all(lookers.map((node) => node.config('SET', 'maxmemory', '1')));
+        await sleep(1_000);
+        await Promise.all(lookers.map((node) => node.config('SET', 'maxmemory', '0')));
+      });
+    },
+    check(outcome) {
+      expect(outcome.lost).toBe(0);
+      expectRefusal(outcome, 'OOM');
+    },
+  },
+  {
+    name: 'MISCONF on a majority: the disk is full',
+    stage: { nodes: 3 },
+    clients: 3,
+    client: { ttl: 1_000, leastHold: 20, hold: 50, retry: { timeout: 400 } },
+    seconds: [2, 10],
+    async faults(play) {
+      const nodes = play.stage.servers.slice(1);
+      await repeat(play, 500, async () => {
+        await Promise.all(
+          nodes.map(async (server) => {
+            const node = server.client();
+            // A directory where the dump should go: renaming the dump to it fails, also for root.
+            const obstacle = join(server.workingDirectory, 'dump.rdb');
+            await mkdir(obstacle, { recursive: true });
+            await node.config('SET', 'save', '3600 1');
+            await node.bgsave();
+            await until(async () => (await node.info('persistence')).includes('bgsave_status:err'));
+          }),
+        );
+        // Nor can a lock be given back, so only when it has ended by its ttl can anybody ask to write.
+        await sleep(1_500);
+        await Promise.all(
+          nodes.map(async (server) => {
+            await rm(join(server.workingDirectory, 'dump.rdb'), { recursive: true });
+            await server.client().config('SET', 'save', '');
+          }),
+        );
+      });
+    },
+    check: (outcome) => expectRefusal(outcome, 'MISCONF'),
+  },
+  {
+    name: 'READONLY: a node is made a replica, and a master again',
+    stage: { nodes: 3 },
+    clients: 3,
+    seconds: [2, 10],
+    async faults(play) {
+      const lookers = lookersOf(play.stage);
+      await repeat(play, 500, async (turn) => {
+        const node = lookers[turn % 3]!;
+        await node.replicaof('127.0.0.1', 1);
+        await sleep(500);
+        await node.call('REPLICAOF', 'NO', 'ONE');
+      });
+      // It votes again: the lock can be had with it and one of the others.
+      play.stage.servers[2]!.pause();
+      await play.stage.acquired(
+        (await play.stage.events()).filter(({ event }) => event === 'return').length + 3,
+      );
+      play.stage.servers[2]!.resume();
+    },
+  },
+  {
+    name: 'a user without INFO and channels, guard on',
+    stage: { nodes: 3 },
+    clients: 0,
+    startsLocked: true,
+    seconds: [2, 10],
+    async faults({ stage }) {
+      const rights = ['~*', 'resetchannels', '+@all', '-info', '-config', '-@pubsub'];
+      await Promise.all(
+        lookersOf(stage).map((node) => node.call('ACL', 'SETUSER', 'app', 'on', '>secret', ...rights)),
+      );
+      const nodes = stage.servers.map(({ host, port }) => `redis://app:secret@${host}:${port}`);
+      await stage.startClients(3, { ttl: 1_000, module: { nodes, restartGuard: 1_100 } });
+      stage.go();
+      await stage.acquired(10);
+    },
+  },
+  {
+    name: 'a key of the wrong type on one node (S19)',
+    stage: { nodes: 3 },
+    clients: 3,
+    seconds: [2, 10],
+    async before({ servers }) {
+      await servers[0]!.client().rpush('lock:{k}:l', 'not a lock');
+    },
+    async faults({ stage, over }) {
+      await until(over, 60_000);
+      await stage.servers[0]!.client().del('lock:{k}:l');
+    },
+    check: ({ acquisitions }) => expect(acquisitions).toBeGreaterThan(10),
+  },
+  {
+    name: 'a key of the wrong type on a majority is a loud error (S19)',
+    stage: { nodes: 3 },
+    clients: 3,
+    client: { retry: { timeout: 300 } },
+    startsLocked: true,
+    seconds: [1, 5],
+    async before({ servers }) {
+      await Promise.all(servers.slice(1).map((server) => server.client().rpush('lock:{k}:l', 'not a lock')));
+    },
+    async faults({ stage, over }) {
+      await until(over, 60_000);
+      await Promise.all(stage.servers.map((server) => server.client().del('lock:{k}:l')));
+      await stage.acquired(1);
+    },
+    check(outcome) {
+      expect(outcome.refusals['LOCK_HELD']).toBeUndefined();
+      expectRefusal(outcome, 'WRONGTYPE');
+    },
+  },
+];

@@ -1,0 +1,154 @@
+import { expect } from '@jest/globals';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from '../../support/until.js';
+import type { FaultEvent } from '../events.js';
+import type { FaultClient } from '../fault-client.js';
+import { type Play, repeat, type Scenario, some } from '../scenario.js';
+
+async function standStill(
+  things: readonly { pause(): void; resume(): void }[],
+  duration: number,
+): Promise<void> {
+  for (const thing of things) thing.pause();
+  await sleep(duration);
+  for (const thing of things) thing.resume();
+}
+
+/** Does something to a holder that makes it late, until one of its writes was refused, or for ever. */
+async function makeHoldersLate(
+  { stage, over }: Play,
+  harm: (holder: FaultClient) => Promise<void>,
+): Promise<void> {
+  const refused = async (): Promise<boolean> =>
+    (await stage.events()).some((event) => event.event === 'write' && !event.accepted);
+  for (let turn = 0; turn < 20 && !(over() && (await refused())); turn++) await harm(await stage.holder());
+}
+
+function after(events: readonly FaultEvent[], event: FaultEvent['event']): number {
+  return events.filter((each) => each.event === event).length;
+}
+
+export const stalls: readonly Scenario[] = [
+  {
+    name: 'SIGSTOP of two of five nodes',
+    stage: { nodes: 5 },
+    clients: 6,
+    seconds: [2, 10],
+    faults: (play) =>
+      repeat(play, 100, () => standStill(some(2, play.stage.servers), 100 + Math.random() * 600)),
+  },
+  {
+    name: 'SIGSTOP of a majority of the nodes',
+    stage: { nodes: 3 },
+    clients: 4,
+    seconds: [2, 10],
+    faults: (play) => repeat(play, 500, () => standStill(some(2, play.stage.servers), 500)),
+  },
+  {
+    name: 'SIGSTOP of the holder past its lease: the token stops its write',
+    stage: { nodes: 3 },
+    clients: 3,
+    client: { ttl: 600, leastHold: 100, hold: 150 },
+    seconds: [2, 10],
+    faults: (play) =>
+      makeHoldersLate(play, async (holder) => {
+        holder.pause();
+        const before = after(await play.stage.events(), 'return');
+        await play.stage.acquired(before + 1);
+        await sleep(50);
+        holder.resume();
+        await sleep(50);
+      }),
+    check: ({ refusedWrites }) => expect(refusedWrites).toBeGreaterThan(0),
+  },
+  {
+    name: 'the thread of the holder blocked past its lease (S10)',
+    stage: { nodes: 3 },
+    clients: 3,
+    client: { ttl: 600, leastHold: 50, hold: 100 },
+    seconds: [2, 10],
+    faults: (play) =>
+      makeHoldersLate(play, async () => {
+        play.stage.clients[0]!.tell('block 900');
+        await sleep(1_200);
+      }),
+    check: ({ refusedWrites, lost }) => {
+      expect(refusedWrites).toBeGreaterThan(0);
+      expect(lost).toBeGreaterThan(0);
+    },
+  },
+  {
+    name: 'a majority hung: acquire settles, the holder is told in time (S1, S10)',
+    stage: { nodes: 3 },
+    clients: 4,
+    client: { ttl: 2_000, leastHold: 60_000, hold: 60_000, retry: { timeout: 1_000 } },
+    seconds: [1, 10],
+    async faults({ stage, over }) {
+      do {
+        const holder = await stage.holder();
+        const lost = async (): Promise<number> => after(await holder.events(), 'lost');
+        const before = await lost();
+        const hung = stage.servers.slice(1);
+        for (const server of hung) server.pause();
+        await until(async () => (await lost()) > before, 10_000);
+        // A whole wait of the others falls into the time in which nothing answers.
+        await sleep(1_500);
+        for (const server of hung) server.resume();
+        // A client that holds for so long looks at nothing else; it has lost, so let it go.
+        await holder.kill();
+        if (stage.clients.every(({ killed }) => killed)) return;
+        await stage.holder();
+      } while (!over() && stage.clients.filter(({ killed }) => !killed).length > 1);
+    },
+    check: ({ worstSettle, worstNotice, lost }) => {
+      expect(lost).toBeGreaterThan(0);
+      expect(worstSettle).toBeLessThan(1_300);
+      expect(worstNotice).toBeLessThan(50);
+    },
+  },
+  {
+    name: 'CLIENT PAUSE on one node, then on a majority',
+    stage: { nodes: 3 },
+    clients: 4,
+    seconds: [2, 10],
+    async faults(play) {
+      const lookers = play.stage.servers.map((server) => server.client());
+      await repeat(play, 700, (turn) =>
+        Promise.all(some(1 + (turn % 2), lookers).map((node) => node.call('CLIENT', 'PAUSE', '300', 'ALL'))),
+      );
+    },
+  },
+  {
+    name: 'two nodes, many clients: ties settle (S1)',
+    stage: { nodes: 2 },
+    clients: 6,
+    seconds: [2, 10],
+    check: ({ acquisitions }) => expect(acquisitions).toBeGreaterThan(20),
+  },
+  {
+    name: 'four nodes, many clients: ties settle (S1)',
+    stage: { nodes: 4 },
+    clients: 8,
+    seconds: [2, 10],
+    check: ({ acquisitions }) => expect(acquisitions).toBeGreaterThan(20),
+  },
+  {
+    name: 'a tie of two against two that lasts (S1)',
+    stage: { nodes: 4 },
+    clients: 3,
+    client: { retry: { timeout: 300 } },
+    startsLocked: true,
+    seconds: [2, 10],
+    async before({ servers }) {
+      await Promise.all(
+        servers.slice(2).map((server) => server.client().set('lock:{k}:l', 'somebody else', 'PX', 60_000)),
+      );
+    },
+    async faults({ stage, over }) {
+      await until(over, 60_000);
+      await Promise.all(stage.servers.slice(2).map((server) => server.client().del('lock:{k}:l')));
+      await stage.acquired(1);
+    },
+    check: ({ refusals }) => expect(refusals['LOCK_HELD']).toBeGreaterThan(3),
+  },
+];

@@ -1,0 +1,188 @@
+import { openSync, writeSync } from 'node:fs';
+import { createInterface } from 'node:readline';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Locker } from '../../lib/locker.js';
+import type { LockHandle } from '../../lib/redlock/lock-handle.js';
+import type { RedlockModuleOptions } from '../../lib/redlock.options.js';
+import { type FaultEventBody, machineTime } from './events.js';
+import { RegisterClient } from './register-client.js';
+
+// One client of a fault test, in a process of its own: locks, reads and writes the register, releases, over and over,
+// and writes down what happens. It is told what to do by lines on its standard input.
+
+export interface WorkerOptions {
+  readonly client: string;
+  /** The file that it writes its events to. */
+  readonly log: string;
+  readonly registerPort: number;
+  readonly key: string;
+  readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
+  readonly ttl: number;
+  readonly renew: boolean;
+  readonly retry: {
+    readonly timeout: number;
+    readonly delay: number;
+    readonly jitter: number;
+    /** With a limit, a waiter asks after every delay; without, when it is told or has slept long. */
+    readonly attempts?: number;
+  };
+  /** Longest time that it holds the lock, in milliseconds; how long is random, from `leastHold` on. */
+  readonly hold: number;
+  readonly leastHold: number;
+  /** How long it leaves the lock to others after a release, in milliseconds. */
+  readonly rest: number;
+  /** How many acquire side by side. */
+  readonly loops: number;
+}
+
+/**
+ * `go` begins to lock; `stop` ends that, and answers with the event `idle`; `quit` shuts down, also while it holds or
+ * acquires, and ends the process. `block` blocks the thread for so many milliseconds; `step` shifts its wall clock.
+ */
+export type WorkerCommand = 'go' | 'stop' | 'quit' | `block ${number}` | `step ${number}`;
+
+/** A timer that comes so much too late, in milliseconds, shows that the process did not run. */
+const STALL_MS = 40;
+const HEARTBEAT_MS = 10;
+
+const options = JSON.parse(process.argv[2]!) as WorkerOptions;
+const file = openSync(options.log, 'a');
+
+/** Written at once, so that it is there when the process is killed. */
+function note(body: FaultEventBody, at = machineTime()): void {
+  writeSync(file, `${JSON.stringify({ at, client: options.client, ...body })}\n`);
+}
+
+process.on('unhandledRejection', (error) => note({ event: 'unhandled', message: String(error) }));
+process.on('uncaughtException', (error) => note({ event: 'unhandled', message: String(error.stack) }));
+
+// Before anything looks at the clock. A step of the wall clock shows in Date.now() only.
+const realNow = Date.now.bind(Date);
+let clockShift = 0;
+Date.now = () => realNow() + clockShift;
+
+let beat = machineTime();
+setInterval(() => {
+  const at = machineTime();
+  const late = at - beat - HEARTBEAT_MS;
+  if (late > STALL_MS) note({ event: 'stall', duration: late }, at);
+  beat = at;
+}, HEARTBEAT_MS).unref();
+
+// Not at the top: what it loads looks at the clock.
+const { Logger } = await import('@nestjs/common');
+Logger.overrideLogger(false);
+const { openLocker } = await import('../../lib/open-locker.js');
+const { LockService } = await import('../../lib/lock.service.js');
+
+const register = await RegisterClient.open(options.registerPort);
+const locker: Locker = await openLocker(options.module);
+const locks = new LockService(locker);
+/** The attempts that hold the lock. */
+const relying = new Set<number>();
+let attempts = 0;
+const orders = { stop: false, blockFor: 0 };
+let running: Promise<unknown> | undefined;
+
+async function loop(): Promise<void> {
+  while (!orders.stop) {
+    const attempt = ++attempts;
+    const lock = await acquire(attempt);
+    if (!lock) continue;
+    await hold(attempt, lock);
+    stopRelying(attempt);
+    await lock.release();
+    note({ event: 'released', attempt });
+    if (options.rest > 0 && !orders.stop) await sleep(options.rest);
+  }
+}
+
+/** From here on the lock may be given back at any time. */
+function stopRelying(attempt: number): void {
+  if (relying.delete(attempt)) note({ event: 'release', attempt, budget: options.module.nodeTimeout });
+}
+
+async function acquire(attempt: number): Promise<LockHandle | undefined> {
+  const { key, ttl, renew, retry } = options;
+  note({ event: 'invoke', attempt, key, budget: retry.timeout });
+  try {
+    const lock = await locks.acquire(key, { ttl, renew, retry });
+    const at = machineTime();
+    const validUntil = at + lock.remaining();
+    note({ event: 'return', attempt, token: lock.fencingToken, validUntil }, at);
+    relying.add(attempt);
+    return lock;
+  } catch (error) {
+    const { code = 'UNEXPECTED', message } = error as { code?: string; message: string };
+    note({ event: 'refuse', attempt, code, message });
+    // After a refusal that took no time, one turn is not enough to let anything else happen.
+    await sleep(retry.delay);
+    return undefined;
+  }
+}
+
+async function hold(attempt: number, lock: LockHandle): Promise<void> {
+  const { leastHold, hold: longest } = options;
+  const lost = (): void => note({ event: 'lost', attempt });
+  lock.signal.addEventListener('abort', lost);
+  if (lock.signal.aborted) lost();
+  const watch = watchValidity(attempt, lock);
+  try {
+    const token = lock.fencingToken;
+    const value = await register.read(token);
+    const until = machineTime() + leastHold + Math.random() * (longest - leastHold);
+    if (orders.blockFor > 0) block();
+    while (machineTime() < until && !orders.stop) await sleep(Math.min(20, until - machineTime()));
+    // It does not ask whether it still holds the lock: the register decides by the token.
+    const accepted = value !== undefined && (await register.write(token, value + 1));
+    note({ event: 'write', attempt, token, accepted });
+  } finally {
+    clearInterval(watch);
+    lock.signal.removeEventListener('abort', lost);
+  }
+}
+
+/** Notes when a renewal moves the end of the validity. */
+function watchValidity(attempt: number, lock: LockHandle): NodeJS.Timeout {
+  let latest = machineTime() + lock.remaining();
+  return setInterval(() => {
+    const validUntil = machineTime() + lock.remaining();
+    if (lock.remaining() === 0 || validUntil < latest + 5) return;
+    latest = validUntil;
+    note({ event: 'renew', attempt, validUntil });
+  }, 5).unref();
+}
+
+function block(): void {
+  const until = machineTime() + orders.blockFor;
+  orders.blockFor = 0;
+  while (machineTime() < until);
+}
+
+async function obey(command: string): Promise<void> {
+  const [verb, amount] = command.split(' ');
+  if (verb === 'go') running ??= Promise.all(Array.from({ length: options.loops }, () => loop()));
+  else if (verb === 'block') orders.blockFor = Number(amount);
+  else if (verb === 'step') clockShift += Number(amount);
+  else if (verb === 'stop') {
+    orders.stop = true;
+    await running;
+    note({ event: 'idle' });
+  } else if (verb === 'quit') {
+    orders.stop = true;
+    await locker.drain();
+    for (const attempt of relying) stopRelying(attempt);
+    await locker.close();
+    note({ event: 'closed' });
+    await running;
+    register.close();
+    commands.close();
+    process.stdin.destroy();
+  }
+}
+
+const commands = createInterface({ input: process.stdin });
+commands.on('line', (line) => void obey(line));
+// It ends with the test that started it.
+process.stdin.on('end', () => process.kill(process.pid, 'SIGKILL'));
+note({ event: 'ready' });

@@ -1,0 +1,456 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Pool, type PoolClient } from 'pg';
+import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
+import { StopList } from '../../sample-app/demo/stop-list.js';
+import {
+  FencedRegister,
+  type FencedRegisterOptions,
+  type SqlClient,
+  StaleTokenError,
+  type TokenHolder,
+} from '../../lib/fencing/index.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { until } from '../support/until.js';
+
+const stops = new StopList();
+cleanUpAfterTests(async () => {
+  // Not awaited: a transaction of a test that failed may never give its connection back.
+  void pool?.end();
+  await stops.stopAll();
+});
+
+const register = new FencedRegister();
+let url: string;
+let pool: Pool;
+/** What the lock protects: a row of a table. A new one for each test. */
+let key: string;
+
+beforeAll(async () => {
+  url = await startPostgres(stops);
+  pool = new Pool({ connectionString: url, max: 20 });
+  // The server may end before its connections do.
+  pool.on('error', () => undefined);
+  await pool.query(register.createTableSql);
+  await pool.query('create table accounts (id text primary key, value text not null, writes serial)');
+}, 60_000);
+
+beforeEach(async () => {
+  key = randomUUID();
+  await pool.query('insert into accounts (id, value) values ($1, $2)', [key, 'initial']);
+});
+
+const holder = (fencingToken: number): TokenHolder => ({ keys: [key], fencingToken });
+
+async function read(client: SqlClient = pool): Promise<string | undefined> {
+  const { rows } = await client.query<{ value: string }>('select value from accounts where id = $1', [key]);
+  return rows[0]?.value;
+}
+
+async function write(value: string, client: SqlClient = pool): Promise<void> {
+  await client.query('update accounts set value = $2 where id = $1', [key, value]);
+}
+
+async function highestOf(name: string = key): Promise<number | undefined> {
+  const { rows } = await pool.query('select token from fencing_tokens where key = $1', [name]);
+  return rows[0] && Number(rows[0].token);
+}
+
+/** Whether some connection waits for a row that another one has locked. */
+async function somebodyWaits(): Promise<boolean> {
+  const { rows } = await pool.query(`select 1 from pg_stat_activity where wait_event_type = 'Lock'`);
+  return rows.length > 0;
+}
+
+function gate(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => (open = resolve));
+  return { opened, open };
+}
+
+describe('the token', () => {
+  test('that is the first one, higher or the same again, may write', async () => {
+    for (const [token, value] of [
+      [33, 'first'],
+      [35, 'second'],
+      [35, 'third'],
+    ] as const) {
+      await expect(
+        register.transaction(pool, holder(token), async (client) => {
+          await write(value, client);
+          return read(client);
+        }),
+      ).resolves.toBe(value);
+    }
+    await expect(highestOf()).resolves.toBe(35);
+  });
+
+  test('that is lower is refused before the task is called', async () => {
+    await register.transaction(pool, holder(35), (client) => write('new', client));
+    let called = false;
+
+    const refused = register.transaction(pool, holder(34), async () => {
+      called = true;
+    });
+
+    await expect(refused).rejects.toThrow(StaleTokenError);
+    await expect(refused).rejects.toMatchObject({ keys: [key], token: 34, highest: 35 });
+    expect(called).toBe(false);
+    await expect(read()).resolves.toBe('new');
+  });
+
+  test('is exact up to 2^53 - 1, and nothing higher gets into the table', async () => {
+    const most = Number.MAX_SAFE_INTEGER;
+    await register.transaction(pool, holder(most - 1), (client) => write('new', client));
+    await register.transaction(pool, holder(most), (client) => write('newer', client));
+
+    await expect(
+      register.transaction(pool, holder(most - 1), (client) => write('old', client)),
+    ).rejects.toMatchObject({ token: most - 1, highest: most });
+    await expect(
+      pool.query('update fencing_tokens set token = token + 1 where key = $1', [key]),
+    ).rejects.toThrow(/check constraint/);
+  });
+
+  test('of another key does not count', async () => {
+    await register.transaction(pool, { keys: ['another'], fencingToken: 99 }, async () => undefined);
+
+    await expect(register.transaction(pool, holder(1), async () => 'done')).resolves.toBe('done');
+  });
+
+  test('of a lock with several keys counts for each of them', async () => {
+    const [a, b] = [randomUUID(), randomUUID()];
+    await register.transaction(pool, { keys: [b], fencingToken: 7 }, async () => undefined);
+
+    const refused = register.transaction(pool, { keys: [b, a], fencingToken: 6 }, async () => undefined);
+
+    await expect(refused).rejects.toMatchObject({ keys: [b], token: 6, highest: 7 });
+    await expect(highestOf(a)).resolves.toBeUndefined();
+    await register.transaction(pool, { keys: [b, a], fencingToken: 8 }, async () => undefined);
+    await expect(highestOf(a)).resolves.toBe(8);
+    await expect(highestOf(b)).resolves.toBe(8);
+  });
+
+  test('does not count when the transaction that brought it came to nothing', async () => {
+    const failure = new Error('the task failed');
+    const failed = register.transaction(pool, holder(9), async (client) => {
+      await write('half', client);
+      throw failure;
+    });
+
+    await expect(failed).rejects.toBe(failure);
+    await expect(read()).resolves.toBe('initial');
+    await expect(highestOf()).resolves.toBeUndefined();
+  });
+});
+
+describe('two holders at once', () => {
+  // The stale one passes the check and stops; its successor must not get in between its check and its write.
+  test('the older one, paused between check and write, keeps the newer one waiting, which writes last', async () => {
+    const [checked, resume] = [gate(), gate()];
+    const older = register.transaction(pool, holder(1), async (client) => {
+      checked.open();
+      await resume.opened;
+      await write('old', client);
+    });
+    await checked.opened;
+    let seen: string | undefined;
+    const newer = register.transaction(pool, holder(2), async (client) => {
+      seen = await read(client);
+      await write('new', client);
+    });
+    await until(somebodyWaits);
+    expect(seen).toBeUndefined();
+
+    resume.open();
+    await Promise.all([older, newer]);
+
+    expect(seen).toBe('old');
+    await expect(read()).resolves.toBe('new');
+  });
+
+  test('the newer one, paused between check and write, keeps the older one waiting, which is refused', async () => {
+    const [checked, resume] = [gate(), gate()];
+    const newer = register.transaction(pool, holder(2), async (client) => {
+      checked.open();
+      await resume.opened;
+      await write('new', client);
+    });
+    await checked.opened;
+    const older = register.transaction(pool, holder(1), (client) => write('old', client));
+    await until(somebodyWaits);
+
+    resume.open();
+    const [refused] = await Promise.allSettled([older, newer]);
+
+    expect(refused).toMatchObject({ status: 'rejected', reason: expect.any(StaleTokenError) });
+    await expect(read()).resolves.toBe('new');
+  });
+
+  // The negative control: the same with the check in a transaction of its own.
+  test('a check outside of the transaction lets the stale write through', async () => {
+    const [checked, resume] = [gate(), gate()];
+    const older = (async () => {
+      await register.transaction(pool, holder(1), async () => undefined);
+      checked.open();
+      await resume.opened;
+      await write('old');
+    })();
+    await checked.opened;
+    await register.transaction(pool, holder(2), (client) => write('new', client));
+
+    resume.open();
+    await older;
+
+    await expect(read()).resolves.toBe('old');
+  });
+
+  test('who has read is safe from those before it: a write that was held back is refused', async () => {
+    const seen = await register.transaction(pool, holder(2), read);
+
+    await expect(register.transaction(pool, holder(1), (client) => write('old', client))).rejects.toThrow(
+      StaleTokenError,
+    );
+    await register.transaction(pool, holder(2), (client) => write(`${seen}, changed`, client));
+
+    await expect(read()).resolves.toBe('initial, changed');
+  });
+
+  test('many at once, in any order and with their keys in any order: accepted tokens only grow', async () => {
+    const other = randomUUID();
+    await pool.query('create table accepted (place serial, key text, token bigint)');
+    const tokens = Array.from({ length: 120 }, (_, index) => index + 1).toSorted(() => Math.random() - 0.5);
+
+    const results = await Promise.allSettled(
+      tokens.map((fencingToken, index) => {
+        const keys = [[key, other], [other, key], [key]][index % 3] ?? [];
+        return register.transaction(pool, { keys, fencingToken }, async (client) => {
+          for (const each of keys) {
+            await client.query('insert into accepted (key, token) values ($1, $2)', [each, fencingToken]);
+          }
+        });
+      }),
+    );
+
+    // No deadlock, no serialization failure, nothing but acceptance and refusal.
+    const errors = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
+    expect(errors.filter((error) => !(error instanceof StaleTokenError))).toEqual([]);
+    for (const each of [key, other]) {
+      const { rows } = await pool.query(
+        'select token::int as token from accepted where key = $1 order by place',
+        [each],
+      );
+      const accepted = rows.map(({ token }) => token as number);
+      expect(accepted.length).toBeGreaterThan(0);
+      expect(accepted).toEqual(accepted.toSorted((a, b) => a - b));
+    }
+    await expect(highestOf()).resolves.toBe(120);
+  });
+});
+
+describe('a transaction', () => {
+  test('that idles for too long is ended, so that the successor gets in, and writes nothing', async () => {
+    const impatient = new FencedRegister({ idleTimeout: 300 });
+    const [checked, resume] = [gate(), gate()];
+    const older = impatient
+      .transaction(pool, holder(1), async (client) => {
+        checked.open();
+        await resume.opened;
+        await write('old', client);
+      })
+      .catch((error: Error) => error.message);
+    await checked.opened;
+    const start = performance.now();
+
+    await impatient.transaction(pool, holder(2), (client) => write('new', client));
+
+    expect(performance.now() - start).toBeGreaterThan(150);
+    expect(performance.now() - start).toBeLessThan(3_000);
+    resume.open();
+    await expect(older).resolves.toMatch(/not queryable|terminat/);
+    await expect(read()).resolves.toBe('new');
+  });
+
+  test('gives its connection back, and not one that broke', async () => {
+    const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 2_000 });
+    try {
+      const pidOf = async (client: SqlClient): Promise<number> => {
+        const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
+        return rows[0]?.pid ?? 0;
+      };
+      const first = await register.transaction(single, holder(2), pidOf);
+      await expect(register.transaction(single, holder(1), pidOf)).rejects.toThrow(StaleTokenError);
+      await expect(register.transaction(single, holder(2), pidOf)).resolves.toBe(first);
+      await expect(
+        register.transaction(single, holder(2), async (client) => {
+          await pool.query('select pg_terminate_backend($1)', [first]);
+          await sleep(100); // the connection ends between two statements
+          await write('too late', client);
+        }),
+      ).rejects.toThrow(/not queryable|terminat/);
+
+      await expect(register.transaction(single, holder(2), pidOf)).resolves.not.toBe(first);
+      await expect(read()).resolves.toBe('initial');
+      expect(single.totalCount).toBe(1);
+    } finally {
+      await single.end();
+    }
+  });
+
+  test('does not give a connection back whose state it does not know', async () => {
+    // The limit is the client's alone: the server goes on with the statement, and the rollback waits behind it.
+    const single = new Pool({ connectionString: url, max: 1, query_timeout: 200 });
+    single.on('error', () => undefined);
+    try {
+      await expect(
+        register.transaction(single, holder(1), (client) => client.query('select pg_sleep(1)')),
+      ).rejects.toThrow(/timeout/);
+
+      const other = { keys: [randomUUID()], fencingToken: 1 };
+      await expect(register.transaction(single, other, read)).resolves.toBe('initial');
+    } finally {
+      await single.end();
+    }
+  });
+
+  test('is not said to be written when a failed statement made PostgreSQL roll it back', async () => {
+    const swallowing = register.transaction(pool, holder(3), async (client) => {
+      await write('new', client);
+      await client.query('select * from no_such_table').catch(() => undefined);
+    });
+
+    await expect(swallowing).rejects.toThrow(/^Nothing was written .* a statement failed/);
+    await expect(read()).resolves.toBe('initial');
+  });
+
+  test('leaves the limit of the session alone when told so', async () => {
+    const limitOf = async (client: SqlClient): Promise<string> => {
+      const { rows } = await client.query<{ limit: string }>(
+        `select current_setting('idle_in_transaction_session_timeout') as limit`,
+      );
+      return rows[0]?.limit ?? '';
+    };
+
+    await expect(register.transaction(pool, holder(1), limitOf)).resolves.toBe('10s');
+    await expect(new FencedRegister({ idleTimeout: 0 }).transaction(pool, holder(1), limitOf)).resolves.toBe(
+      '0',
+    );
+    await expect(limitOf(pool)).resolves.toBe('0');
+  });
+});
+
+describe('in a transaction of yours', () => {
+  async function inTransaction(begin: string, task: (client: PoolClient) => Promise<void>): Promise<void> {
+    const client = await pool.connect();
+    try {
+      await client.query(begin);
+      await task(client);
+      await client.query('commit');
+    } catch (error) {
+      await client.query('rollback');
+      throw error;
+    } finally {
+      client.release();
+    }
+  }
+
+  test('advance accepts and refuses', async () => {
+    await inTransaction('begin', async (client) => {
+      await register.advance(client, holder(2));
+      await write('new', client);
+    });
+
+    await expect(
+      inTransaction('begin', async (client) => {
+        await register.advance(client, holder(1));
+        await write('old', client);
+      }),
+    ).rejects.toMatchObject({ code: 'TOKEN_STALE', token: 1, highest: 2 });
+    await expect(read()).resolves.toBe('new');
+  });
+
+  test('advance refuses a pool, and a connection without a transaction: the check would protect nothing', async () => {
+    const client = await pool.connect();
+    try {
+      for (const without of [pool, client]) {
+        const refused = register.advance(without, holder(1));
+        await expect(refused).rejects.toThrow(TypeError);
+        await expect(refused).rejects.toThrow(/^Expected `client` to be .* call `begin` first/);
+      }
+    } finally {
+      client.release();
+    }
+    await expect(highestOf()).resolves.toBeUndefined();
+  });
+
+  test('a missing table is an error of PostgreSQL, not of ours', async () => {
+    const elsewhere = new FencedRegister({ table: 'nowhere' });
+
+    await expect(
+      inTransaction('begin', (client) => elsewhere.advance(client, holder(1))),
+    ).rejects.toMatchObject({ code: '42P01' });
+  });
+
+  // With these levels a transaction sees the database as it was when it began, but not the register's row.
+  test.each(['repeatable read', 'serializable'])(
+    'with %s a holder that began before its successor cannot write after it',
+    async (level) => {
+      await register.transaction(pool, holder(1), async () => undefined);
+      const stale = inTransaction(`begin isolation level ${level}`, async (client) => {
+        await read(client);
+        await register.transaction(pool, holder(2), (other) => write('new', other));
+        await register.advance(client, holder(1));
+        await write('old', client);
+      });
+
+      await expect(stale).rejects.toMatchObject({ code: '40001' });
+      await expect(read()).resolves.toBe('new');
+    },
+  );
+});
+
+describe('options', () => {
+  test.each([
+    [{ table: '' }, TypeError, /^Expected `table` to be a table name .*, got ''$/],
+    [{ table: 'tokens; drop table tasks' }, TypeError, /^Expected `table`/],
+    [{ table: '"tokens"' }, TypeError, /^Expected `table`/],
+    [{ table: '1tokens' }, TypeError, /^Expected `table`/],
+    [{ table: 'a.b.c' }, TypeError, /^Expected `table`/],
+    [{ table: 'a.' }, TypeError, /^Expected `table`/],
+    [{ table: 'x'.repeat(64) }, TypeError, /at most 63/],
+    [{ table: 7 }, RangeError, /got 7$/],
+    [{ idleTimeout: -1 }, RangeError, /^Expected `idleTimeout` to be .*, at least 0, got -1$/],
+    [{ idleTimeout: '5s' }, TypeError, /^Expected `idleTimeout`/],
+    [{ tabel: 'x' }, TypeError, /^Unknown option `tabel`/],
+    [null, TypeError, /^Expected `options`/],
+  ])('%j is refused', (options, type, message) => {
+    const construct = () => new FencedRegister(options as unknown as FencedRegisterOptions);
+
+    expect(construct).toThrow(type);
+    expect(construct).toThrow(message);
+  });
+
+  test('undefined means not given', () => {
+    expect(new FencedRegister({ table: undefined, idleTimeout: undefined }).createTableSql).toBe(
+      register.createTableSql,
+    );
+  });
+
+  test.each(['Tokens', 'user', 'apart.order', 'x'.repeat(63)])(
+    'the table can be called %s',
+    async (table) => {
+      const other = new FencedRegister({ table });
+      await pool.query('create schema if not exists apart');
+      await pool.query(other.createTableSql);
+      await pool.query(other.createTableSql);
+
+      await other.transaction(pool, holder(2), async () => undefined);
+
+      await expect(other.transaction(pool, holder(1), async () => undefined)).rejects.toThrow(
+        StaleTokenError,
+      );
+      await expect(highestOf()).resolves.toBeUndefined();
+    },
+  );
+});

@@ -1,0 +1,87 @@
+import { expect, test } from '@jest/globals';
+import { RedlockError } from '../../lib/index.js';
+import { fencedWrite, type TokenHolder } from '../../lib/fencing/index.js';
+
+/** A store that compares and writes in one step, as they all must. */
+class Store {
+  value = '';
+  highest = 0;
+
+  writer(value: string) {
+    return async (token: number) => {
+      if (token < this.highest) return { accepted: false, highest: this.highest };
+      this.highest = token;
+      this.value = value;
+      return { accepted: true };
+    };
+  }
+}
+
+const holder = (fencingToken: number): TokenHolder => ({ keys: ['order:7'], fencingToken });
+
+test('writes with a higher token, and with the same one again', async () => {
+  const store = new Store();
+
+  await fencedWrite(holder(33), store.writer('first'));
+  await fencedWrite(holder(34), store.writer('second'));
+  await fencedWrite(holder(34), store.writer('third'));
+
+  expect(store).toMatchObject({ value: 'third', highest: 34 });
+});
+
+test('a lower token is an error that says which, and what to do', async () => {
+  const store = new Store();
+  await fencedWrite(holder(34), store.writer('new'));
+
+  const refused = fencedWrite(holder(33), store.writer('old'));
+
+  await expect(refused).rejects.toMatchObject({
+    name: 'StaleTokenError',
+    code: 'TOKEN_STALE',
+    keys: ['order:7'],
+    token: 33,
+    highest: 34,
+    message: expect.stringMatching(
+      /^Nothing was written for "order:7": its fencing token 33 is lower than 34 .*acquire the lock again/,
+    ),
+  });
+  await expect(refused).rejects.toBeInstanceOf(RedlockError);
+  expect(store.value).toBe('new');
+});
+
+test('a store need not say what the highest token is', async () => {
+  const refused = fencedWrite(holder(33), async () => ({ accepted: false }));
+
+  await expect(refused).rejects.toMatchObject({
+    highest: undefined,
+    message: expect.stringContaining('33 is lower than one that was seen before'),
+  });
+});
+
+test('an error of the write itself is passed on as it is', async () => {
+  const failure = new Error('the store is away');
+
+  await expect(fencedWrite(holder(33), () => Promise.reject(failure))).rejects.toBe(failure);
+});
+
+test.each([
+  [undefined, TypeError, /^Expected `lock` to be .*`fencingToken`, got undefined$/],
+  [{ keys: [], fencingToken: 1 }, TypeError, /^Expected `key` to be .*, got \[\]$/],
+  [{ keys: [''], fencingToken: 1 }, TypeError, /^Expected `key` to be /],
+  [
+    { keys: ['a'], fencingToken: '1' },
+    TypeError,
+    /^Expected `fencingToken` to be a whole number .*, got '1'$/,
+  ],
+  [{ keys: ['a'], fencingToken: -1 }, RangeError, /^Expected `fencingToken` to be .*, got -1$/],
+  [{ keys: ['a'], fencingToken: 1.5 }, RangeError, /, got 1\.5$/],
+  [{ keys: ['a'], fencingToken: 2 ** 53 }, RangeError, /, got 9007199254740992$/],
+])('%j is no lock, and nothing is written', async (lock, type, message) => {
+  const store = new Store();
+
+  const refused = fencedWrite(lock as TokenHolder, store.writer('x'));
+
+  await expect(refused).rejects.toThrow(type);
+  await expect(refused).rejects.toThrow(message);
+  expect(store.value).toBe('');
+});

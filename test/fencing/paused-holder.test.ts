@@ -1,0 +1,136 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface, type Interface } from 'node:readline';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Pool } from 'pg';
+import { FencedRegister } from '../../lib/fencing/index.js';
+import { LockService } from '../../lib/index.js';
+import { compiled } from '../support/compiled.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { startApp } from '../support/nest-app.js';
+import { startWatchdog } from '../support/watchdog.js';
+import { startServices } from '../sample-app/services.js';
+import { StopList } from '../../sample-app/demo/stop-list.js';
+
+// The case that no lock can decide (SAFETY.md, "the process paused or its thread blocked for longer than the ttl"):
+// a holder that found its lock valid, was paused until somebody else had it, and writes then.
+
+const register = new FencedRegister();
+const stops = new StopList();
+let services: { databaseUrl: string; redisUrl: string };
+let pool: Pool;
+let locks: LockService;
+let fixture: string;
+
+cleanUpAfterTests(async () => {
+  // Not awaited: a transaction of a test that failed may never give its connection back.
+  void pool?.end();
+  await stops.stopAll();
+});
+
+beforeAll(async () => {
+  [services, fixture] = await Promise.all([startServices(stops), compiled('test/fixtures/paused-holder.ts')]);
+  pool = new Pool({ connectionString: services.databaseUrl });
+  // The server may end before its connections do.
+  pool.on('error', () => undefined);
+  await pool.query(register.createTableSql);
+  await pool.query('create table accounts (id text primary key, value text not null)');
+  locks = (await startApp({}, { nodes: services.redisUrl })).get(LockService);
+}, 60_000);
+
+beforeEach(async () => {
+  await pool.query('truncate accounts, fencing_tokens');
+  await pool.query(`insert into accounts (id, value) values ('a', 'initial')`);
+});
+
+/** A holder in a process of its own. */
+class Holder {
+  private readonly lines: AsyncIterator<string>;
+
+  private constructor(
+    private readonly child: ChildProcess,
+    reader: Interface,
+    private readonly folder: string,
+  ) {
+    this.lines = reader[Symbol.asyncIterator]();
+  }
+
+  static async start(pause: string, fenced: boolean): Promise<Holder> {
+    const folder = await mkdtemp(join(tmpdir(), 'paused-holder-'));
+    const child = spawn(process.execPath, [fixture], {
+      detached: true,
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: {
+        ...process.env,
+        REDIS_URL: services.redisUrl,
+        DATABASE_URL: services.databaseUrl,
+        PAUSE: pause,
+        RESUME_FILE: join(folder, 'resume'),
+        FENCED: fenced ? '1' : '',
+      },
+    });
+    const watchdog = startWatchdog(child.pid ?? 0, folder);
+    child.once('exit', () => watchdog.kill('SIGKILL'));
+    return new Holder(child, createInterface({ input: child.stdout }), folder);
+  }
+
+  async told(): Promise<Record<string, unknown>> {
+    const { value, done } = await this.lines.next();
+    if (done) throw new Error('the holder ended without a word');
+    return JSON.parse(value as string) as Record<string, unknown>;
+  }
+
+  async resume(): Promise<void> {
+    await writeFile(join(this.folder, 'resume'), '');
+    this.child.kill('SIGCONT');
+  }
+
+  async end(): Promise<void> {
+    this.child.kill('SIGKILL');
+    if (existsSync(this.folder)) await rm(this.folder, { recursive: true, force: true });
+  }
+}
+
+let holder: Holder | undefined;
+
+afterEach(() => holder?.end());
+
+describe.each(['SIGSTOP', 'a blocked thread'])('a holder that is paused past its lock by %s', (pause) => {
+  async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
+    holder = await Holder.start(pause, fenced);
+    const { token } = await holder.told();
+    // Granted once the lock has ended, and not before.
+    const successor = await locks.withLock('account:a', { retry: { timeout: 10_000 } }, async (lock) => {
+      await register.transaction(pool, lock, (client) =>
+        client.query(`update accounts set value = 'successor' where id = 'a'`),
+      );
+      return lock.fencingToken;
+    });
+    await holder.resume();
+    return { told: await holder.told(), token, successor };
+  }
+
+  async function read(): Promise<string> {
+    const { rows } = await pool.query<{ value: string }>('select value from accounts');
+    return rows[0]?.value ?? '';
+  }
+
+  test('has its late write refused', async () => {
+    const { told, token, successor } = await writeLate(true);
+
+    expect(successor).toBeGreaterThan(token as number);
+    expect(told).toEqual({ outcome: 'TOKEN_STALE', held: false });
+    await expect(read()).resolves.toBe('successor');
+  }, 30_000);
+
+  // The negative control: the lock alone cannot prevent it.
+  test('writes over its successor without the register', async () => {
+    const { told } = await writeLate(false);
+
+    expect(told).toEqual({ outcome: 'written', held: false });
+    await expect(read()).resolves.toBe('late');
+  }, 30_000);
+});

@@ -1,0 +1,187 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Controller, Get, type INestApplication, Query } from '@nestjs/common';
+import { HealthCheck, HealthCheckService, HealthIndicatorService, TerminusModule } from '@nestjs/terminus';
+import { Redis } from 'ioredis';
+import { RedlockHealthIndicator } from '../../lib/health/index.js';
+import { LockService, RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
+import { startPlainApp } from '../support/nest-app.js';
+import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+@Controller('health')
+class HealthController {
+  constructor(
+    private readonly health: HealthCheckService,
+    private readonly locks: RedlockHealthIndicator,
+  ) {}
+
+  @Get()
+  @HealthCheck()
+  check(@Query() options: Record<string, string>) {
+    const details = options['details'] === 'true';
+    const { instance } = options;
+    return this.health.check([
+      () => this.locks.isHealthy('locks', { details, ...(instance ? { instance } : {}) }),
+    ]);
+  }
+}
+
+function healthApp(...modules: (RedlockModuleOptions & { name?: string })[]): Promise<INestApplication> {
+  return startPlainApp({
+    imports: [
+      TerminusModule.forRoot({ logger: false }),
+      ...modules.map((each) => RedlockModule.forRoot(each)),
+    ],
+    controllers: [HealthController],
+    providers: [RedlockHealthIndicator],
+  });
+}
+
+interface Answer {
+  readonly http: number;
+  readonly locks: Record<string, unknown>;
+}
+
+async function ask(app: INestApplication, query = ''): Promise<Answer> {
+  const response = await fetch(`${await app.getUrl()}/health${query}`);
+  const { details } = (await response.json()) as { details: { locks: Record<string, unknown> } };
+  return { http: response.status, locks: details.locks };
+}
+
+describe('three nodes', () => {
+  let servers: RedisServer[];
+  let app: INestApplication;
+
+  beforeAll(async () => {
+    servers = await startRedisNodes(3);
+    app = await healthApp(
+      { nodes: servers.map(({ url }) => url), restartGuard: 500, nodeTimeout: 500 },
+      { name: 'billing', nodes: 'memory' },
+    );
+    await app.listen(0, '127.0.0.1');
+    await until(async () => (await ask(app)).locks['voting'] === 3);
+  });
+  afterAll(async () => {
+    await app.close();
+    await Promise.all(servers.map((server) => server.stop()));
+  });
+
+  test('all of them vote, and no address is told', async () => {
+    const answer = await ask(app);
+    expect(answer).toEqual({
+      http: 200,
+      locks: { status: 'up', quorum: 2, voting: 3, guarded: 0, unfit: 0, unreachable: 0, warnings: [] },
+    });
+  });
+
+  test('details are told when they are asked for', async () => {
+    const { locks } = await ask(app, '?details=true');
+    const [first] = servers;
+    expect(locks['nodes']).toContainEqual({
+      node: `127.0.0.1:${first!.port}`,
+      state: 'voting',
+      warnings: [],
+    });
+  });
+
+  test('a named instance has a health of its own', async () => {
+    await expect(ask(app, '?instance=billing')).resolves.toMatchObject({ locks: { quorum: 1, voting: 1 } });
+  });
+
+  test('one away: degraded; two away: down', async () => {
+    const [a, b] = servers;
+    await a!.kill();
+    await until(async () => (await ask(app)).locks['unreachable'] === 1);
+    await expect(ask(app)).resolves.toMatchObject({ http: 200, locks: { status: 'degraded', voting: 2 } });
+
+    await b!.kill();
+    await until(async () => (await ask(app)).locks['unreachable'] === 2);
+    await expect(ask(app)).resolves.toMatchObject({ http: 503, locks: { status: 'down', voting: 1 } });
+  });
+});
+
+describe('one node', () => {
+  let redis: RedisServer;
+  let client: Redis;
+  beforeAll(async () => {
+    redis = await startRedis();
+    client = redis.client();
+  });
+  afterAll(() => redis.stop());
+
+  async function checked(options: Omit<RedlockModuleOptions, 'nodes'>) {
+    const app = await healthApp({ ...options, nodes: redis.url });
+    const health = await app.get(RedlockHealthIndicator).isHealthy('locks');
+    await app.close();
+    return health.locks;
+  }
+
+  test('that may evict locks, or forget them, is warned of', async () => {
+    await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    await expect(checked({})).resolves.toMatchObject({
+      status: 'up',
+      warnings: [
+        expect.stringContaining('maxmemory-policy is allkeys-lru'),
+        expect.stringContaining('restart'),
+      ],
+    });
+    await client.config('SET', 'maxmemory-policy', 'noeviction');
+  });
+
+  test('that lost its data is guarded for a while, and says for how long', async () => {
+    const app = await healthApp({ nodes: redis.url, restartGuard: 1_500 });
+    const indicator = app.get(RedlockHealthIndicator);
+    const state = async (): Promise<unknown> => (await indicator.isHealthy('locks')).locks;
+    // As does one that started a short while ago.
+    await until(async () => (await app.get(LockService).checkNodes()).available, 10_000);
+    await client.flushall();
+    await expect(state()).resolves.toMatchObject({ status: 'down', guarded: 1, voting: 0 });
+    const [node] = (await app.get(LockService).checkNodes()).nodes;
+    expect(node).toMatchObject({ state: 'guarded', reason: expect.stringContaining('votes again in') });
+    expect(node!.votesIn).toBeGreaterThan(0);
+    expect(node!.votesIn).toBeLessThanOrEqual(1_500);
+    await until(async () => (await app.get(LockService).checkNodes()).available, 10_000);
+    await expect(state()).resolves.toMatchObject({ status: 'up', guarded: 0, voting: 1 });
+    await app.close();
+  }, 30_000);
+
+  test('that became a replica is unfit', async () => {
+    const app = await healthApp({ nodes: redis.url });
+    const other = await startRedis();
+    await client.replicaof('127.0.0.1', other.port);
+    await client.client('KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    const indicator = app.get(RedlockHealthIndicator);
+    await until(async () => (await indicator.isHealthy('locks')).locks['unfit'] === 1);
+    await expect(indicator.isHealthy('locks')).resolves.toMatchObject({ locks: { status: 'down' } });
+    await client.replicaof('NO', 'ONE');
+    await app.close();
+    await other.stop();
+  });
+});
+
+test('with terminus 11, which knows no "degraded", it is up', async () => {
+  const app = await healthApp({ nodes: 'memory' });
+  const service = app.get(LockService);
+  const checkNodes = service.checkNodes.bind(service);
+  service.checkNodes = async () => {
+    const status = await checkNodes();
+    return { ...status, nodes: [...status.nodes, { node: 'b', state: 'unreachable', warnings: [] }] };
+  };
+  const eleven = {
+    check: () => ({ up: (data: object) => ({ up: data }), down: (data: object) => ({ down: data }) }),
+  };
+  const indicator = new RedlockHealthIndicator(
+    eleven as unknown as HealthIndicatorService,
+    { get: () => service } as never,
+  );
+  await expect(indicator.isHealthy('locks')).resolves.toMatchObject({ up: { voting: 1, unreachable: 1 } });
+  await app.close();
+});
+
+test('bad options are named', async () => {
+  const app = await healthApp({ nodes: 'memory' });
+  const indicator = app.get(RedlockHealthIndicator);
+  await expect(indicator.isHealthy('locks', { details: 1 } as never)).rejects.toThrow('Expected `details`');
+  await expect(indicator.isHealthy('locks', { name: 'a' } as never)).rejects.toThrow('Unknown option `name`');
+  await app.close();
+});

@@ -1,0 +1,169 @@
+import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { Cluster, type Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
+import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import { Inspection } from '../../lib/redlock/inspection.js';
+import type { LockHandle } from '../../lib/redlock/lock-handle.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition } from '../../lib/redlock/redlock.js';
+import { countLocks, newFleet, redlockOver } from '../support/core.js';
+import { freePort } from '../support/free-port.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+
+// A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
+
+const once: Acquisition = { ttl: 2_000, retry: NO_RETRY, renew: false, signals: [] };
+
+// A Cluster that was down takes five seconds before it says that it is up.
+jest.setTimeout(30_000);
+
+let server: RedisServer;
+let looker: Redis;
+let cluster: Cluster;
+
+beforeAll(async () => {
+  server = await startRedis({ args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'] });
+  looker = server.client();
+  await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+  while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
+  cluster = new Cluster([{ host: server.host, port: server.port }]);
+});
+afterAll(async () => {
+  cluster.disconnect();
+  await server.stop();
+});
+
+async function clusterNode(fleet = newFleet()): Promise<IoredisNode> {
+  const node = new IoredisNode(cluster, false, fleet);
+  await node.connect();
+  return node;
+}
+
+test('a Cluster is one node: acquired, excluded, extended, released', async () => {
+  const redlock = redlockOver([await clusterNode()]);
+  const lock = await redlock.acquire(['k'], once);
+  await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  await lock.extend();
+  await lock.release();
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('several keys with a common hash tag are one lock', async () => {
+  const lock = await redlockOver([await clusterNode()]).acquire(['{orders}:1', '{orders}:2'], once);
+  await expect(countLocks(looker)).resolves.toBe(2);
+  await lock.release();
+});
+
+test('several keys in different slots are refused, and the error says what to do (CROSSSLOT)', async () => {
+  await expect(redlockOver([await clusterNode()]).acquire(['a', 'b'], once)).rejects.toThrow(
+    'give them a common hash tag, such as {orders}:1 and {orders}:2',
+  );
+});
+
+test('locks of a Cluster are inspected, listed and released by force', async () => {
+  const node = await clusterNode();
+  const redlock = redlockOver([node]);
+  const inspection = new Inspection({ nodes: [node], nodeTimeout: 1_000 }, redlock.held);
+  const keys = Array.from({ length: 20 }, (_, index) => `listed:${index}`);
+  await Promise.all(keys.map((key) => redlock.acquire([key], { ...once, ttl: 60_000 })));
+  await expect(inspection.inspect('listed:7')).resolves.toMatchObject({ held: true, owner: 'me' });
+  const listed: string[] = [];
+  for await (const { key } of inspection.list({ prefix: 'listed:' })) listed.push(key);
+  expect(listed.toSorted()).toEqual(keys.toSorted());
+  for (const key of keys) await expect(inspection.forceRelease(key)).resolves.toBe(true);
+  expect([...redlock.held]).toEqual([]);
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('a Cluster that cannot be reached has an unknown number of locks, not none', async () => {
+  const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
+  nobody.on('error', () => undefined);
+  const inspection = new Inspection(
+    { nodes: [new IoredisNode(nobody, false, newFleet())], nodeTimeout: 500 },
+    new Set(),
+  );
+  const listed = async (): Promise<void> => {
+    for await (const { key } of inspection.list()) throw new Error(key);
+  };
+  await expect(listed()).rejects.toThrow('Could not list all locks: 1 of 1 nodes must answer');
+  await expect(inspection.inspect('k')).rejects.toThrow('not connected');
+  nobody.disconnect();
+});
+
+test('the restart guard does not work on a Cluster, which is said once and does not keep it from voting', async () => {
+  const fleet = newFleet(true);
+  const redlock = redlockOver([await clusterNode(fleet)], { guard: 60_000 });
+  await (await redlock.acquire(['k'], once)).release();
+  expect(fleet.warnings).toEqual([expect.stringContaining('restartGuard does not work on a Cluster')]);
+});
+
+test('an acquire that was delayed on its way does nothing (S16)', async () => {
+  const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
+  await (await redlock.acquire(['k'], once)).release();
+  server.pause();
+  await expect(redlock.acquire(['k'], { ...once, ttl: 60_000 })).rejects.toThrow('no answer within 100 ms');
+  server.resume();
+  await looker.ping();
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('a Cluster that is down is a vote against, within the time limit, and nothing is left (CLUSTERDOWN)', async () => {
+  const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
+  await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
+  const start = performance.now();
+  await expect(redlock.acquire(['k'], { ...once, ttl: 60_000 })).rejects.toMatchObject({
+    code: 'LOCK_UNAVAILABLE',
+  });
+  expect(performance.now() - start).toBeLessThan(500);
+  await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+  while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
+  // What the client sends again by itself comes too late to do anything (S16).
+  await delay(500);
+  await expect(countLocks(looker)).resolves.toBe(0);
+  let lock: LockHandle | undefined;
+  while (!lock) lock = await redlock.acquire(['k'], once).catch(() => undefined);
+  await lock.release();
+});
+
+test('a slot that has moved to another server is followed (MOVED)', async () => {
+  const second = await startRedis({
+    args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
+  });
+  const other = second.client();
+  await looker.call('CLUSTER', 'MEET', '127.0.0.1', second.port);
+  const ids = await Promise.all(
+    [looker, other].map((client) => client.call('CLUSTER', 'MYID') as Promise<string>),
+  );
+  const knows = async (client: Redis): Promise<boolean> =>
+    ids.every((id) => knownNodes.get(client)?.includes(id) ?? false);
+  const knownNodes = new Map<Redis, string>();
+  while (!((await knows(looker)) && (await knows(other)))) {
+    for (const client of [looker, other])
+      knownNodes.set(client, String(await client.call('CLUSTER', 'NODES')));
+    await delay(20);
+  }
+  while (!String(await other.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(20);
+
+  const redlock = redlockOver([await clusterNode()]);
+  await (await redlock.acquire(['moving'], once)).release();
+  const slot = (await looker.call('CLUSTER', 'KEYSLOT', 'lock:{moving}:l')) as number;
+  await other.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[0]!);
+  await looker.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[1]!);
+  await looker.call('MIGRATE', '127.0.0.1', second.port, 'lock:{moving}:f', 0, 5_000);
+  await other.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
+  await looker.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
+
+  const lock = await redlock.acquire(['moving'], once);
+  await expect(countLocks(other)).resolves.toBe(1);
+  // Every master is asked for its part.
+  const inspection = new Inspection({ nodes: [await clusterNode()], nodeTimeout: 1_000 }, new Set());
+  const stays = await redlock.acquire(['stays'], once);
+  await expect(countLocks(looker)).resolves.toBe(1);
+  const listed: string[] = [];
+  for await (const { key } of inspection.list()) listed.push(key);
+  expect(listed.toSorted()).toEqual(['moving', 'stays']);
+  await stays.release();
+  await lock.release();
+  await expect(countLocks(other)).resolves.toBe(0);
+  await second.stop();
+});

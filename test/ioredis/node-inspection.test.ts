@@ -1,0 +1,260 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { LockNode } from '../../lib/redlock/lock-node.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { countLocks, newFleet, nodesTo, redlockOver } from '../support/core.js';
+import { DURABLE, type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
+
+const once: Acquisition = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+
+// A guard must be waited out, and uptime counts in seconds.
+jest.setTimeout(30_000);
+
+let servers: RedisServer[];
+let opened: LockNode[];
+
+beforeEach(() => {
+  servers = [];
+  opened = [];
+});
+afterEach(async () => {
+  await Promise.all(opened.map((node) => node.close()));
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+async function newServer(options?: StartRedisOptions): Promise<RedisServer> {
+  const server = await startRedis(options);
+  servers.push(server);
+  return server;
+}
+
+/** Nodes to these addresses, what became of connecting them, and what they warned of. */
+async function connect(
+  urls: readonly string[],
+  guarded = false,
+): Promise<{ nodes: LockNode[]; failures: string[]; warnings: readonly string[] }> {
+  const fleet = newFleet(guarded);
+  const nodes = nodesTo(urls, fleet);
+  opened.push(...nodes);
+  const results = await Promise.allSettled(nodes.map((node) => node.connect()));
+  const failures = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
+  return { nodes, failures, warnings: fleet.warnings };
+}
+
+async function attempt(redlock: Redlock, retry = NO_RETRY): Promise<'acquired' | string> {
+  try {
+    const lock = await redlock.acquire(['k'], { ...once, retry });
+    await lock.release();
+    return 'acquired';
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+async function until(condition: () => Promise<boolean>, within = 10_000): Promise<void> {
+  const deadline = performance.now() + within;
+  while (!(await condition())) {
+    if (performance.now() > deadline) throw new Error(`did not come true within ${within} ms`);
+    await delay(10);
+  }
+}
+
+describe('a server that is not fit for locks is refused, and says why (S17)', () => {
+  test('one that is listed twice, under whatever name', async () => {
+    const server = await newServer(DURABLE);
+    const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
+    expect(failures).toHaveLength(1);
+    expect(failures[0]).toMatch(/UnsafeNodeError.*the same server as .*name each server once/);
+    await expect(attempt(redlockOver(nodes))).resolves.toContain('cannot be used for locks');
+  });
+
+  test('a replica', async () => {
+    const master = await newServer(DURABLE);
+    const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
+    const { failures } = await connect([replica.url]);
+    expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
+  });
+
+  test('a master that becomes a replica is refused from its next connection on, and a replica that becomes master is used', async () => {
+    const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
+    const { nodes, warnings } = await connect([other.url]);
+    const redlock = redlockOver(nodes);
+    await expect(attempt(redlock)).resolves.toBe('acquired');
+    const client = other.client();
+    await client.replicaof('127.0.0.1', master.port);
+    // READONLY replaces the connection; the new one is inspected.
+    await until(async () => (await attempt(redlock)).includes('it is a replica'));
+    expect(warnings).toContainEqual(expect.stringContaining('cannot be used for locks: it is a replica'));
+    await client.replicaof('NO', 'ONE');
+    await client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await until(async () => (await attempt(redlock)) === 'acquired');
+  });
+
+  test('a replica that is made master votes again on the connection that it has', async () => {
+    const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
+    await other.client().replicaof('127.0.0.1', master.port);
+    const { nodes } = await connect([other.url]);
+    await expect(attempt(redlockOver(nodes))).resolves.toContain('it is a replica');
+    await other.client().replicaof('NO', 'ONE');
+    await until(async () => (await attempt(redlockOver(nodes))) === 'acquired');
+  });
+
+  test('a node of a Cluster, given as a plain node', async () => {
+    const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
+    const { failures } = await connect([server.url]);
+    expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
+  });
+});
+
+test('a node that could not be inspected when it was connected votes when it can be (OOM, MISCONF, READONLY)', async () => {
+  const server = await newServer(DURABLE);
+  await server.client().config('SET', 'maxmemory', '1');
+  const { nodes, failures } = await connect([server.url], true);
+  expect(failures[0]).toContain('OOM');
+  await server.client().config('SET', 'maxmemory', '0');
+  await until(async () => (await attempt(redlockOver(nodes))) === 'acquired');
+});
+
+describe('a server on which locks are weaker is used, with one warning', () => {
+  test('that keeps no append-only file, without the guard (S13)', async () => {
+    const { failures, warnings } = await connect([(await newServer()).url]);
+    expect(failures).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
+  });
+
+  test('none for one that writes every lock to disk, and none with the guard (S12, S13)', async () => {
+    await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
+    await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
+  });
+
+  test('that evicts (S14)', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
+    const { warnings } = await connect([server.url]);
+    expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
+  });
+
+  test('whose user may not run INFO: the marker alone guards, and the lock works', async () => {
+    const server = await newServer(DURABLE);
+    await server
+      .client()
+      .call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '+@all', '-info', '-config', '-publish');
+    const { nodes, failures, warnings } = await connect(
+      [`redis://app:secret@127.0.0.1:${server.port}`],
+      true,
+    );
+    expect(failures).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('its user may not run INFO')]);
+    const redlock = redlockOver(nodes, { guard: 1_000 });
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    await server.client().flushall();
+    await expect(attempt(redlock)).resolves.toContain('lost its data');
+  });
+});
+
+describe('a server that does not answer all questions is used all the same', () => {
+  test('one without CONFIG, as many that are hosted by others', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
+    const { nodes, failures, warnings } = await connect([server.url]);
+    expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
+    await expect(attempt(redlockOver(nodes))).resolves.toBe('acquired');
+  });
+
+  test('one without INFO', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
+    const client = new Redis(server.url, { enableReadyCheck: false });
+    const fleet = newFleet();
+    const node = new IoredisNode(client, false, fleet);
+    await node.connect();
+    await expect(attempt(redlockOver([node]))).resolves.toBe('acquired');
+    expect(fleet.warnings).toEqual([expect.stringContaining('may not run INFO')]);
+    client.disconnect();
+  });
+});
+
+describe('the restart guard (S12)', () => {
+  const GUARD = 1_500;
+
+  async function guardedNode(
+    options?: StartRedisOptions,
+  ): Promise<{ server: RedisServer; looker: Redis; redlock: Redlock; warnings: readonly string[] }> {
+    const server = await newServer(options);
+    const { nodes, warnings } = await connect([server.url], true);
+    return { server, looker: server.client(), redlock: redlockOver(nodes, { guard: GUARD }), warnings };
+  }
+
+  test('keeps a new server from voting for the time of the guard, and says for how long', async () => {
+    const { redlock, warnings } = await guardedNode();
+    const start = performance.now();
+    await expect(attempt(redlock)).resolves.toMatch(/it votes again in \d+ ms \(restartGuard\)/);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
+    expect(performance.now() - start).toBeGreaterThan(GUARD - 200);
+  });
+
+  test('begins when the node is first connected to, not when it is first asked for a lock', async () => {
+    const { redlock } = await guardedNode();
+    await delay(GUARD + 1_100);
+    await expect(attempt(redlock)).resolves.toBe('acquired');
+  });
+
+  test.each([
+    ['that lost its data', (server: RedisServer) => server.client().flushall()],
+    ['that restarted without its data', (server: RedisServer) => server.restart()],
+  ])('keeps a node from voting %s', async (_what, fault) => {
+    const { server, redlock } = await guardedNode();
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    await fault(server);
+    await until(async () => !(await attempt(redlock)).includes('not connected'));
+    const start = performance.now();
+    await expect(attempt(redlock)).resolves.toContain('may have forgotten locks');
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    expect(performance.now() - start).toBeGreaterThan(GUARD - 300);
+  });
+
+  test('keeps a node from voting that restarted from old data, which has an old marker', async () => {
+    const { server, looker, redlock } = await guardedNode(DURABLE);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    const marker = await looker.get('lock:redlock-born');
+    await server.restart();
+    await until(async () => !(await attempt(redlock)).includes('not connected'));
+    await expect(attempt(redlock)).resolves.toContain('may have forgotten locks');
+    await expect(server.client().get('lock:redlock-born')).resolves.toBe(marker);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+  });
+
+  test.each([
+    ['without it, a second holder is granted while the first is valid', 0, 'acquired'],
+    ['with it, refused', 3_000, 'is held by alice'],
+  ])('%s (guard %d ms)', async (_what, guard, outcome) => {
+    const three = await Promise.all([newServer(), newServer(), newServer()]);
+    const urls = three.map(({ url }) => url);
+    const [alice, bob] = await Promise.all(
+      ['alice', 'bob'].map(async (owner) => {
+        const { nodes } = await connect(urls, guard > 0);
+        return redlockOver(nodes, { owner, guard, nodeTimeout: 100 });
+      }),
+    );
+    await until(async () => (await attempt(bob!)) === 'acquired');
+
+    // Bob's release is complete when a quorum has confirmed it; the last node may still hold his lock.
+    const lookers = three.map((server) => server.client());
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
+
+    // Two of three nodes grant Alice the lock, and one of the two loses it.
+    three[2]!.pause();
+    // Several attempts, here and below, because a busy machine may miss the time limit of a node.
+    const patiently = { timeout: 1_500, attempts: Infinity, delay: 20, jitter: 0 };
+    const lock = await alice!.acquire(['k'], { ...once, ttl: 2_900, retry: patiently });
+    // When the third wakes up, what Alice asked it is too late to do anything (S16).
+    await delay(150);
+    three[2]!.resume();
+    await three[1]!.client().flushall();
+    const second = await attempt(bob!, patiently);
+    expect(lock.isHeld()).toBe(true);
+    expect(second).toContain(outcome);
+    await lock.release();
+  });
+});

@@ -1,0 +1,496 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import {
+  ACQUIRE,
+  BIRTH,
+  EXTEND,
+  LEAVE,
+  RAISE,
+  RELEASE,
+  TOO_LATE,
+  TOO_YOUNG,
+  TURN_OF_ANOTHER,
+} from '../../lib/ioredis/scripts.js';
+import { counterAt } from '../../lib/redlock/fencing.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const DAY = 86_400_000;
+
+let server: RedisServer;
+let redis: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => redis.flushall());
+
+interface Terms {
+  readonly ttl?: number;
+  readonly deadline?: number;
+  readonly guard?: number;
+  readonly seed?: number;
+  readonly fine?: 0 | 1;
+  readonly order?: { readonly place?: string; readonly waited: number; readonly next?: number };
+}
+
+/** Runs ACQUIRE for these keys; what it returns, without the server's time and whether others wait. */
+async function acquire(keys: string[], value: string, terms: Terms = {}): Promise<(number | string)[]> {
+  const { ttl = 500, deadline = 0, guard = 0, seed = 0, fine = 1, order } = terms;
+  const all = [
+    ...keys.map((key) => `${key}:l`),
+    ...keys.map((key) => `${key}:f`),
+    ...(guard ? ['born'] : []),
+    ...(order ? keys.map((key) => `${key}:q`) : []),
+  ];
+  const ordered = order
+    ? [1, 'wake:', order.place ?? '', order.waited, order.next ?? '']
+    : [0, '', '', 0, ''];
+  const args = [keys.length, value, ttl, deadline, guard, seed, fine, DAY, ...ordered];
+  const reply = (await redis.eval(ACQUIRE.lua, all.length, ...all, ...args)) as (number | string)[];
+  const micros = reply.pop();
+  expect(Math.abs(Number(micros) / 1_000 - Date.now())).toBeLessThan(1_000);
+  return reply[0] === 0 ? reply.slice(0, 2) : reply;
+}
+
+function onQueues(script: { lua: string }, keys: string[], ...args: (string | number)[]): Promise<unknown> {
+  const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:q`)];
+  return redis.eval(script.lua, all.length, ...all, keys.length, ...args);
+}
+
+function release(keys: string[], value: string, { keep = 0, after = 0 } = {}): Promise<unknown> {
+  return onQueues(RELEASE, keys, value, keep, 'wake:', after);
+}
+
+function leave(keys: string[], place: string): Promise<unknown> {
+  return onQueues(LEAVE, keys, place, 'wake:');
+}
+
+function onLocks(script: { lua: string }, keys: string[], ...args: (string | number)[]): Promise<unknown> {
+  const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:f`)];
+  return redis.eval(script.lua, all.length, ...all, keys.length, ...args);
+}
+
+/** Runs EXTEND for these claims, each with its keys and its value. */
+function extend(ttl: number, ...claims: (readonly [keys: string[], value: string])[]): Promise<unknown> {
+  const all = claims.flatMap(([keys]) => [
+    ...keys.map((key) => `${key}:l`),
+    ...keys.map((key) => `${key}:f`),
+  ]);
+  const args = claims.flatMap(([keys, value]) => [keys.length, value]);
+  return redis.eval(EXTEND.lua, all.length, ...all, ttl, DAY, ...args);
+}
+
+test.each([
+  ['ACQUIRE', ACQUIRE],
+  ['BIRTH', BIRTH],
+  ['RAISE', RAISE],
+  ['EXTEND', EXTEND],
+  ['RELEASE', RELEASE],
+  ['LEAVE', LEAVE],
+])('the hash of %s is the one that the server computes', async (_name, { lua, sha }) => {
+  await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
+});
+
+describe('ACQUIRE', () => {
+  test('stores the value with its ttl in one command, so that no key is ever without an expiry', async () => {
+    const [outcome, counter] = await acquire(['k'], 'mine');
+    expect(outcome).toBe(0);
+    await expect(redis.get('k:l')).resolves.toBe('mine');
+    expect(await redis.pttl('k:l')).toBeGreaterThan(400);
+    await expect(redis.get('k:f')).resolves.toBe(String(counter));
+    expect(await redis.pttl('k:f')).toBeGreaterThan(DAY - 1_000);
+  });
+
+  test('names the first key in the way, its value and its remaining time, and stores nothing', async () => {
+    await redis.set('b:l', 'theirs', 'PX', 700);
+    const [position, value, remaining] = await acquire(['a', 'b', 'c'], 'mine');
+    expect([position, value]).toEqual([2, 'theirs']);
+    expect(remaining).toBeGreaterThan(600);
+    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+  });
+
+  test('run twice for the same claim grants again with the same counter: a client may resend it', async () => {
+    const first = await acquire(['k'], 'mine');
+    await expect(acquire(['k'], 'mine')).resolves.toEqual(first);
+  });
+
+  test('on a key of another type is a loud error and not a lock that is held for ever (S19)', async () => {
+    await redis.rpush('b:l', 'not a lock');
+    await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('WRONGTYPE');
+    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+  });
+
+  test('when memory is short stores nothing, while EXTEND, RELEASE work (S9)', async () => {
+    await acquire(['held'], 'mine');
+    await redis.config('SET', 'maxmemory', '1');
+    try {
+      await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('OOM');
+      await expect(redis.exists('a:l', 'b:l')).resolves.toBe(0);
+      await expect(extend(9_000, [['held'], 'mine'])).resolves.toBe('1');
+      await expect(release(['held'], 'mine')).resolves.toBe(0);
+      await expect(redis.exists('held:l')).resolves.toBe(0);
+    } finally {
+      await redis.config('SET', 'maxmemory', '0');
+    }
+  });
+
+  test('does nothing when it arrives after its deadline on the server clock (S16)', async () => {
+    const [outcome, late] = await acquire(['k'], 'mine', { deadline: Date.now() - 300 });
+    expect(outcome).toBe(TOO_LATE);
+    expect(late).toBeGreaterThanOrEqual(299);
+    await expect(redis.dbsize()).resolves.toBe(0);
+    await expect(acquire(['k'], 'mine', { deadline: Date.now() + 300 })).resolves.toEqual([
+      0,
+      expect.any(Number),
+    ]);
+  });
+
+  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
+    const [outcome, wait] = await acquire(['k'], 'mine', { guard: 10_000 });
+    expect(outcome).toBe(TOO_YOUNG);
+    expect(wait).toBeGreaterThan(9_900);
+    await expect(redis.keys('*')).resolves.toEqual(['born']);
+    await redis.set('born', String(Date.now() - 10_001));
+    await expect(acquire(['k'], 'mine', { guard: 10_000 })).resolves.toEqual([0, expect.any(Number)]);
+  });
+
+  test('starts a missing counter where it is told, but not behind the clock and not far ahead of it', async () => {
+    const soon = counterAt(Date.now() + 100);
+    await expect(acquire(['a'], 'mine', { seed: soon, fine: 0 })).resolves.toEqual([0, soon]);
+    const [, behind] = await acquire(['b'], 'mine', { seed: 5, fine: 0 });
+    expect(behind).toBeGreaterThan(counterAt(Date.now() - 1_000));
+    const [, ahead] = await acquire(['c'], 'mine', { seed: 2 ** 52, fine: 0 });
+    expect(ahead).toBeLessThan(counterAt(Date.now() + 3_000));
+  });
+
+  test('on a single node follows the clock and nothing else, so that tokens increase after a loss of data', async () => {
+    const [, counter] = await acquire(['k'], 'mine', { seed: counterAt(Date.now() + 1_500) });
+    expect(counter).toBeLessThan(counterAt(Date.now() + 500));
+  });
+
+  test('does not grant again what is stored in part only', async () => {
+    await acquire(['a', 'b'], 'mine');
+    await redis.del('b:l');
+    await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('a part of it is gone');
+    await redis.del('a:f');
+    await expect(acquire(['a'], 'mine')).rejects.toThrow('a part of it is gone');
+  });
+
+  test('begins the guard anew when the marker is from the future, of a clock that was set back (S12)', async () => {
+    await redis.set('born', String(Date.now() + 3_600_000));
+    const [outcome, wait] = await acquire(['k'], 'mine', { guard: 10_000 });
+    expect(outcome).toBe(TOO_YOUNG);
+    expect(wait).toBeLessThanOrEqual(10_000);
+  });
+
+  test('counts up by one within a second when it is coarse, so that nodes agree', async () => {
+    const ahead = counterAt(Date.now() + 1_000);
+    await acquire(['k'], 'a', { seed: ahead, fine: 0 });
+    await redis.del('k:l');
+    await expect(acquire(['k'], 'b', { fine: 0 })).resolves.toEqual([0, ahead + 1]);
+  });
+
+  test('counts from the largest of its keys, and all of them have the result', async () => {
+    const ahead = counterAt(Date.now() + 1_000);
+    await acquire(['b'], 'x', { seed: ahead, fine: 0 });
+    await redis.del('b:l');
+    await expect(acquire(['a', 'b', 'c'], 'y')).resolves.toEqual([0, ahead + 1]);
+    await expect(redis.mget('a:f', 'b:f', 'c:f')).resolves.toEqual(
+      Array.from({ length: 3 }, () => String(ahead + 1)),
+    );
+  });
+
+  test('writes large counters as whole numbers, which Lua would not do by itself', async () => {
+    await redis.set('k:f', '9007199254740000');
+    await expect(acquire(['k'], 'mine')).resolves.toEqual([0, 9007199254740001]);
+    await expect(redis.get('k:f')).resolves.toBe('9007199254740001');
+  });
+
+  test('refuses to count beyond what a JavaScript number can hold', async () => {
+    await redis.set('k:f', '9007199254740991');
+    await expect(acquire(['k'], 'mine')).rejects.toThrow('fencing counter out of range');
+    await expect(redis.exists('k:l')).resolves.toBe(0);
+  });
+});
+
+describe('BIRTH', () => {
+  test('leaves the marker once and tells the time (S12, S16)', async () => {
+    const micros = (await redis.eval(BIRTH.lua, 1, 'born')) as number;
+    expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(1_000);
+    const marker = await redis.get('born');
+    expect(Math.abs(Number(marker) - micros / 1_000)).toBeLessThan(1);
+    await redis.eval(BIRTH.lua, 1, 'born');
+    await expect(redis.get('born')).resolves.toBe(marker);
+  });
+});
+
+describe('RAISE', () => {
+  test('lifts the counters of keys that hold the claim', async () => {
+    const [, counter] = await acquire(['a', 'b'], 'mine');
+    await expect(onLocks(RAISE, ['a', 'b'], 'mine', Number(counter) + 5, DAY)).resolves.toBe(1);
+    await expect(redis.mget('a:f', 'b:f')).resolves.toEqual([
+      String(Number(counter) + 5),
+      String(Number(counter) + 5),
+    ]);
+  });
+
+  test('refuses when the claim is gone, or a counter is beyond the token, and touches nothing', async () => {
+    const [, counter] = await acquire(['a', 'b'], 'mine');
+    const token = Number(counter);
+    await expect(onLocks(RAISE, ['a', 'b'], 'theirs', token + 5, DAY)).resolves.toBe(0);
+    await redis.set('b:f', String(token + 9));
+    await expect(onLocks(RAISE, ['a', 'b'], 'mine', token + 5, DAY)).resolves.toBe(0);
+    await redis.del('b:l');
+    await expect(onLocks(RAISE, ['a', 'b'], 'mine', token + 20, DAY)).resolves.toBe(0);
+    await expect(redis.mget('a:f', 'b:f')).resolves.toEqual([String(token), String(token + 9)]);
+  });
+});
+
+describe('EXTEND', () => {
+  test('lengthens the keys that hold the value, and keeps their counters', async () => {
+    await acquire(['a', 'b'], 'mine', { ttl: 100 });
+    await redis.pexpire('a:f', 100);
+    await expect(extend(9_000, [['a', 'b'], 'mine'])).resolves.toBe('1');
+    expect(await redis.pttl('a:l')).toBeGreaterThan(8_000);
+    expect(await redis.pttl('b:l')).toBeGreaterThan(8_000);
+    expect(await redis.pttl('a:f')).toBeGreaterThan(DAY - 1_000);
+  });
+
+  test('touches nothing when one key is missing or holds another value (S9)', async () => {
+    await redis.set('a:l', 'mine', 'PX', 100);
+    await redis.set('b:l', 'theirs', 'PX', 100);
+    await expect(extend(9_000, [['a', 'b'], 'mine'])).resolves.toBe('0');
+    await expect(extend(9_000, [['a', 'gone'], 'mine'])).resolves.toBe('0');
+    expect(await redis.pttl('a:l')).toBeLessThan(101);
+    expect(await redis.pttl('b:l')).toBeLessThan(101);
+  });
+
+  test('never shortens a life', async () => {
+    await redis.set('a:l', 'mine', 'PX', 9_000);
+    await expect(extend(100, [['a'], 'mine'])).resolves.toBe('1');
+    expect(await redis.pttl('a:l')).toBeGreaterThan(8_000);
+  });
+
+  test('decides on each of several claims by its own keys and value (S9)', async () => {
+    await acquire(['a', 'b'], 'first', { ttl: 500 });
+    await acquire(['c'], 'theirs', { ttl: 500 });
+    await acquire(['d', 'e', 'f'], 'third', { ttl: 500 });
+    const claims: [string[], string][] = [
+      [['a', 'b'], 'first'],
+      [['c'], 'second'],
+      [['d', 'e', 'f'], 'third'],
+      [['gone'], 'fourth'],
+    ];
+    await expect(extend(9_000, ...claims)).resolves.toBe('1010');
+    for (const key of 'abdef') {
+      expect(await redis.pttl(`${key}:l`)).toBeGreaterThan(8_000);
+      expect(await redis.pttl(`${key}:f`)).toBeGreaterThan(DAY - 1_000);
+    }
+    expect(await redis.pttl('c:l')).toBeLessThan(501);
+  });
+
+  test('a key of another type is not held, and does not keep other claims from being extended', async () => {
+    await redis.rpush('a:l', 'not a lock');
+    await acquire(['b'], 'mine', { ttl: 500 });
+    await expect(extend(9_000, [['a'], 'mine'], [['b'], 'mine'])).resolves.toBe('01');
+    expect(await redis.pttl('b:l')).toBeGreaterThan(8_000);
+  });
+});
+
+describe('RELEASE', () => {
+  test('deletes what holds the value and nothing else (S7)', async () => {
+    await redis.mset('a:l', 'mine', 'b:l', 'theirs');
+    await expect(release(['a', 'b', 'gone'], 'mine')).resolves.toBe(0);
+    await expect(redis.mget('a:l', 'b:l')).resolves.toEqual([null, 'theirs']);
+    await release(['a', 'b', 'gone'], 'mine');
+    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+  });
+
+  test('remembers the tick that ran, unless a later one is known, whoever holds the key (oncePerTick)', async () => {
+    await redis.set('a:l', 'theirs');
+    const remember = (tick: string): Promise<unknown> =>
+      redis.eval(RELEASE.lua, 3, 'a:l', 'a:q', 'ticks', 1, 'mine', 0, 'wake:', 0, tick, 9_000);
+    await remember('1700000000000:me');
+    await remember('1600000000000:late');
+    await expect(redis.mget('a:l', 'ticks')).resolves.toEqual(['theirs', '1700000000000:me']);
+    await remember('1800000000000:next');
+    await expect(redis.get('ticks')).resolves.toBe('1800000000000:next');
+    expect(await redis.pttl('ticks')).toBeGreaterThan(7_000);
+    expect(await redis.pttl('ticks')).toBeLessThanOrEqual(9_000);
+  });
+
+  test('keeps what holds the value for the rest of minHold, longer or shorter than it would live, and nothing else', async () => {
+    await redis.set('long:l', 'mine', 'PX', 60_000);
+    await redis.set('short:l', 'mine', 'PX', 1_000);
+    await redis.set('b:l', 'theirs', 'PX', 60_000);
+    await release(['long', 'short', 'b', 'gone'], 'mine', { keep: 9_000 });
+    for (const key of ['long:l', 'short:l']) {
+      expect(await redis.pttl(key)).toBeLessThanOrEqual(9_000);
+      expect(await redis.pttl(key)).toBeGreaterThan(7_000);
+    }
+    expect(await redis.pttl('b:l')).toBeGreaterThan(50_000);
+    await expect(redis.exists('gone:l')).resolves.toBe(0);
+  });
+});
+
+describe('the queue of a key', () => {
+  /** A process that listens, and what it is told. */
+  async function listener(process: string): Promise<{ place: string; told: string[]; stop: () => void }> {
+    const told: string[] = [];
+    const client = server.client();
+    await client.subscribe(`wake:${process}`);
+    client.on('message', (_channel, text) => told.push(text));
+    return { place: `${process}:1:${process}`, told, stop: () => client.disconnect() };
+  }
+
+  /** What the queue says of order, without the turn. */
+  function queue(key: string): Promise<string[]> {
+    return redis.zrangebyscore(`${key}:q`, 0, '+inf');
+  }
+
+  test('has those who were refused in the order in which they came, whenever they asked', async () => {
+    await acquire(['k'], 'holder');
+    await acquire(['k'], 'x', { order: { place: 'aa:1:late', waited: 10 } });
+    await acquire(['k'], 'x', { order: { place: 'bb:1:early', waited: 5_000 } });
+    await acquire(['k'], 'x', { order: { place: 'cc:1:last', waited: 0 } });
+    await acquire(['k'], 'x', { order: { waited: 9_000 } });
+    await expect(queue('k')).resolves.toEqual(['bb:1:early', 'aa:1:late', 'cc:1:last']);
+    expect(await redis.pttl('k:q')).toBeGreaterThan(50_000);
+  });
+
+  test('is told of a release in order: the first at once, the next two in case it does not react', async () => {
+    const all = await Promise.all(['aa', 'bb', 'cc', 'dd'].map(listener));
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    for (const [index, { place }] of all.entries()) {
+      await acquire(['k'], 'x', { order: { place, waited: 900 - index * 100 } });
+    }
+    await expect(release(['k'], 'holder')).resolves.toBe(3);
+    await until(() => all[2]!.told.length === 1);
+    expect(all.map(({ told }) => told)).toEqual([['1 0'], ['1 200'], ['1 400'], []]);
+    for (const { stop } of all) stop();
+  });
+
+  test('drops those whose process has gone, and tells the next at once', async () => {
+    const alive = await listener('bb');
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: 'aa:1:gone', waited: 900 } });
+    await acquire(['k'], 'x', { order: { place: alive.place, waited: 100 } });
+    await expect(release(['k'], 'holder')).resolves.toBe(1);
+    await until(() => alive.told.length === 1);
+    expect(alive.told).toEqual(['1 0']);
+    await expect(queue('k')).resolves.toEqual([alive.place]);
+    alive.stop();
+  });
+
+  test('keeps others from passing the one whose turn it is, for a while; then its place is lost', async () => {
+    const first = await listener('aa');
+    const second = await listener('bb');
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
+    await acquire(['k'], 'x', { order: { place: second.place, waited: 500 } });
+    await release(['k'], 'holder');
+    const [code, whose, left] = await acquire(['k'], 'x', { order: { place: second.place, waited: 500 } });
+    expect([code, whose]).toEqual([TURN_OF_ANOTHER, first.place]);
+    expect(left).toBeLessThanOrEqual(150);
+    await expect(acquire(['k'], 'passing', { order: { waited: 0 } })).resolves.toEqual([
+      TURN_OF_ANOTHER,
+      first.place,
+      expect.any(Number),
+    ]);
+    await until(async () => {
+      const [outcome] = await acquire(['k'], 'second', { order: { place: second.place, waited: 600 } });
+      return outcome === 0;
+    });
+    await expect(redis.exists('k:q')).resolves.toBe(0);
+    first.stop();
+    second.stop();
+  });
+
+  test('lets the one whose turn it is acquire, who leaves it; nothing remains', async () => {
+    const first = await listener('aa');
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
+    await release(['k'], 'holder');
+    const granted = await acquire(['k'], 'mine', { order: { place: first.place, waited: 950 } });
+    expect(granted[0]).toBe(0);
+    await release(['k'], 'mine');
+    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
+    first.stop();
+  });
+
+  test('begins a turn when the last holder lapsed, so that nobody was told', async () => {
+    const first = await listener('aa');
+    await acquire(['k'], 'holder', { ttl: 20 });
+    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
+    await until(async () => (await redis.exists('k:l')) === 0);
+    const [code] = await acquire(['k'], 'passing', { order: { waited: 0 } });
+    expect(code).toBe(TURN_OF_ANOTHER);
+    await until(() => first.told.length === 1);
+    first.stop();
+  });
+
+  test('has the next waiter of the process in line as soon as the one before is granted', async () => {
+    await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 500, next: 400 } });
+    await expect(queue('k')).resolves.toEqual(['aa:1:me']);
+  });
+
+  test('passes the turn on when a place is given up', async () => {
+    const second = await listener('bb');
+    const first = await listener('aa');
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
+    await acquire(['k'], 'x', { order: { place: second.place, waited: 500 } });
+    await release(['k'], 'holder');
+    await until(() => second.told.length === 1);
+    await leave(['k'], first.place);
+    await until(() => second.told.length === 2);
+    expect(second.told).toEqual(['1 200', '1 0']);
+    await leave(['k'], second.place);
+    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
+    first.stop();
+    second.stop();
+  });
+
+  test('has a waiter for several keys at one key only, and the others are passed on', async () => {
+    const other = await listener('bb');
+    await acquire(['b'], 'holder', { ttl: 5_000 });
+    await acquire(['a', 'b'], 'x', { order: { place: 'aa:1:both', waited: 900 } });
+    await expect(queue('b')).resolves.toEqual(['aa:1:both']);
+    await acquire(['a'], 'other', { ttl: 5_000 });
+    await release(['b'], 'holder');
+    await acquire(['a', 'b'], 'x', { order: { place: 'aa:1:both', waited: 900 } });
+    await expect(queue('a')).resolves.toEqual(['aa:1:both']);
+    await expect(redis.exists('b:q')).resolves.toBe(0);
+    other.stop();
+  });
+
+  test('is not entered by a request that comes too late (S16)', async () => {
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { deadline: Date.now() - 100, order: { place: 'aa:1:me', waited: 0 } });
+    await expect(redis.exists('k:q')).resolves.toBe(0);
+  });
+
+  test('tells when the keys end that minHold keeps', async () => {
+    const first = await listener('aa');
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
+    await release(['k'], 'holder', { keep: 700 });
+    await until(() => first.told.length === 1);
+    expect(first.told).toEqual(['1 700']);
+    first.stop();
+  });
+
+  test('is no obstacle for a user who may not publish: the lock is deleted first (S7)', async () => {
+    await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
+    const mute = server.client({ username: 'mute', password: 'secret' });
+    await acquire(['k'], 'holder', { ttl: 5_000 });
+    await acquire(['k'], 'x', { order: { place: 'aa:1:me', waited: 0 } });
+    await expect(mute.eval(RELEASE.lua, 2, 'k:l', 'k:q', 1, 'holder', 0, 'wake:', 0)).resolves.toBe(1);
+    await expect(redis.exists('k:l')).resolves.toBe(0);
+    await expect(queue('k')).resolves.toEqual(['aa:1:me']);
+    await redis.call('ACL', 'DELUSER', 'mute');
+  });
+});

@@ -1,0 +1,61 @@
+import { beforeAll, expect, test } from '@jest/globals';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import type { Redis } from 'ioredis';
+import { compiled } from '../support/compiled.js';
+import { countLocks, nodesTo, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+
+let file: string;
+let server: RedisServer;
+let looker: Redis;
+
+beforeAll(async () => {
+  [file, server] = await Promise.all([compiled('test/fixtures/command-app.ts'), startRedis()]);
+  looker = server.client();
+}, 30_000);
+
+async function run(...args: string[]): Promise<{ code: unknown; output: string; errors: string }> {
+  const child = spawn(process.execPath, [file, ...args], {
+    env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', REDIS_URL: server.url },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    // A command that does not end by itself holds on to a socket or a timer of ours.
+    timeout: 20_000,
+  });
+  const [output, errors, [code]] = await Promise.all([
+    text(child.stdout),
+    text(child.stderr),
+    once(child, 'exit') as Promise<unknown[]>,
+  ]);
+  return { code, output, errors };
+}
+
+test('a command of nest-commander runs under its lock, releases it, and the process ends', async () => {
+  await expect(run('report', 'daily', '--copies', '3')).resolves.toEqual({
+    code: 0,
+    output: '3 copies under report:daily\n',
+    errors: '',
+  });
+  await expect(countLocks(looker)).resolves.toBe(0);
+}, 30_000);
+
+test('a command whose lock is held does not run', async () => {
+  const nodes = nodesTo([server.url]);
+  await Promise.all(nodes.map((node) => node.connect()));
+  const redlock = redlockOver(nodes, { owner: 'another one' });
+  const lock = await redlock.acquire(['report:daily'], {
+    ttl: 60_000,
+    retry: NO_RETRY,
+    renew: false,
+    signals: [],
+  });
+  await expect(run('report', 'daily', '--copies', '3')).resolves.toEqual({
+    code: 1,
+    output: '',
+    errors: expect.stringContaining('"report:daily" is held by another one'),
+  });
+  await lock.release();
+  await redlock.close();
+}, 30_000);

@@ -1,0 +1,85 @@
+import { expect, test } from '@jest/globals';
+import { readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import ts from 'typescript';
+
+const root = dirname(dirname(fileURLToPath(import.meta.url)));
+
+/** The TypeScript blocks of a page, each as a module of its own. */
+function snippetsOf(page: string): Map<string, string> {
+  return blocksOf(page, readFileSync(join(root, page), 'utf8'));
+}
+
+function blocksOf(name: string, text: string): Map<string, string> {
+  const blocks = [...text.matchAll(/```ts\n(.*?)```/gs)];
+  return new Map(blocks.map(([, code], index) => [join(root, `${name}.${index + 1}.ts`), code ?? '']));
+}
+
+/** What the compiler has to say about the snippets, with the settings of the project. */
+function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
+  const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: object };
+  const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
+  // An example may show something that it does not use.
+  const forExamples = { ...options, noUnusedLocals: false, noUnusedParameters: false };
+  const host = ts.createCompilerHost(forExamples);
+  const { fileExists, readFile, getSourceFile } = host;
+  host.fileExists = (name) => snippets.has(name) || fileExists(name);
+  host.readFile = (name) => snippets.get(name) ?? readFile(name);
+  host.getSourceFile = (name, languageVersion, ...rest) => {
+    const code = snippets.get(name);
+    return code === undefined
+      ? getSourceFile(name, languageVersion, ...rest)
+      : ts.createSourceFile(name, code, languageVersion);
+  };
+  const program = ts.createProgram([...snippets.keys()], forExamples, host);
+  return [...snippets.keys()].flatMap((name) => {
+    const file = program.getSourceFile(name);
+    return [...program.getSyntacticDiagnostics(file), ...program.getSemanticDiagnostics(file)].map(
+      ({ messageText, start }) => {
+        const line = file && start !== undefined ? file.getLineAndCharacterOfPosition(start).line + 1 : 0;
+        return `${name.slice(root.length + 1)}:${line} ${ts.flattenDiagnosticMessageText(messageText, '\n')}`;
+      },
+    );
+  });
+}
+
+/** The TypeScript blocks in the comments of a source file. */
+function commentedSnippetsOf(file: string): Map<string, string> {
+  const text = readFileSync(join(root, file), 'utf8').replaceAll(/^ *\* ?/gm, '');
+  return blocksOf(file, text);
+}
+
+const docs = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.md'));
+
+test('the examples in README.md and docs/ compile', () => {
+  const pages = ['README.md', ...docs.map((name) => `docs/${name}`)].map(snippetsOf);
+  const snippets = new Map(pages.flatMap((page) => [...page]));
+  expect(pages[0]?.size).toBeGreaterThan(3);
+  expect(snippets.size).toBeGreaterThan(8);
+  expect(complaintsAbout(snippets)).toEqual([]);
+}, 60_000);
+
+test('the examples in the comments of the entry points compile', () => {
+  const folders = ['lib/fencing', 'lib/health', 'lib/metrics', 'lib/testing', 'lib/tracing'];
+  const files = folders.flatMap((folder) =>
+    readdirSync(join(root, folder)).map((name) => `${folder}/${name}`),
+  );
+  const snippets = new Map(files.flatMap((file) => [...commentedSnippetsOf(file)]));
+  expect(snippets.size).toBeGreaterThan(4);
+  expect(complaintsAbout(snippets)).toEqual([]);
+}, 60_000);
+
+test('the spec in docs/testing.md is the one that the tests run', () => {
+  const [, spec] = readFileSync(join(root, 'test/testing/orders.example.test.ts'), 'utf8').split(/^\/\/.*\n/);
+  expect([...snippetsOf('docs/testing.md').values()][0]).toBe(spec);
+});
+
+test('an example that does not compile is noticed', () => {
+  const broken = new Map([
+    [join(root, 'broken.ts'), "import { WithLock } from 'nestjs-redlock';\nWithLock(7);\n"],
+  ]);
+  expect(complaintsAbout(broken)).toEqual([
+    expect.stringMatching(/^broken\.ts:2 .*'number' is not assignable/),
+  ]);
+}, 60_000);

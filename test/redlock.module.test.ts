@@ -1,0 +1,535 @@
+import 'reflect-metadata';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { type DynamicModule, Injectable, Module, type ModuleMetadata, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Redis } from 'ioredis';
+import { inspect } from 'node:util';
+import {
+  currentLock,
+  InjectLockService,
+  LockHeldError,
+  LockInterceptor,
+  LockService,
+  LockUnavailableError,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../lib/index.js';
+import { countLocks } from './support/core.js';
+import { freePort } from './support/free-port.js';
+import { LogLines } from './support/log-lines.js';
+import { DURABLE, type RedisServer, startRedis, startRedisNodes } from './support/redis-server.js';
+import { until } from './support/until.js';
+
+interface Started {
+  readonly lines: LogLines;
+  readonly locks: LockService;
+  get: <T>(token: Type<T> | string | symbol) => T;
+  close(): Promise<void>;
+}
+
+const open = new Set<Started>();
+afterEach(async () => {
+  await Promise.all([...open].map((app) => app.close()));
+});
+
+async function start(metadata: ModuleMetadata | DynamicModule): Promise<Started> {
+  const root = 'module' in metadata ? { imports: [metadata] } : metadata;
+  @Module(root)
+  class AppModule {}
+  const lines = new LogLines();
+  const app = await NestFactory.createApplicationContext(AppModule, { logger: lines, abortOnError: false });
+  const started: Started = {
+    lines,
+    get locks() {
+      return app.get(LockService);
+    },
+    get: (token) => app.get(token),
+    close: () => {
+      open.delete(started);
+      return app.close();
+    },
+  };
+  open.add(started);
+  return started;
+}
+
+const memory: RedlockModuleOptions = { nodes: 'memory' };
+const quick = { retry: false, ttl: 1_000 } as const;
+
+@Injectable()
+class Service {
+  @WithLock('key', { retry: false })
+  async keys(): Promise<readonly string[] | undefined> {
+    return currentLock()?.keys;
+  }
+}
+
+let redis: RedisServer;
+let looker: Redis;
+beforeAll(async () => {
+  redis = await startRedis(DURABLE);
+  looker = redis.client();
+});
+afterAll(() => redis.stop());
+
+/** How many connections of ours the server has. */
+async function connections(server: Redis = looker): Promise<number> {
+  const list = (await server.client('LIST')) as string;
+  return list.split('\n').filter((line) => line.includes('name=nestjs-redlock')).length;
+}
+
+describe('forRoot', () => {
+  test('provides the service and what the decorator needs, with the options given', async () => {
+    const app = await start({
+      imports: [
+        RedlockModule.forRoot({ nodes: redis.url, keyPrefix: 'my:', owner: 'me', defaults: { ttl: 4_321 } }),
+      ],
+      providers: [Service],
+    });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+    const lock = await app.locks.acquire('other');
+    await expect(looker.get('my:{other}:l')).resolves.toMatch(new RegExp(`^${lock.id}:[0-9a-z]+:me$`));
+    await expect(looker.pttl('my:{other}:l')).resolves.toBeGreaterThan(3_000);
+    await expect(looker.pttl('my:{other}:l')).resolves.toBeLessThanOrEqual(4_321);
+    await lock.release();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test('takes ioredis options, a list, and several nodes', async () => {
+    const nodes = await startRedisNodes(3);
+    const app = await start(
+      RedlockModule.forRoot({
+        nodes: nodes.map(({ host, port }) => ({ host, port, db: 1 })),
+        restartGuard: false,
+      }),
+    );
+    const lock = await app.locks.acquire('key', quick);
+    const values = await Promise.all(nodes.map((node) => node.client({ db: 1 }).get('lock:{key}:l')));
+    expect(values.filter((value) => value?.startsWith(lock.id)).length).toBeGreaterThanOrEqual(2);
+    await lock.release();
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
+  test('says nothing when all is well', async () => {
+    const app = await start(RedlockModule.forRoot({ nodes: redis.url }));
+    expect(app.lines.lines).toEqual([]);
+  });
+});
+
+describe('forRootAsync', () => {
+  @Injectable()
+  class Config {
+    createRedlockOptions(): RedlockModuleOptions {
+      return memory;
+    }
+  }
+  @Module({ providers: [Config], exports: [Config] })
+  class ConfigModule {}
+
+  test.each<[string, () => DynamicModule]>([
+    ['useFactory', () => RedlockModule.forRootAsync({ useFactory: () => memory })],
+    ['an asynchronous useFactory', () => RedlockModule.forRootAsync({ useFactory: async () => memory })],
+    [
+      'useFactory with imports and inject',
+      () =>
+        RedlockModule.forRootAsync({
+          imports: [ConfigModule],
+          inject: [Config],
+          useFactory: (config: Config) => config.createRedlockOptions(),
+        }),
+    ],
+    ['useClass', () => RedlockModule.forRootAsync({ useClass: Config })],
+    ['useExisting', () => RedlockModule.forRootAsync({ imports: [ConfigModule], useExisting: Config })],
+  ])('%s', async (_name, module) => {
+    const app = await start({ imports: [module()], providers: [Service] });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+
+  test('name and isGlobal stand beside the factory', async () => {
+    @Injectable()
+    class Named {
+      constructor(@InjectLockService('billing') readonly locks: LockService) {}
+    }
+    const app = await start({
+      imports: [RedlockModule.forRootAsync({ name: 'billing', isGlobal: true, useFactory: () => memory })],
+      providers: [Named],
+    });
+    await expect(app.get(Named).locks.tryAcquire('key')).resolves.toMatchObject({ keys: ['key'] });
+  });
+});
+
+describe('isGlobal', () => {
+  @Module({ providers: [Service], exports: [Service] })
+  class Feature {}
+
+  test('is on by default: other modules need not import it', async () => {
+    const app = await start({ imports: [RedlockModule.forRoot(memory), Feature] });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+
+  test.each([false])('when %p, a module that does not import it is told to', async (isGlobal) => {
+    const module = RedlockModule.forRoot({ ...memory, isGlobal });
+    await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
+  });
+
+  test('when off, a module that imports it can use it', async () => {
+    const app = await start({
+      imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
+      providers: [Service],
+    });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+});
+
+describe('named instances', () => {
+  @Injectable()
+  class Both {
+    constructor(
+      readonly plain: LockService,
+      @InjectLockService('billing') readonly billing: LockService,
+    ) {}
+
+    @WithLock('key', { retry: false })
+    async inPlain(): Promise<boolean[]> {
+      return [this.plain.current() !== undefined, this.billing.current() !== undefined];
+    }
+
+    @WithLock('key', { retry: false, instance: 'billing' })
+    async inBilling(): Promise<boolean[]> {
+      return [this.plain.current() !== undefined, this.billing.current() !== undefined];
+    }
+  }
+
+  test('have locks, options and services of their own', async () => {
+    const app = await start({
+      imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
+      providers: [Both, { provide: 'made', useFactory: () => Reflect.construct(Both, []) as Both }],
+    });
+    const both = app.get(Both);
+    const lock = await both.billing.acquire('key');
+    await expect(both.inPlain()).resolves.toEqual([true, false]);
+    await expect(both.inBilling()).rejects.toBeInstanceOf(LockHeldError);
+    await lock.release();
+    await expect(both.inBilling()).resolves.toEqual([false, true]);
+  });
+
+  test('adopt objects that Nest did not create, each for its own methods', async () => {
+    @Injectable()
+    class Made {
+      @WithLock('key', { retry: false })
+      async plain(): Promise<unknown> {
+        return currentLock()?.keys;
+      }
+      @WithLock('key', { retry: false, instance: 'billing' })
+      async billing(): Promise<unknown> {
+        return currentLock()?.keys;
+      }
+    }
+    const app = await start({
+      imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
+      providers: [{ provide: 'made', useFactory: () => new Made() }],
+    });
+    await expect(app.get<Made>('made').plain()).resolves.toEqual(['key']);
+    await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
+  });
+
+  test('the one with a name alone does not stand in for the one without', async () => {
+    const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
+    await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
+      /RedlockModule\.forRoot/,
+    );
+  });
+
+  test.each([[''], [7], [null]])('InjectLockService(%p) is refused', (name) => {
+    expect(() => Reflect.apply(InjectLockService, undefined, [name])).toThrow(
+      `Expected \`name\` to be the \`name\` of a RedlockModule, got ${inspect(name)}`,
+    );
+  });
+});
+
+describe('what does not work is refused when the application starts', () => {
+  test.each([[undefined], ['billing']])('two modules with the name %p', async (name) => {
+    const extras = name === undefined ? {} : { name };
+    const imports = [
+      RedlockModule.forRoot({ ...memory, ...extras }),
+      RedlockModule.forRoot({ ...memory, ...extras, keyPrefix: 'other:' }),
+    ];
+    await expect(start({ imports })).rejects.toThrow(
+      /^RedlockModule is configured twice .*locks of the one would not exclude those of the other/,
+    );
+  });
+
+  test('the module without forRoot', async () => {
+    await expect(start({ imports: [RedlockModule] })).rejects.toThrow(
+      'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
+    );
+  });
+});
+
+describe('two applications in one process', () => {
+  test('exclude each other over Redis, and each closes only what is its own', async () => {
+    const [one, two] = await Promise.all([
+      start({ imports: [RedlockModule.forRoot({ nodes: redis.url })], providers: [Service] }),
+      start({ imports: [RedlockModule.forRoot({ nodes: redis.url })], providers: [Service] }),
+    ]);
+    const lock = await one.locks.acquire('key');
+    await expect(two.get(Service).keys()).rejects.toBeInstanceOf(LockHeldError);
+    await one.close();
+    await expect(lock.isHeld()).toBe(false);
+    await expect(two.get(Service).keys()).resolves.toEqual(['key']);
+    await expect(connections()).resolves.toBe(1);
+  });
+
+  test('in memory, each has locks of its own', async () => {
+    const [one, two] = [
+      await start(RedlockModule.forRoot(memory)),
+      await start(RedlockModule.forRoot(memory)),
+    ];
+    await one.locks.acquire('key');
+    await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
+  });
+
+  test('one after the other, around the same object', async () => {
+    const object = new Service();
+    const metadata = {
+      imports: [RedlockModule.forRoot(memory)],
+      providers: [{ provide: Service, useValue: object }],
+    };
+    await (await start(metadata)).close();
+    await start(metadata);
+    await expect(object.keys()).resolves.toEqual(['key']);
+  });
+});
+
+describe("nodes: 'memory'", () => {
+  test.each<[string, RedlockModuleOptions]>([
+    ['alone', { nodes: 'memory' }],
+    ['in a list', { nodes: ['memory'] as unknown as 'memory' }],
+  ])('%s: warns exactly once, and excludes in this process', async (_name, options) => {
+    const app = await start(RedlockModule.forRoot(options));
+    expect(app.lines.lines).toEqual([
+      { level: 'warn', text: expect.stringMatching(/^nodes: 'memory' locks inside this process only/) },
+    ]);
+    const lock = await app.locks.acquire('key');
+    await expect(app.locks.tryAcquire('key')).resolves.toBeNull();
+    await lock.release();
+    await expect(app.locks.tryAcquire('key')).resolves.not.toBeNull();
+    expect(app.lines.lines).toHaveLength(1);
+  });
+});
+
+describe('options that do not fit', () => {
+  const NODES =
+    "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
+    "are an array), or 'memory' to lock inside this process only";
+  const cases: [unknown, string][] = [
+    [{}, `Expected \`nodes\` to be ${NODES}, got undefined`],
+    [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
+    [{ nodes: '' }, `Expected \`nodes\` to be ${NODES}, got ''`],
+    [{ nodes: null }, `Expected \`nodes\` to be ${NODES}, got null`],
+    [{ nodes: [7] }, `Expected \`nodes\` to be ${NODES}, got 7`],
+    [{ nodes: 'localhost:6379' }, `Expected \`nodes\` to be ${NODES}, got 'localhost:6379'`],
+    [{ nodes: 'redis://a b' }, `Expected \`nodes\` to be ${NODES}, got 'redis://a b'`],
+    [
+      { nodes: ['memory', 'redis://localhost'] },
+      "Expected `nodes` to be 'memory' alone, or Redis nodes; the two cannot vote together, got 'memory'",
+    ],
+    [{ ...memory, keyPrefix: 'a{}' }, 'Expected `keyPrefix` to be a string without "{}", got \'a{}\''],
+    [{ ...memory, keyPrefix: 1 }, 'Expected `keyPrefix` to be a string without "{}", got 1'],
+    [
+      { ...memory, nodeTimeout: 0 },
+      'Expected `nodeTimeout` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [{ ...memory, driftFactor: 1 }, 'Expected `driftFactor` to be a number from 0 to 0.5, got 1'],
+    [{ ...memory, driftFactor: NaN }, 'Expected `driftFactor` to be a number from 0 to 0.5, got NaN'],
+    [{ ...memory, owner: '' }, "Expected `owner` to be a string that is not empty, got ''"],
+    [
+      { ...memory, shutdownTimeout: -1 },
+      'Expected `shutdownTimeout` to be a whole number of milliseconds, at least 0, got -1',
+    ],
+    [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],
+    [
+      { ...memory, defaults: { ttl: 1 } },
+      'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1',
+    ],
+    [
+      { ...memory, defaults: { onBusy: 'skip' } },
+      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`',
+    ],
+    [
+      { ...memory, prefix: 'x' },
+      'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
+        '`driftFactor`, `restartGuard`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`',
+    ],
+  ];
+
+  test.each(cases)('%j are refused by forRoot, at once', (options, message) => {
+    expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [options])).toThrow(new Error(message));
+  });
+
+  test.each(cases)('%j from a factory are refused when the application starts', async (options, message) => {
+    const module = RedlockModule.forRootAsync({ useFactory: () => options as RedlockModuleOptions });
+    await expect(start(module)).rejects.toThrow(new Error(message));
+  });
+
+  test.each<[object, string]>([
+    [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],
+    [{ isGlobal: 'yes' }, "Expected `isGlobal` to be `true` or `false`, got 'yes'"],
+  ])('%j is refused by forRoot and forRootAsync, at once', (extras, message) => {
+    const refused = new Error(message);
+    expect(() => RedlockModule.forRoot({ ...memory, ...extras })).toThrow(refused);
+    expect(() => RedlockModule.forRootAsync({ useFactory: () => memory, ...extras })).toThrow(refused);
+  });
+
+  test('no options at all are refused with what to write', () => {
+    expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(
+      /'redis:\/\/localhost:6379'/,
+    );
+  });
+});
+
+describe('a Redis that is down when the application starts', () => {
+  test('the application starts, says so, refuses locks, and locks once the node is up', async () => {
+    const [one, two] = [await freePort(), await freePort()];
+    const server = await startRedis();
+    const { port } = server;
+    await server.kill();
+    const app = await start({
+      imports: [
+        RedlockModule.forRoot({ nodes: [one, two, port].map((each) => `redis://127.0.0.1:${each}`) }),
+        RedlockModule.forRoot({ nodes: server.url, name: 'single' }),
+      ],
+      providers: [Service],
+    });
+    const warning = (each: number): unknown =>
+      expect.stringMatching(
+        new RegExp(`^Cannot reach Redis at 127.0.0.1:${each}: .*ECONNREFUSED.*background`),
+      );
+    expect(app.lines.of('warn').toSorted()).toEqual([one, two, port, port].toSorted().map(warning));
+    expect(app.lines.of('error').toSorted()).toEqual([
+      expect.stringMatching(/^0 of 1 Redis nodes are connected and 1 are needed/),
+      expect.stringMatching(/^0 of 3 Redis nodes are connected and 2 are needed/),
+    ]);
+
+    const error = await app
+      .get(Service)
+      .keys()
+      .catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      /^Could not lock "key": 2 of 3 nodes must agree, and \d gave no vote.*ECONNREFUSED/,
+    );
+
+    await server.restart();
+    const single = app.get<LockService>(Symbol.for('nestjs-redlock:service:single'));
+    await until(() =>
+      single.tryAcquire('key').then(
+        (lock) => lock !== null,
+        () => false,
+      ),
+    );
+    await app.close();
+    await server.stop();
+  });
+
+  test('does not hold up the start when a quorum is there', async () => {
+    const nodes = await startRedisNodes(2);
+    const started = performance.now();
+    const app = await start(
+      RedlockModule.forRoot({
+        nodes: [...nodes.map(({ url }) => url), `redis://127.0.0.1:${await freePort()}`],
+        restartGuard: false,
+      }),
+    );
+    expect(performance.now() - started).toBeLessThan(2_000);
+    expect(app.lines.of('error')).toEqual([]);
+    await expect(app.locks.tryAcquire('key')).resolves.not.toBeNull();
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+});
+
+describe('connections', () => {
+  test('that we opened are closed by app.close()', async () => {
+    const app = await start(RedlockModule.forRoot({ nodes: redis.url }));
+    await expect(connections()).resolves.toBe(1);
+    await app.close();
+    await expect(until(async () => (await connections()) === 0)).resolves.toBeUndefined();
+  });
+
+  test('that are passed in are used and stay open', async () => {
+    const client = new Redis(redis.url, { connectionName: 'users-own' });
+    const app = await start(RedlockModule.forRoot({ nodes: [client] }));
+    const lock = await app.locks.acquire('key', quick);
+    await expect(looker.get('lock:{key}:l')).resolves.toContain(lock.id);
+    await expect(connections()).resolves.toBe(0);
+    await app.close();
+    await expect(countLocks(looker)).resolves.toBe(0);
+    await expect(client.ping()).resolves.toBe('PONG');
+    expect(client.listenerCount('ready')).toBe(0);
+    expect(client.listenerCount('error')).toBe(0);
+    client.disconnect();
+  });
+
+  test('are closed also when the node was never reachable', async () => {
+    const app = await start(RedlockModule.forRoot({ nodes: `redis://127.0.0.1:${await freePort()}` }));
+    await expect(app.close()).resolves.toBeUndefined();
+  });
+});
+
+describe('a password', () => {
+  const SECRET = 'p4ss:w/rd@x';
+  const ESCAPED = encodeURIComponent(SECRET);
+
+  test.each([
+    `rediss//:${SECRET}@host`,
+    `redis://user:${SECRET}@host:port`,
+    `user:${SECRET}@host`,
+    `http://:${SECRET}@host`,
+  ])('is not in the message about a URL that does not fit: %s', (url) => {
+    const message = messageOf(() => RedlockModule.forRoot({ nodes: url }));
+    expect(message).toContain('`nodes`');
+    expect(message).toContain('@host');
+    for (const part of SECRET.split(/[:/@]/)) expect(message).not.toContain(part.length > 1 ? part : SECRET);
+  });
+
+  test('is not in the message about options that are a URL', async () => {
+    const url = `redis://:${SECRET}@host` as unknown as RedlockModuleOptions;
+    expect(messageOf(() => RedlockModule.forRoot(url))).not.toContain('p4ss');
+    const failure = await start(RedlockModule.forRootAsync({ useFactory: () => url })).catch(
+      (error: unknown) => error,
+    );
+    expect(inspect(failure, { depth: 9 })).not.toContain('p4ss');
+  });
+
+  test('is in no message and no error when the server refuses it', async () => {
+    const server = await startRedis({ args: ['--requirepass', 'right'] });
+    const app = await start(
+      RedlockModule.forRoot({ nodes: `redis://:${ESCAPED}@${server.host}:${server.port}` }),
+    );
+    const error = await app.locks.acquire('key', quick).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(/WRONGPASS|ready|not connected/);
+    for (const text of [inspect(error, { depth: 9, showHidden: true }), inspect(app.lines.lines)]) {
+      expect(text).not.toContain('p4ss');
+    }
+    await app.close();
+    await server.stop();
+  });
+
+  function messageOf(action: () => unknown): string {
+    try {
+      action();
+    } catch (error) {
+      return inspect(error, { depth: 9 });
+    }
+    throw new Error('nothing was thrown');
+  }
+});
+
+test('LockInterceptor can be injected', async () => {
+  const app = await start(RedlockModule.forRoot(memory));
+  expect(app.get(LockInterceptor)).toBeInstanceOf(LockInterceptor);
+});

@@ -1,0 +1,417 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { LockLostError, LockUnavailableError } from '../../lib/redlock/errors.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import { LOCK_STATE_CHANNEL, type LockStateEvent } from '../../lib/redlock/lock-events.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { redlockOver } from '../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+// With a ttl of 1000 ms: usable for 988 ms, renewed every 333 ms, 50 ms for a node to answer.
+const TTL = 1_000;
+
+let nodes: ScriptedNode[];
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  nodes = scriptedNodes(3);
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function acquire(renew = true): Promise<HeldLock> {
+  return redlockOver(nodes).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew, signals: [] });
+}
+
+function extensions(): number[] {
+  return nodes.map((node) => node.count('extend'));
+}
+
+describe('validity', () => {
+  test('is the ttl less drift, counted from the first send (S4)', async () => {
+    for (const node of nodes) node.fate = { acquire: 40 };
+    const acquiring = acquire();
+    await jest.advanceTimersByTimeAsync(40);
+    const lock = await acquiring;
+    expect(lock.remaining()).toBeCloseTo(988 - 40, 3);
+    await lock.release();
+  });
+
+  test('ends a lock that is not renewed: told by the signal, by isHeld and by assertHeld (S10)', async () => {
+    const lock = await acquire(false);
+    const { signal } = lock;
+    await jest.advanceTimersByTimeAsync(987);
+    expect([lock.isHeld(), signal.aborted]).toEqual([true, false]);
+    await jest.advanceTimersByTimeAsync(2);
+    expect([lock.isHeld(), signal.aborted, lock.remaining()]).toEqual([false, true, 0]);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(() => lock.assertHeld()).toThrow(signal.reason as Error);
+    expect((signal.reason as Error).message).toBe(
+      'The lock on "k" is lost: its validity ran out before a quorum renewed it (ttl 1000 ms). Stop what it protects.',
+    );
+  });
+
+  test('is decided by the clock while a blocked thread keeps the timer from firing (S10)', async () => {
+    const lock = await acquire();
+    const { signal } = lock;
+    jest.setSystemTime(Date.now() + 2_000);
+    expect(lock.isHeld()).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(LockLostError);
+    expect(signal.aborted).toBe(true);
+  });
+
+  test('a signal that is first looked at after the loss is aborted', async () => {
+    const lock = await acquire(false);
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(lock.signal.reason).toBeInstanceOf(LockLostError);
+  });
+});
+
+describe('the watchdog', () => {
+  test('extends on all nodes every third of the ttl', async () => {
+    const lock = await acquire();
+    await jest.advanceTimersByTimeAsync(332);
+    expect(extensions()).toEqual([0, 0, 0]);
+    await jest.advanceTimersByTimeAsync(10 * TTL);
+    for (const count of extensions()) expect(count).toBeGreaterThanOrEqual(29);
+    for (const count of extensions()) expect(count).toBeLessThanOrEqual(32);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('does not renew when told not to', async () => {
+    await acquire(false);
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(extensions()).toEqual([0, 0, 0]);
+  });
+
+  test('stops at the release and at the loss, and leaves no timer (S9)', async () => {
+    const released = await acquire();
+    await released.release();
+    expect(jest.getTimerCount()).toBe(0);
+    const lost = await acquire();
+    lost.lose('for a test');
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test('keeps the lock while a minority is away', async () => {
+    const lock = await acquire();
+    nodes[2]!.fate = { extend: new Error('down') };
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('counts the new validity from when the extension was sent (S9)', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { extend: 30 };
+    await jest.advanceTimersByTimeAsync(334 + 30);
+    expect(lock.remaining()).toBeGreaterThan(988 - 35);
+    expect(lock.remaining()).toBeLessThanOrEqual(988 - 30);
+    await lock.release();
+  });
+
+  test('asks again soon, one request at a time, when no quorum confirmed', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(900);
+    // At 333 ms, and from then on 50 ms of waiting and 100 ms of pause.
+    expect(extensions()).toEqual([4, 4, 4]);
+    for (const node of nodes) node.fate = {};
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('tells of the loss at the end of the validity when a majority hangs (S10)', async () => {
+    const lock = await acquire();
+    const { signal } = lock;
+    for (const node of nodes.slice(1)) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(986);
+    expect(signal.aborted).toBe(false);
+    await jest.advanceTimersByTimeAsync(4);
+    expect(signal.aborted).toBe(true);
+  });
+
+  test('tells of the loss at the next renewal when a majority no longer has the lock', async () => {
+    const lock = await acquire();
+    const { signal } = lock;
+    for (const node of nodes.slice(1)) await node.memory.close();
+    await jest.advanceTimersByTimeAsync(335);
+    expect(signal.aborted).toBe(true);
+    expect((signal.reason as Error).message).toContain('no quorum is left');
+  });
+
+  test('a confirmation that comes after the validity ended does not bring the lock back (S9)', async () => {
+    const lock = await acquire();
+    const node = nodes[0]!;
+    for (const each of nodes) {
+      const extend = each.extend.bind(each);
+      each.extend = (...args) =>
+        extend(...args).map(async (reply) => {
+          await reply;
+          // The reply was on its way when the thread was blocked for longer than the rest of the validity.
+          if (each === node) jest.setSystemTime(Date.now() + 700);
+          return reply;
+        });
+    }
+    await jest.advanceTimersByTimeAsync(335);
+    expect(lock.isHeld()).toBe(false);
+  });
+});
+
+describe('the state', () => {
+  const events: LockStateEvent[] = [];
+  const listener = (message: unknown): void => {
+    events.push(message as LockStateEvent);
+  };
+  beforeEach(() => {
+    events.length = 0;
+    subscribe(LOCK_STATE_CHANNEL, listener);
+  });
+  afterEach(() => {
+    unsubscribe(LOCK_STATE_CHANNEL, listener);
+  });
+
+  test('is unconfirmed while a renewal has failed and validity lasts, and held again after one that succeeds', async () => {
+    const lock = await acquire();
+    const { id, fencingToken } = lock;
+    for (const node of nodes) node.fate = { extend: new Error('cut') };
+    await jest.advanceTimersByTimeAsync(340);
+    expect([lock.state, lock.isHeld(), lock.signal.aborted]).toEqual(['unconfirmed', true, false]);
+    for (const node of nodes) node.fate = {};
+    await jest.advanceTimersByTimeAsync(110);
+    expect(lock.state).toBe('held');
+    await lock.release();
+    expect(events.map(({ state }) => state)).toEqual(['unconfirmed', 'held', 'released']);
+    expect(events[0]).toMatchObject({ keys: ['k'], id, fencingToken, owner: 'me' });
+    expect(events[0]!.error?.message).toContain('a: cut');
+    expect(events[0]!.remaining).toBeGreaterThan(600);
+  });
+
+  test('goes from unconfirmed to lost at the end of the validity (S10)', async () => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(990);
+    expect(lock.state).toBe('lost');
+    expect(events.map(({ state }) => state)).toEqual(['unconfirmed', 'lost']);
+    expect(events[1]).toMatchObject({ remaining: 0, error: { code: 'LOCK_LOST' } });
+  });
+});
+
+describe('extend', () => {
+  test('gives the lock at least the new ttl, and renews to that', async () => {
+    const lock = await acquire();
+    await lock.extend(6_000);
+    expect(lock.remaining()).toBeCloseTo(6_000 - 62, 0);
+    await jest.advanceTimersByTimeAsync(1_990);
+    expect(extensions()).toEqual([1, 1, 1]);
+    await jest.advanceTimersByTimeAsync(20);
+    expect(extensions()).toEqual([2, 2, 2]);
+    expect(lock.remaining()).toBeGreaterThan(5_900);
+    await lock.release();
+  });
+
+  test('never shortens the lock', async () => {
+    const lock = await acquire(false);
+    await lock.extend(100);
+    expect(lock.remaining()).toBeCloseTo(988, 0);
+    await jest.advanceTimersByTimeAsync(900);
+    expect(nodes[0]!.count('extend')).toBe(1);
+    const intruder = redlockOver(nodes, { owner: 'x' });
+    await expect(
+      intruder.acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] }),
+    ).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  });
+
+  test('without a quorum rejects, names the nodes, and leaves the lock held for what remains', async () => {
+    const lock = await acquire(false);
+    nodes[0]!.fate = { extend: new Error('reset') };
+    nodes[1]!.fate = { extend: new Error('reset') };
+    const error = await lock.extend().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toContain('a: reset');
+    expect(lock.isHeld()).toBe(true);
+  });
+
+  test('of a lock that is lost or released throws LockLostError and asks nobody', async () => {
+    const lost = await acquire(false);
+    await jest.advanceTimersByTimeAsync(TTL);
+    await expect(lost.extend()).rejects.toThrow('its validity ran out');
+    const released = await acquire(false);
+    await released.release();
+    await expect(released.extend()).rejects.toThrow('it was released');
+    expect(extensions()).toEqual([0, 0, 0]);
+  });
+
+  test('notices that a majority no longer has the lock', async () => {
+    const lock = await acquire(false);
+    for (const node of nodes) await node.memory.close();
+    await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
+    expect(lock.signal.aborted).toBe(true);
+  });
+
+  test('waits for the extension that is under way (S9: one at a time)', async () => {
+    const lock = await acquire(false);
+    for (const node of nodes) node.fate = { extend: 20 };
+    const both = Promise.all([lock.extend(), lock.extend()]);
+    await jest.advanceTimersByTimeAsync(19);
+    expect(extensions()).toEqual([1, 1, 1]);
+    await jest.advanceTimersByTimeAsync(21);
+    await both;
+    expect(extensions()).toEqual([2, 2, 2]);
+  });
+
+  test('does not outlive the restart guard, of which other processes would not know (S12)', async () => {
+    const lock = await redlockOver(nodes, { guard: TTL }).acquire(['k'], {
+      ttl: TTL,
+      retry: NO_RETRY,
+      renew: false,
+      signals: [],
+    });
+    await expect(lock.extend(TTL + 1)).rejects.toThrow('at most the restart guard of 1000 ms');
+    expect(extensions()).toEqual([0, 0, 0]);
+    await lock.extend(TTL);
+  });
+
+  test.each([[5], [1.5], ['1s']])('refuses a ttl of %p', async (ttl) => {
+    const lock = await acquire(false);
+    await expect(lock.extend(ttl as number)).rejects.toThrow(
+      'Expected `ttl` to be a whole number of milliseconds',
+    );
+  });
+});
+
+describe('maxHold', () => {
+  function hold(maxHold: number, renew = true): Promise<HeldLock> {
+    return redlockOver(nodes).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew, maxHold, signals: [] });
+  }
+
+  test('ends the renewals, and the lock with its ttl; the loss says so', async () => {
+    const lock = await hold(1_500);
+    const { signal } = lock;
+    await jest.advanceTimersByTimeAsync(1_500);
+    const renewals = extensions();
+    expect(renewals).toEqual([4, 4, 4]);
+    expect([lock.state, signal.aborted]).toEqual(['held', false]);
+    await jest.advanceTimersByTimeAsync(Math.floor(lock.remaining()) - 1);
+    expect(signal.aborted).toBe(false);
+    await jest.advanceTimersByTimeAsync(3);
+    expect([lock.state, signal.aborted]).toEqual(['lost', true]);
+    expect(lock.loss?.message).toContain('its maxHold of 1500 ms had passed');
+    expect(extensions()).toEqual(renewals);
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test('counts from when the acquisition was sent', async () => {
+    for (const node of nodes) node.fate = { acquire: 40 };
+    const acquiring = hold(334 + 20);
+    await jest.advanceTimersByTimeAsync(40);
+    const lock = await acquiring;
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(extensions()).toEqual([1, 1, 1]);
+    expect(lock.state).toBe('lost');
+  });
+
+  test('is a limit for extensions by hand, too, and leaves the lock what it has', async () => {
+    const lock = await hold(500, false);
+    await lock.extend();
+    await jest.advanceTimersByTimeAsync(500);
+    await expect(lock.extend()).rejects.toMatchObject({
+      code: 'MAX_HOLD_REACHED',
+      message: expect.stringContaining(
+        'The lock on "k" is not extended: its maxHold of 500 ms is over, and it ends in 488 ms.',
+      ),
+    });
+    expect([lock.isHeld(), extensions()]).toEqual([true, [1, 1, 1]]);
+    await jest.advanceTimersByTimeAsync(490);
+    expect(lock.state).toBe('lost');
+  });
+
+  test('is not blamed for a loss that came from nodes that did not answer', async () => {
+    const lock = await hold(900);
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(lock.loss?.message).toContain('before a quorum renewed it');
+  });
+
+  test('means nothing to a lock that is released before', async () => {
+    const lock = await hold(400);
+    await jest.advanceTimersByTimeAsync(600);
+    await lock.release();
+    expect(lock.loss).toBeUndefined();
+    expect(jest.getTimerCount()).toBe(0);
+  });
+});
+
+describe('release', () => {
+  test('frees the lock on all nodes, and a second call does nothing (S7)', async () => {
+    const lock = await acquire();
+    await Promise.all([lock.release(), lock.release()]);
+    await lock.release();
+    expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
+    await (await acquire()).release();
+  });
+
+  test('is not a loss: the signal stays quiet, but the lock is not held', async () => {
+    const lock = await acquire();
+    const { signal } = lock;
+    await lock.release();
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(signal.aborted).toBe(false);
+    expect(lock.isHeld()).toBe(false);
+    expect(() => lock.assertHeld()).toThrow('it was released');
+  });
+
+  test('resolves when a quorum has confirmed', async () => {
+    const lock = await acquire();
+    nodes[0]!.fate = { release: 'hang' };
+    await expect(lock.release()).resolves.toBeUndefined();
+  });
+
+  test.each([
+    ['hangs', 'hang' as const],
+    ['fails', new Error('down')],
+  ])('resolves when every node %s, within the time limit of a node', async (_what, fate) => {
+    const lock = await acquire();
+    for (const node of nodes) node.fate = { release: fate };
+    const released = lock.release();
+    await jest.advanceTimersByTimeAsync(51);
+    await expect(released).resolves.toBeUndefined();
+  });
+
+  test('cleans up after a lock that was lost', async () => {
+    const lock = await acquire(false);
+    await jest.advanceTimersByTimeAsync(TTL);
+    await lock.release();
+    expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
+    expect(lock.loss).toBeInstanceOf(LockLostError);
+  });
+
+  test('happens at the end of a scope with `await using`', async () => {
+    {
+      await using lock = await acquire();
+      expect(lock.isHeld()).toBe(true);
+    }
+    expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
+  });
+
+  test('ends the claim before it asks the nodes, so that no late renewal is started (S15)', async () => {
+    const lock = await acquire();
+    void lock.release();
+    expect(nodes[0]!.claims[0]!.ended).toBe(true);
+    await lock.release();
+  });
+});
+
+test('timers do not keep the process alive', async () => {
+  jest.useRealTimers();
+  const unref = jest.spyOn(Object.getPrototypeOf(setTimeout(() => {}, 0)) as NodeJS.Timeout, 'unref');
+  const lock = await acquire();
+  // The time limit of the acquisition and the watchdog.
+  expect(unref).toHaveBeenCalledTimes(2);
+  await lock.release();
+  expect(unref).toHaveBeenCalledTimes(3);
+  unref.mockRestore();
+});

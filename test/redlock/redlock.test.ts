@@ -1,0 +1,430 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { LockHeldError, LockUnavailableError } from '../../lib/redlock/errors.js';
+import { HeldLock } from '../../lib/redlock/held-lock.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { quorumOf } from '../../lib/redlock/quorum.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { redlockOver } from '../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+const once: Acquisition = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+const waiting: Acquisition = {
+  ...once,
+  retry: { timeout: 5_000, attempts: Infinity, delay: 200, jitter: 0 },
+};
+
+beforeEach(() => {
+  jest.useFakeTimers();
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function redlockOn(nodes: readonly ScriptedNode[], owner = 'me'): Redlock {
+  return redlockOver(nodes, { owner });
+}
+
+/** What a promise settles to, and after how many milliseconds. */
+async function outcome<T>(promise: Promise<T>): Promise<{ value: T | Error; after: number }> {
+  const start = performance.now();
+  const settled: { value: T | Error; after: number }[] = [];
+  const settle = (value: T | Error): void => {
+    settled.push({ value, after: performance.now() - start });
+  };
+  promise.then(settle, settle);
+  for (;;) {
+    const [first] = settled;
+    if (first) return first;
+    await jest.advanceTimersByTimeAsync(1);
+  }
+}
+
+/** Another process locks `key` on some of the nodes. */
+async function hold(nodes: readonly ScriptedNode[], key = 'k', owner = 'other'): Promise<HeldLock> {
+  const lock = await redlockOn(nodes, owner).acquire([key], once);
+  for (const node of nodes) node.requests.length = 0;
+  return lock;
+}
+
+describe('one attempt', () => {
+  test('a majority is enough', async () => {
+    const nodes = scriptedNodes(3);
+    nodes[2]!.fate = { acquire: new Error('down') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(HeldLock);
+  });
+
+  test('does not wait for the slowest node', async () => {
+    const nodes = scriptedNodes(3);
+    nodes[2]!.fate = { acquire: 40 };
+    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(HeldLock);
+    expect(after).toBeLessThan(5);
+  });
+
+  test.each([2, 4])('a tie on %d nodes settles as held, for both sides alike (S1)', async (count) => {
+    const nodes = scriptedNodes(count);
+    await hold(nodes.slice(0, count / 2));
+    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockHeldError);
+    expect(after).toBeLessThan(5);
+  });
+
+  test.each([
+    ['2 of 4 down', 4, 2],
+    ['1 of 2 down', 2, 1],
+    ['3 of 5 down', 5, 3],
+    ['all down', 3, 3],
+  ])('without a quorum of answers the lock is unavailable, not held: %s', async (_case, count, down) => {
+    const nodes = scriptedNodes(count);
+    for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    const { votes } = value as LockUnavailableError;
+    expect(votes).toHaveLength(count);
+    // Those that were not waited for are no errors.
+    const errors = votes.filter(({ vote }) => vote === 'error').length;
+    expect(errors).toBeLessThanOrEqual(down);
+    expect(errors).toBeGreaterThan(count - quorumOf(count));
+    expect((value as Error).message).toContain('a: ECONNREFUSED');
+  });
+
+  test('a majority that holds it for others is held, though the rest is down', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes.slice(0, 2));
+    nodes[2]!.fate = { acquire: new Error('down') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toMatchObject({ code: 'LOCK_HELD', owner: 'other', keys: ['k'] });
+  });
+
+  test('one holder and two nodes down is unavailable: nobody can tell (S1)', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes.slice(0, 1));
+    for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    expect((value as LockUnavailableError).votes.map(({ vote }) => vote)).toEqual(['held', 'error', 'error']);
+  });
+
+  test('a hung majority settles at the time limit of a node (S3)', async () => {
+    const nodes = scriptedNodes(3);
+    for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
+    const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(after).toBeCloseTo(50, -1);
+  });
+
+  test('an acquisition slower than its ttl fails and is released (S4, S6)', async () => {
+    const nodes = scriptedNodes(1);
+    const [node] = nodes as [ScriptedNode];
+    // A blocked thread: the reply is there, but time has passed. The time limit cannot tell, the clock can.
+    const acquire = node.acquire.bind(node);
+    node.acquire = async (claim, terms) => {
+      const reply = await acquire(claim, terms);
+      jest.setSystemTime(Date.now() + 990);
+      return reply;
+    };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect((value as Error).message).toContain('took 990 ms to answer, which uses up the ttl of 1000 ms');
+    expect(node.count('release')).toBe(1);
+  });
+
+  test('reports how long the lock may still be held: until a quorum can be free', async () => {
+    const nodes = scriptedNodes(3);
+    await redlockOn(nodes.slice(0, 1), 'x').acquire(['k'], { ...once, ttl: 600 });
+    await redlockOn(nodes.slice(1, 2), 'y').acquire(['k'], { ...once, ttl: 300 });
+    await redlockOn(nodes.slice(2), 'z').acquire(['k'], { ...once, ttl: 900 });
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect((value as LockHeldError).retryAfter).toBeCloseTo(600, -1);
+  });
+});
+
+describe('the fencing token', () => {
+  /** Makes the counters of `k` on these nodes differ: so many grants on each. */
+  async function unevenCounters(nodes: readonly ScriptedNode[], grants: readonly number[]): Promise<void> {
+    for (const [index, count] of grants.entries()) {
+      for (let grant = 0; grant < count; grant++) {
+        await (await hold(nodes.slice(index, index + 1))).release();
+      }
+    }
+    for (const node of nodes) node.requests.length = 0;
+  }
+
+  test('takes one round trip when a quorum agrees', async () => {
+    const nodes = scriptedNodes(3);
+    await unevenCounters(nodes, [1, 1, 1]);
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(HeldLock);
+    expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
+  });
+
+  test('is the largest counter, to which the others are raised, when no quorum agrees', async () => {
+    const nodes = scriptedNodes(3);
+    await unevenCounters(nodes, [1, 3, 5]);
+    const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
+    await lock.release();
+    for (const node of nodes) node.requests.length = 0;
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(nodes.map((node) => node.count('raise'))).toEqual([1, 1, 0]);
+    const next = await outcome(
+      (value as HeldLock).release().then(() => redlockOn(nodes).acquire(['k'], once)),
+    );
+    expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
+  });
+
+  test('is not given out when no quorum can be raised to it, and the lock is released (S6)', async () => {
+    const nodes = scriptedNodes(3);
+    await unevenCounters(nodes, [1, 3, 5]);
+    for (const node of nodes) node.fate = { raise: new Error('cut') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect((value as Error).message).toContain('did not agree on a fencing token');
+    for (const node of nodes) expect(node.count('release')).toBe(1);
+  });
+
+  test('does not make the acquisition longer than its budget when the raise hangs (S3, S8)', async () => {
+    const nodes = scriptedNodes(3);
+    await unevenCounters(nodes, [1, 3, 5]);
+    for (const node of nodes) node.fate = { acquire: 15, raise: 'hang' };
+    const { value, after } = await outcome(
+      redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, timeout: 40 } }),
+    );
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(after).toBeLessThanOrEqual(41);
+  });
+
+  test('checks the validity after the raise, too (S4)', async () => {
+    const nodes = scriptedNodes(3);
+    await unevenCounters(nodes, [1, 3, 5]);
+    for (const node of nodes) {
+      const raise = node.raise.bind(node);
+      node.raise = async (...args) => {
+        const reply = await raise(...args);
+        jest.setSystemTime(Date.now() + 990);
+        return reply;
+      };
+    }
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect((value as Error).message).toContain('uses up the ttl');
+  });
+
+  test('is always one round trip on one node', async () => {
+    const nodes = scriptedNodes(1);
+    await unevenCounters(nodes, [7]);
+    await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(nodes[0]!.requests).toEqual(['acquire']);
+  });
+});
+
+describe('a tick that has run', () => {
+  const tick = { schedule: 's', at: 1_000, life: 60_000, from: 'release' } as const;
+
+  test('is not run again when one node knows of it, though a quorum would grant the lock', async () => {
+    const nodes = scriptedNodes(3);
+    const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
+    for (const node of nodes.slice(1)) node.fate = { release: new Error('cut') };
+    await lock.release();
+    await Promise.all(nodes.slice(1).map((node) => node.memory.close()));
+    for (const node of nodes) node.requests.length = 0;
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }));
+    expect(value).toMatchObject({
+      ranTick: 1_000,
+      message: '"k" is not to be locked again: the tick of 1970-01-01T00:00:01.000Z has run already, by me',
+    });
+    // What the others granted meanwhile is given back.
+    expect(nodes.map((node) => node.count('release'))).toEqual([0, 1, 1]);
+    expect(nodes.map((node) => node.memory.size)).toEqual([0, 1, 1]);
+  });
+
+  test('is known to every quorum after a release that a quorum confirmed', async () => {
+    const nodes = scriptedNodes(3);
+    nodes[0]!.fate = { acquire: new Error('down'), release: new Error('down') };
+    const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
+    await lock.release();
+    nodes[0]!.fate = {};
+    nodes[1]!.fate = { acquire: new Error('down') };
+    const { value } = await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }));
+    expect(value).toMatchObject({ ranTick: 1_000 });
+  });
+});
+
+describe('a failed attempt leaves nothing behind (S6)', () => {
+  test('remembers no tick for the minority it won', async () => {
+    const nodes = scriptedNodes(3);
+    const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
+    const other = await hold(nodes.slice(0, 2));
+    await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }));
+    await other.release();
+    expect((await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value).toBeInstanceOf(
+      HeldLock,
+    );
+  });
+
+  test('keeps nothing of the minority it won, whatever minHold says', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes.slice(0, 2));
+    await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
+    expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
+  });
+
+  test('releases the minority it won', async () => {
+    const nodes = scriptedNodes(3);
+    const other = await hold(nodes.slice(0, 2));
+    await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(nodes.map((node) => node.count('release'))).toEqual([0, 0, 1]);
+    await other.release();
+    expect((await outcome(redlockOn(nodes.slice(2)).acquire(['k'], once))).value).toBeInstanceOf(HeldLock);
+  });
+
+  test('releases on nodes that timed out or answered with an error, too', async () => {
+    const nodes = scriptedNodes(3);
+    nodes[0]!.fate = { acquire: 'hang' };
+    nodes[1]!.fate = { acquire: new Error('reply lost') };
+    await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
+  });
+
+  test('marks the claim as ended, so that no node starts anything for it any more (S15)', async () => {
+    const nodes = scriptedNodes(3);
+    for (const node of nodes) node.fate = { acquire: 'hang' };
+    await outcome(redlockOn(nodes).acquire(['k'], once));
+    expect(nodes[0]!.claims[0]!.ended).toBe(true);
+  });
+});
+
+describe('trying again', () => {
+  test('makes a claim with a fresh id of 128 bits for every attempt (S5)', async () => {
+    const nodes = scriptedNodes(1);
+    await hold(nodes);
+    await outcome(redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 4 } }));
+    const ids = nodes[0]!.claims.slice(1).map(({ id }) => id);
+    expect(ids).toHaveLength(4);
+    expect(new Set(ids).size).toBe(4);
+    for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);
+  });
+
+  test('gets the lock when its holder releases it', async () => {
+    const nodes = scriptedNodes(3);
+    const other = await hold(nodes);
+    const acquiring = outcome(redlockOn(nodes).acquire(['k'], waiting));
+    await jest.advanceTimersByTimeAsync(300);
+    await other.release();
+    const { value, after } = await acquiring;
+    expect(value).toBeInstanceOf(HeldLock);
+    expect(after).toBeLessThan(520);
+  });
+
+  test('gets the lock when its holder lapses, without waiting for a whole delay more', async () => {
+    const nodes = scriptedNodes(1);
+    await hold(nodes);
+    const { value, after } = await outcome(
+      redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, delay: 900 } }),
+    );
+    expect(value).toBeInstanceOf(HeldLock);
+    expect(after).toBeLessThan(1_010);
+  });
+
+  test('stops after so many attempts', async () => {
+    const nodes = scriptedNodes(1);
+    await hold(nodes);
+    const { value, after } = await outcome(
+      redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 3 } }),
+    );
+    expect(value).toBeInstanceOf(LockHeldError);
+    expect(nodes[0]!.count('acquire')).toBe(3);
+    expect(after).toBeLessThan(410);
+  });
+
+  test.each([30, 100, 900])(
+    'settles within a timeout of %d ms when the lock stays held (S8)',
+    async (timeout) => {
+      const nodes = scriptedNodes(3);
+      await hold(nodes, 'k');
+      const { value, after } = await outcome(
+        redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, timeout } }),
+      );
+      expect(after).toBeGreaterThanOrEqual(timeout * 0.85);
+      expect(after).toBeLessThanOrEqual(timeout + 1);
+      expect(value).toBeInstanceOf(LockHeldError);
+    },
+  );
+
+  test.each([30, 100, 1_000])(
+    'settles within a timeout of %d ms when all nodes hang (S1)',
+    async (timeout) => {
+      const nodes = scriptedNodes(3);
+      for (const node of nodes) node.fate = { acquire: 'hang', release: 'hang' };
+      const { value, after } = await outcome(
+        redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, timeout } }),
+      );
+      expect(value).toBeInstanceOf(LockUnavailableError);
+      expect(after).toBeLessThanOrEqual(timeout + 1);
+    },
+  );
+
+  test('a last attempt that is cut short does not turn a held lock into an unavailable one', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes);
+    for (const node of nodes) node.fate = { acquire: 40 };
+    for (const timeout of [45, 60, 75, 90, 105, 120]) {
+      const { value, after } = await outcome(
+        redlockOn(nodes).acquire(['k'], {
+          ...once,
+          retry: { timeout, attempts: Infinity, delay: 5, jitter: 0 },
+        }),
+      );
+      expect(value).toBeInstanceOf(LockHeldError);
+      expect(after).toBeLessThanOrEqual(timeout + 2);
+    }
+  });
+
+  test('adds a random part to the delay (S8)', async () => {
+    const nodes = scriptedNodes(1);
+    await hold(nodes);
+    jest.spyOn(Math, 'random').mockReturnValue(0.5);
+    const { after } = await outcome(
+      redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 2, jitter: 80 } }),
+    );
+    jest.restoreAllMocks();
+    expect(after).toBeGreaterThanOrEqual(239);
+    expect(after).toBeLessThan(245);
+  });
+});
+
+describe('a signal', () => {
+  test('ends the wait with its reason (S8)', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes);
+    const controller = new AbortController();
+    const acquiring = outcome(redlockOn(nodes).acquire(['k'], { ...waiting, signals: [controller.signal] }));
+    await jest.advanceTimersByTimeAsync(310);
+    controller.abort(new Error('not needed any more'));
+    const { value, after } = await acquiring;
+    expect(value).toEqual(new Error('not needed any more'));
+    expect(after).toBeLessThan(315);
+  });
+
+  test('ends an attempt that is under way, and what it won is released (S6)', async () => {
+    const nodes = scriptedNodes(3);
+    nodes[1]!.fate = { acquire: 'hang' };
+    nodes[2]!.fate = { acquire: 'hang' };
+    const controller = new AbortController();
+    const acquiring = outcome(redlockOn(nodes).acquire(['k'], { ...waiting, signals: [controller.signal] }));
+    await jest.advanceTimersByTimeAsync(10);
+    controller.abort();
+    const { value } = await acquiring;
+    expect(value).toMatchObject({ name: 'AbortError' });
+    expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
+  });
+
+  test('that is aborted already asks nobody', async () => {
+    const nodes = scriptedNodes(1);
+    const { value } = await outcome(
+      redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),
+    );
+    expect(value).toMatchObject({ name: 'AbortError' });
+    expect(nodes[0]!.requests).toEqual([]);
+  });
+});

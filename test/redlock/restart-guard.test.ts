@@ -1,0 +1,46 @@
+import { expect, test } from '@jest/globals';
+import { RestartGuard } from '../../lib/redlock/restart-guard.js';
+
+test('without a fixed duration is the largest ttl in use, the default ttl included (S12)', () => {
+  const guard = new RestartGuard(undefined);
+  expect(guard.duration).toBe(10_000);
+  guard.note(500);
+  guard.note(60_000);
+  guard.note(20_000);
+  expect(guard.duration).toBe(60_000);
+});
+
+test('a fixed duration stays, and refuses locks that would outlive it', () => {
+  const guard = new RestartGuard(3_000);
+  guard.note(3_000);
+  expect(() => guard.note(3_001)).toThrow(
+    new RangeError(
+      'Expected `ttl` to be at most the restart guard of 3000 ms; set `restartGuard` to the largest ttl of all processes, got 3001',
+    ),
+  );
+  expect(guard.duration).toBe(3_000);
+});
+
+test('covers minHold as well as the ttl', () => {
+  const guard = new RestartGuard(undefined);
+  guard.note(5_000, 30_000);
+  expect(guard.duration).toBe(30_000);
+  expect(() => new RestartGuard(3_000).note(500, 3_001)).toThrow(
+    'Expected `minHold` to be at most the restart guard of 3000 ms; set `restartGuard` to the largest minHold of all processes, got 3001',
+  );
+});
+
+test('no lock is extended beyond the guard, because other processes would not know', () => {
+  const guard = new RestartGuard(undefined);
+  guard.checkCovers(10_000);
+  expect(() => guard.checkCovers(60_000)).toThrow('at most the restart guard of 10000 ms');
+  guard.note(60_000);
+  guard.checkCovers(60_000);
+});
+
+test('a guard of 0 is none', () => {
+  const guard = new RestartGuard(0);
+  guard.note(60_000);
+  guard.checkCovers(90_000);
+  expect(guard.duration).toBe(0);
+});

@@ -1,0 +1,304 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Redlock } from '../../lib/redlock/redlock.js';
+import { redlockOver } from '../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+// With a ttl of 1000 ms: usable for 988 ms, renewed every 333 ms, 50 ms for a node to answer.
+const TTL = 1_000;
+
+interface Request {
+  readonly at: number;
+  readonly ids: readonly string[];
+  readonly ttl: number;
+}
+
+let nodes: ScriptedNode[];
+let redlock: Redlock;
+/** What the first node was asked to extend. */
+let requests: Request[];
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  nodes = scriptedNodes(3);
+  redlock = redlockOver(nodes);
+  requests = [];
+  const [first] = nodes as [ScriptedNode];
+  const extend = first.extend.bind(first);
+  first.extend = (claims, ttl) => {
+    requests.push({ at: performance.now(), ids: claims.map(({ id }) => id), ttl });
+    return extend(claims, ttl);
+  };
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+function acquire(key: string, ttl = TTL): Promise<HeldLock> {
+  return redlock.acquire([key], { ttl, retry: NO_RETRY, renew: true, signals: [] });
+}
+
+function acquireMany(count: number): Promise<HeldLock[]> {
+  return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`)));
+}
+
+function release(locks: readonly HeldLock[]): Promise<unknown> {
+  return Promise.all(locks.map((lock) => lock.release()));
+}
+
+/** The node answers for this lock as the test says, and for all others as ever. */
+function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<boolean>): void {
+  const extend = node.extend.bind(node);
+  node.extend = (claims, ttl) =>
+    extend(claims, ttl).map((reply, index) => (claims[index]?.id === id ? answer() : reply));
+}
+
+describe('batches', () => {
+  test('locks that are due together are renewed by one request to each node', async () => {
+    const locks = await acquireMany(200);
+    await jest.advanceTimersByTimeAsync(340);
+    expect(nodes.map((node) => node.count('extend'))).toEqual([1, 1, 1]);
+    expect(requests[0]!.ids).toEqual(locks.map(({ id }) => id));
+    await jest.advanceTimersByTimeAsync(10 * TTL);
+    expect(requests.length).toBeLessThanOrEqual(32);
+    expect(locks.every((lock) => lock.isHeld())).toBe(true);
+    await release(locks);
+  });
+
+  test('locks that were acquired one after the other come together, and none is asked for much too soon', async () => {
+    const locks: HeldLock[] = [];
+    const asked = new Map<string, number[]>();
+    for (let index = 0; index < 100; index++) {
+      const lock = await acquire(`k${index}`);
+      locks.push(lock);
+      asked.set(lock.id, [performance.now()]);
+      await jest.advanceTimersByTimeAsync(3);
+    }
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    const last = requests.filter(({ at }) => at > performance.now() - TTL);
+    // A third of the ttl has room for ten batches that are a slack of a thirtieth apart.
+    expect(last.length).toBeLessThanOrEqual(33);
+    for (const { at, ids } of requests) for (const id of ids) asked.get(id)!.push(at);
+    for (const times of asked.values()) {
+      const pauses = times.slice(1).map((at, index) => at - times[index]!);
+      expect(Math.min(...pauses)).toBeGreaterThan(TTL / 4);
+      expect(Math.max(...pauses)).toBeLessThan(TTL / 3 + 5);
+    }
+    await release(locks);
+  });
+
+  test('a ttl has batches of its own, as a node has a time limit by the ttl', async () => {
+    const locks = [await acquire('a', TTL), await acquire('b', 3 * TTL), await acquire('c', TTL)];
+    const [a, b, c] = locks.map(({ id }) => id);
+    await jest.advanceTimersByTimeAsync(700);
+    expect(requests).toMatchObject([
+      { ttl: TTL, ids: [a, c] },
+      { ttl: TTL, ids: [a, c] },
+    ]);
+    await jest.advanceTimersByTimeAsync(320);
+    expect(requests.slice(2)).toContainEqual(expect.objectContaining({ ttl: 3 * TTL, ids: [b] }));
+    await release(locks);
+  });
+
+  test('a lock that takes a shorter ttl moves to its new batch', async () => {
+    const locks = await acquireMany(2);
+    await locks[0]!.extend(300);
+    await jest.advanceTimersByTimeAsync(110);
+    expect(requests.slice(1)).toMatchObject([{ ttl: 300, ids: [locks[0]!.id] }]);
+    await release(locks);
+  });
+
+  test('a ttl of 500 ms leaves three attempts before the lock would lapse', async () => {
+    const lock = await acquire('k', 500);
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(490);
+    expect(requests.length).toBeGreaterThanOrEqual(3);
+    expect(lock.state).not.toBe('held');
+    await lock.release();
+  });
+});
+
+describe('timers', () => {
+  test('one serves all locks at rest, and none is left after the last lock', async () => {
+    const locks = await acquireMany(50);
+    expect(jest.getTimerCount()).toBe(1);
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(jest.getTimerCount()).toBe(1);
+    const last = locks.pop()!;
+    await release(locks);
+    expect(jest.getTimerCount()).toBe(1);
+    await last.release();
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test('the one of the watchdog follows a lock that is due before all others', async () => {
+    const slow = await acquire('slow', 60_000);
+    const quick = await acquire('quick', TTL);
+    await jest.advanceTimersByTimeAsync(340);
+    expect(requests).toMatchObject([{ ttl: TTL }]);
+    await release([slow, quick]);
+  });
+
+  test('locks in trouble have their own for the end of the validity, and give it back when they recover (S10)', async () => {
+    const locks = await acquireMany(10);
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(340 + 50);
+    expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'unconfirmed'));
+    expect(jest.getTimerCount()).toBe(11);
+    for (const node of nodes) node.fate = {};
+    await jest.advanceTimersByTimeAsync(110);
+    expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'held'));
+    expect(jest.getTimerCount()).toBe(1);
+    await release(locks);
+  });
+});
+
+describe('each lock of a batch', () => {
+  test('has its own answers: only the one that a majority lost is lost (S9)', async () => {
+    const locks = await acquireMany(5);
+    const gone = locks[3]!;
+    for (const node of nodes.slice(1)) await node.memory.release(gone.claim);
+    await jest.advanceTimersByTimeAsync(340);
+    expect(locks.map(({ state }) => state)).toEqual(['held', 'held', 'held', 'lost', 'held']);
+    expect(gone.loss?.message).toContain('no quorum is left');
+    await jest.advanceTimersByTimeAsync(2 * TTL);
+    expect(requests.at(-1)!.ids).toHaveLength(4);
+    await release(locks);
+  });
+
+  test('has its own quorum: one that lacks answers delays no other, and is told in time (S9, S10)', async () => {
+    const locks = await acquireMany(3);
+    const [, stuck] = locks as [HeldLock, HeldLock];
+    for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));
+    await jest.advanceTimersByTimeAsync(336);
+    const remaining = locks.map((lock) => Math.round(lock.remaining() / 100) * 100);
+    expect(remaining).toEqual([1_000, 700, 1_000]);
+    await jest.advanceTimersByTimeAsync(50);
+    expect(locks.map(({ state }) => state)).toEqual(['held', 'unconfirmed', 'held']);
+    await jest.advanceTimersByTimeAsync(988 - 386 + 2);
+    expect(locks.map(({ state }) => state)).toEqual(['held', 'lost', 'held']);
+    await release(locks);
+  });
+
+  test('is renewed though one node never answers, at once (S9)', async () => {
+    const locks = await acquireMany(20);
+    nodes[2]!.fate = { extend: 'hang' };
+    await jest.advanceTimersByTimeAsync(336);
+    for (const lock of locks) expect(lock.remaining()).toBeGreaterThan(980);
+    await jest.advanceTimersByTimeAsync(5 * TTL);
+    expect(locks.every((lock) => lock.isHeld())).toBe(true);
+    await release(locks);
+  });
+
+  test('is told no later than the end of its own validity when nobody answers (S10)', async () => {
+    const locks = [await acquire('a')];
+    await jest.advanceTimersByTimeAsync(20);
+    locks.push(await acquire('b'));
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    const aborted = locks.map(({ signal }) => signal);
+    await jest.advanceTimersByTimeAsync(988 - 20 - 1);
+    expect(aborted.map((signal) => signal.aborted)).toEqual([false, false]);
+    await jest.advanceTimersByTimeAsync(3);
+    expect(aborted.map((signal) => signal.aborted)).toEqual([true, false]);
+    await jest.advanceTimersByTimeAsync(20);
+    expect(aborted.map((signal) => signal.aborted)).toEqual([true, true]);
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test('is lost unasked when the thread was blocked until after its validity (S10)', async () => {
+    const locks = await acquireMany(3);
+    jest.setSystemTime(Date.now() + 2_000);
+    await jest.advanceTimersByTimeAsync(340);
+    expect(locks.map(({ state }) => state)).toEqual(['lost', 'lost', 'lost']);
+    expect(requests).toEqual([]);
+  });
+
+  test('is told in time by a timer when the thread was blocked until shortly before (S10)', async () => {
+    const lock = await acquire('k');
+    for (const node of nodes) node.fate = { extend: 'hang' };
+    jest.setSystemTime(Date.now() + 640);
+    // By the wall clock 15 ms are left at the renewal, less than the 50 that a node may take.
+    await jest.advanceTimersByTimeAsync(334);
+    expect(lock.signal.aborted).toBe(false);
+    await jest.advanceTimersByTimeAsync(16);
+    expect(lock.signal.aborted).toBe(true);
+  });
+
+  test('may end while the batch is under way, and is not brought back', async () => {
+    const locks = await acquireMany(3);
+    for (const node of nodes) node.fate = { extend: 30 };
+    await jest.advanceTimersByTimeAsync(340);
+    await locks[1]!.release();
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(locks.map(({ state }) => state)).toEqual(['held', 'released', 'held']);
+    expect(nodes.map((node) => node.memory.size)).toEqual([2, 2, 2]);
+    expect(requests.at(-1)!.ids).toEqual([locks[0]!.id, locks[2]!.id]);
+    await release(locks);
+  });
+
+  test('may be ended by what listens for the loss of another, before it is asked for', async () => {
+    const locks = await acquireMany(3);
+    const [first, second, third] = locks as [HeldLock, HeldLock, HeldLock];
+    const extended: Promise<unknown>[] = [];
+    first.signal.addEventListener('abort', () => {
+      extended.push(second.release(), third.extend());
+    });
+    // The other two take it that the first one's time has passed.
+    jest.spyOn(first, 'remaining').mockReturnValue(0);
+    await jest.advanceTimersByTimeAsync(340);
+    await Promise.all(extended);
+    expect(locks.map(({ state }) => state)).toEqual(['lost', 'released', 'held']);
+    expect(requests.map(({ ids }) => ids)).toEqual([[third.id]]);
+    await third.release();
+  });
+});
+
+describe('an extension by hand and a renewal of the same lock (S9: one at a time)', () => {
+  test('the extension waits for the renewal under way', async () => {
+    const locks = await acquireMany(2);
+    for (const node of nodes) node.fate = { extend: 20 };
+    await jest.advanceTimersByTimeAsync(340);
+    const extending = locks[0]!.extend(5_000);
+    await jest.advanceTimersByTimeAsync(5);
+    expect(requests).toHaveLength(1);
+    await jest.advanceTimersByTimeAsync(40);
+    await extending;
+    expect(requests.slice(1)).toMatchObject([{ ttl: 5_000, ids: [locks[0]!.id] }]);
+    await release(locks);
+  });
+
+  test('the renewal leaves out a lock that is being extended', async () => {
+    const locks = await acquireMany(2);
+    for (const node of nodes) node.fate = { extend: 20 };
+    await jest.advanceTimersByTimeAsync(325);
+    const extending = locks[0]!.extend();
+    await jest.advanceTimersByTimeAsync(15);
+    expect(requests.map(({ ids }) => ids)).toEqual([[locks[0]!.id], [locks[1]!.id]]);
+    await jest.advanceTimersByTimeAsync(15);
+    await extending;
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(locks.every((lock) => lock.isHeld())).toBe(true);
+    await release(locks);
+  });
+
+  test('extensions that wait come in the order of their calls', async () => {
+    const lock = await acquire('k');
+    for (const node of nodes) node.fate = { extend: 10 };
+    const all = Promise.all([1_500, 2_500, 3_500].map((ttl) => lock.extend(ttl)));
+    await jest.advanceTimersByTimeAsync(35);
+    await all;
+    expect(requests.map(({ ttl }) => ttl)).toEqual([1_500, 2_500, 3_500]);
+    await lock.release();
+  });
+
+  test('one that fails leaves the lock to the watchdog, which tries again soon', async () => {
+    const lock = await acquire('k');
+    for (const node of nodes) node.fate = { extend: new Error('cut') };
+    await expect(lock.extend()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    for (const node of nodes) node.fate = {};
+    await jest.advanceTimersByTimeAsync(110);
+    expect([lock.state, requests.length]).toEqual(['held', 2]);
+    await lock.release();
+  });
+});

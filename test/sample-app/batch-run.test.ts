@@ -1,0 +1,79 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { type BatchResult, type BatchRunOptions, runBatch } from '../../sample-app/demo/batch-run.js';
+import type { NewTask } from '../../sample-app/tasks/create-tasks.schema.js';
+import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
+
+const TASKS = 240;
+const ALWAYS_FAILING = 6;
+const RUN_TIMEOUT = 150_000;
+
+/** Most succeed, some fail once or twice before, and every fortieth always fails. */
+const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
+  name: `task-${index}`,
+  items: 1 + (index % 7),
+  msPerItem: 1 + (index % 20),
+  failures: index % 40 === 0 ? 'always' : index % 9 === 0 ? 1 + (index % 2) : 0,
+}));
+
+describe('several instances, each a process of its own', () => {
+  const stops = stopList();
+  let services: { databaseUrl: string; redisUrl: string };
+
+  beforeAll(async () => {
+    services = await startServices(stops);
+  }, START_TIMEOUT);
+
+  function run(options: Pick<BatchRunOptions, 'dispatcher' | 'instances' | 'killOne'>): Promise<BatchResult> {
+    const { databaseUrl, redisUrl } = services;
+    return runBatch(
+      { main: MAIN, databaseUrl, redisUrls: [redisUrl], tasks, log: () => undefined, ...options },
+      stops,
+    );
+  }
+
+  test(
+    'with the lock push no task twice and share the work',
+    async () => {
+      const result = await run({ dispatcher: 'locked', instances: 2, killOne: false });
+
+      expect(result).toMatchObject({
+        duplicatePushes: 0,
+        refused: 0,
+        lost: 0,
+        done: TASKS - ALWAYS_FAILING,
+        dead: ALWAYS_FAILING,
+      });
+      expect(result.instances).toHaveLength(2);
+    },
+    RUN_TIMEOUT,
+  );
+
+  test(
+    'with the lock push no task twice and lose none when one of them is killed',
+    async () => {
+      const result = await run({ dispatcher: 'locked', instances: 3, killOne: true });
+
+      expect(result).toMatchObject({
+        duplicatePushes: 0,
+        refused: 0,
+        lost: 0,
+        done: TASKS - ALWAYS_FAILING,
+        dead: ALWAYS_FAILING,
+      });
+      expect(result.instances.filter(({ killed }) => killed)).toHaveLength(1);
+    },
+    RUN_TIMEOUT,
+  );
+
+  // The negative control: what the tests above count is there to be found.
+  test(
+    'without the lock push tasks twice',
+    async () => {
+      const result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });
+
+      expect(result.duplicatePushes).toBeGreaterThan(0);
+      expect(result.pushes).toBeGreaterThan(TASKS);
+    },
+    RUN_TIMEOUT,
+  );
+});

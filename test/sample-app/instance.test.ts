@@ -1,0 +1,150 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { createScratchSchema } from '../../sample-app/demo/scratch-schema.js';
+import { freePort } from '../../sample-app/demo/free-port.js';
+import { Instance } from '../../sample-app/demo/instance.js';
+import { ServerProcess } from '../../sample-app/demo/server-process.js';
+import { StopList } from '../../sample-app/demo/stop-list.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
+import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
+
+const task = { name: 'resize-photos', items: 2, msPerItem: 1, failures: 0 };
+
+const stops = stopList();
+let databaseUrl: string;
+let redisUrl: string;
+
+beforeAll(async () => {
+  ({ databaseUrl, redisUrl } = await startServices(stops));
+}, START_TIMEOUT);
+
+describe('over HTTP an instance', () => {
+  const own = new StopList();
+  let instance: Instance;
+
+  beforeAll(async () => {
+    await stops.add(() => own.stopAll());
+    const schema = await createScratchSchema(databaseUrl, 'over_http', own);
+    instance = await Instance.start(
+      MAIN,
+      { INSTANCE: 'one', DATABASE_URL: schema, REDIS_URLS: redisUrl, KEY_PREFIX: 'over_http' },
+      own,
+    );
+  }, START_TIMEOUT);
+
+  afterAll(() => own.stopAll());
+
+  const post = (body: string): Promise<Response> =>
+    fetch(`${instance.url}/tasks`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
+
+  test('answers 202 with the ids of what it stored, and says later what became of it', async () => {
+    const response = await post(JSON.stringify({ tasks: [task, task] }));
+
+    expect(response.status).toBe(202);
+    const { ids } = (await response.json()) as { ids: string[] };
+    expect(new Set(ids).size).toBe(2);
+    const found = await fetch(`${instance.url}/tasks/${ids[0]}`);
+    expect(await found.json()).toMatchObject({ id: ids[0], name: task.name });
+  });
+
+  test.each([
+    ['malformed JSON', '{"tasks": [', 400, /JSON/],
+    ['an unknown field', JSON.stringify({ tasks: [{ ...task, colour: 'red' }] }), 400, /tasks\.0: .*colour/],
+    ['a wrong type', JSON.stringify({ tasks: [task, { ...task, items: '2' }] }), 400, /tasks\.1\.items: /],
+    ['a missing field', JSON.stringify({ tasks: [{ name: 'a', items: 1 }] }), 400, /tasks\.0\.msPerItem: /],
+    [
+      'text that cannot be stored',
+      JSON.stringify({ tasks: [{ ...task, name: 'a\0' }] }),
+      400,
+      /tasks\.0\.name: /,
+    ],
+    ['too many tasks', JSON.stringify({ tasks: Array(501).fill(task) }), 400, /tasks: at most 500 tasks/],
+    [
+      'a body that is too large',
+      JSON.stringify({ tasks: [{ ...task, name: 'x'.repeat(2 ** 21) }] }),
+      413,
+      /1048576/,
+    ],
+  ])('refuses %s, says why and stores nothing', async (_what, body, status, message) => {
+    const before = await totalOf(instance);
+
+    const response = await post(body);
+
+    expect(response.status).toBe(status);
+    expect(String(((await response.json()) as { message: unknown }).message)).toMatch(message);
+    expect(await totalOf(instance)).toBe(before);
+  });
+
+  test.each([
+    ['no-uuid', 400],
+    ['7f0a3a0e-0000-4000-8000-000000000000', 404],
+  ])('answers GET /tasks/%s with %i', async (id, status) => {
+    expect((await fetch(`${instance.url}/tasks/${id}`)).status).toBe(status);
+  });
+});
+
+describe('an instance ends with an explanation and exit code 1', () => {
+  test.each([
+    [
+      'without configuration',
+      () => ({ DATABASE_URL: '', REDIS_URLS: '' }),
+      /DATABASE_URL: must be like[^]*REDIS_URLS: must be like/,
+    ],
+    [
+      'when PostgreSQL cannot be reached',
+      async () => ({
+        DATABASE_URL: `postgres://me:secret@127.0.0.1:${await freePort()}/x`,
+        REDIS_URLS: redisUrl,
+      }),
+      /^Cannot use PostgreSQL at postgres:\/\/me:\*\*\*@.*ECONNREFUSED.*Start it, or set DATABASE_URL\.$/,
+    ],
+    [
+      'when Redis cannot be reached',
+      async () => ({ DATABASE_URL: databaseUrl, REDIS_URLS: `redis://127.0.0.1:${await freePort()}` }),
+      /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
+    ],
+  ])(
+    '%s',
+    async (_when, environment, message) => {
+      const server = new ServerProcess('instance', process.execPath, [MAIN], {
+        env: { ...process.env, ...(await environment()), PORT: '0' },
+      });
+      await stops.add(() => server.stop());
+
+      await server.ended;
+
+      expect(server.exitCode).toBe(1);
+      expect(server.output.trim()).toMatch(message);
+    },
+    START_TIMEOUT,
+  );
+});
+
+test(
+  'answers 503 while the database is away, and works again afterwards without a restart',
+  async () => {
+    const own = new StopList();
+    await stops.add(() => own.stopAll());
+    const url = new URL(await createScratchSchema(databaseUrl, 'database_away', own));
+    const proxy = await startTcpProxy({ port: Number(url.port) });
+    url.port = String(proxy.port);
+    const instance = await Instance.start(
+      MAIN,
+      { INSTANCE: 'one', DATABASE_URL: url.href, REDIS_URLS: redisUrl, KEY_PREFIX: 'database_away' },
+      own,
+    );
+
+    proxy.refuse();
+    proxy.cut();
+    await expect(instance.submit([task])).rejects.toThrow(/503.*database cannot be reached/);
+
+    await proxy.accept();
+    await expect(instance.submit([task])).resolves.toHaveLength(1);
+    await own.stopAll();
+  },
+  START_TIMEOUT,
+);
+
+async function totalOf(instance: Instance): Promise<number> {
+  const { tasks } = await instance.stats();
+  return Object.values(tasks).reduce((sum, count) => sum + count, 0);
+}

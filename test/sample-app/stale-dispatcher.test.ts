@@ -1,0 +1,59 @@
+import { beforeAll, expect, test } from '@jest/globals';
+import { Pool } from 'pg';
+import { readEnvironment } from '../../sample-app/config/environment.js';
+import { createSchema } from '../../sample-app/database/schema.js';
+import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
+import { TaskRepository } from '../../sample-app/tasks/task.repository.js';
+import { START_TIMEOUT, stopList } from './services.js';
+
+const stops = stopList();
+let pool: Pool;
+let tasks: TaskRepository;
+
+/** The lock of the dispatcher, as its first and its second holder have it. */
+const [first, second] = [33, 34].map((fencingToken) => ({ keys: ['batch:task:list'], fencingToken }));
+
+beforeAll(async () => {
+  const databaseUrl = await startPostgres(stops);
+  pool = new Pool({ connectionString: databaseUrl });
+  pool.on('error', () => undefined);
+  await stops.add(() => pool.end());
+  await createSchema(pool);
+  const environment = readEnvironment({ DATABASE_URL: databaseUrl, REDIS_URLS: 'redis://127.0.0.1:6379' });
+  tasks = new TaskRepository(pool, environment);
+}, START_TIMEOUT);
+
+async function submit(): Promise<string[]> {
+  const [id = ''] = await tasks.insert([{ name: 'resize-photos', items: 1, msPerItem: 1, failures: 0 }]);
+  return [id];
+}
+
+test('a dispatcher that was overtaken cannot mark what it has read, even if its successor has only read so far', async () => {
+  const ids = await submit();
+  await expect(tasks.readDispatchable(10, first)).resolves.toMatchObject([{ id: ids[0], dispatches: 0 }]);
+  await expect(tasks.readDispatchable(10, second)).resolves.toHaveLength(1);
+
+  await expect(tasks.markEnqueued(ids, first)).rejects.toMatchObject({
+    code: 'TOKEN_STALE',
+    keys: ['batch:task:list'],
+    token: 33,
+    highest: 34,
+  });
+
+  await expect(tasks.find(ids[0] ?? '')).resolves.toMatchObject({ status: 'pending' });
+  await tasks.markEnqueued(ids, second);
+  await expect(tasks.readDispatchable(10, second)).resolves.toEqual([]);
+});
+
+// The negative control: what the unlocked dispatcher does.
+test('without a lock both mark the same task', async () => {
+  const ids = await submit();
+  await tasks.readDispatchable(10);
+  await tasks.readDispatchable(10);
+
+  await tasks.markEnqueued(ids);
+  await tasks.markEnqueued(ids);
+
+  const { rows } = await pool.query('select dispatches from tasks where id = $1', ids);
+  expect(rows).toEqual([{ dispatches: 2 }]);
+});

@@ -1,0 +1,75 @@
+import { spawn, type ChildProcess } from 'node:child_process';
+import { statSync, readdirSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { cleanUpAfterTests } from './leftovers.js';
+import { until } from './until.js';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const MAIN = join(ROOT, 'dist/esm/cli/main.js');
+
+/** How a run of the command ended. */
+export interface Ended {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+/** The built command in a process of its own, without a terminal. */
+export class CliProcess {
+  stdout = '';
+  stderr = '';
+  readonly ended: Promise<Ended>;
+  readonly #child: ChildProcess;
+
+  constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
+    assertBuilt();
+    const { REDLOCK_NODES: _, ...inherited } = process.env;
+    this.#child = spawn(process.execPath, [MAIN, ...args], {
+      env: { ...inherited, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    this.#child.stdout?.on('data', (chunk: Buffer) => (this.stdout += chunk.toString()));
+    this.#child.stderr?.on('data', (chunk: Buffer) => (this.stderr += chunk.toString()));
+    const forget = cleanUpAfterTests(async () => {
+      this.#child.kill('SIGKILL');
+      await this.ended;
+    });
+    this.ended = new Promise((done, failed) => {
+      this.#child.once('error', failed);
+      this.#child.once('close', (code) => {
+        forget();
+        done({ code, stdout: this.stdout, stderr: this.stderr });
+      });
+    });
+  }
+
+  /** Resolves when the output has this in it. */
+  says(text: string | RegExp): Promise<void> {
+    return until(() => new RegExp(text).test(this.stdout), 10_000);
+  }
+
+  signal(name: NodeJS.Signals): void {
+    this.#child.kill(name);
+  }
+
+  /** Nobody reads the output any more. */
+  closeOutput(): void {
+    this.#child.stdout?.destroy();
+  }
+}
+
+/** Runs the command to its end. */
+export function runCli(args: readonly string[], env?: NodeJS.ProcessEnv): Promise<Ended> {
+  return new CliProcess(args, env).ended;
+}
+
+// A test of an old build would pass or fail for no reason that anybody can see.
+function assertBuilt(): void {
+  const files = readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' });
+  for (const file of files.filter((name) => /^(cli|ioredis|redlock)\/.*\.ts$/.test(name))) {
+    const built = statSync(join(ROOT, 'dist/esm', file.replace(/\.ts$/, '.js')), { throwIfNoEntry: false });
+    if (!built || built.mtimeMs < statSync(join(ROOT, 'lib', file)).mtimeMs) {
+      throw new Error(`dist/esm is older than lib/${file}: run "npm run build:lib" first`);
+    }
+  }
+}

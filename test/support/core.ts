@@ -1,0 +1,43 @@
+import type { Redis } from 'ioredis';
+import { openClient } from '../../lib/ioredis/connection.js';
+import type { Fleet } from '../../lib/ioredis/fleet.js';
+import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import type { LockNode } from '../../lib/redlock/lock-node.js';
+import { Redlock } from '../../lib/redlock/redlock.js';
+import { RestartGuard } from '../../lib/redlock/restart-guard.js';
+
+// The parts below the Nest module, put together as tests need them.
+
+export interface CoreOptions {
+  readonly owner?: string;
+  /** Milliseconds; derived from the ttl by default. */
+  readonly nodeTimeout?: number;
+  /** Milliseconds; no guard by default. */
+  readonly guard?: number;
+}
+
+export function redlockOver(
+  nodes: readonly LockNode[],
+  { owner = 'me', nodeTimeout, guard = 0 }: CoreOptions = {},
+): Redlock {
+  return new Redlock({ nodes, owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
+}
+
+/** What nodes share; `warnings` collects what they warn of. */
+export function newFleet(guarded = false): Fleet & { readonly warnings: string[] } {
+  const warnings: string[] = [];
+  const warnOnce = (text: string): void => {
+    if (!warnings.includes(text)) warnings.push(text);
+  };
+  return { keyPrefix: 'lock:', guarded, runIds: new Map(), warnOnce, warnings };
+}
+
+/** Nodes with connections of their own to these servers. */
+export function nodesTo(urls: readonly string[], fleet: Fleet = newFleet()): IoredisNode[] {
+  return urls.map((url) => new IoredisNode(openClient(url), true, fleet));
+}
+
+/** How many locks a server holds; fencing counters stay. */
+export async function countLocks(client: Redis): Promise<number> {
+  return (await client.keys('*:l')).length;
+}

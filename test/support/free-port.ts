@@ -1,0 +1,31 @@
+import { randomInt } from 'node:crypto';
+import { createServer } from 'node:net';
+
+export const LOOPBACK = '127.0.0.1';
+
+/**
+ * Below the range that Linux (32768 and up) and macOS (49152 and up) use for outgoing connections. A port
+ * that `listen(0)` hands out lies inside it: while a killed server is down, a client that reconnects again
+ * and again can then be given the server's own port and connect to itself, and the restart finds its port taken.
+ */
+const FIRST_PORT = 20_000;
+const LAST_PORT = 32_000;
+
+/** A port nobody listens on now. Another process may take it before the caller does: retry then. */
+export async function freePort(): Promise<number> {
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const port = randomInt(FIRST_PORT, LAST_PORT);
+    if (await canListen(port)) {
+      return port;
+    }
+  }
+  throw new Error(`found no free port between ${FIRST_PORT} and ${LAST_PORT}`);
+}
+
+function canListen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.once('error', () => resolve(false));
+    server.listen(port, LOOPBACK, () => server.close(() => resolve(true)));
+  });
+}

@@ -1,0 +1,28 @@
+import type { LoggerService } from '@nestjs/common';
+
+/** A logger that keeps what our module says, or something else of ours. */
+export class LogLines implements LoggerService {
+  readonly lines: { readonly level: string; readonly text: string }[] = [];
+
+  constructor(private readonly context = 'RedlockModule') {}
+
+  log(message: unknown, ...rest: unknown[]): void {
+    this.#keep('log', message, rest);
+  }
+
+  warn(message: unknown, ...rest: unknown[]): void {
+    this.#keep('warn', message, rest);
+  }
+
+  error(message: unknown, ...rest: unknown[]): void {
+    this.#keep('error', message, rest);
+  }
+
+  of(level: string): string[] {
+    return this.lines.filter((line) => line.level === level).map(({ text }) => text);
+  }
+
+  #keep(level: string, message: unknown, rest: readonly unknown[]): void {
+    if (rest.at(-1) === this.context) this.lines.push({ level, text: String(message) });
+  }
+}

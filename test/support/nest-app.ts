@@ -1,0 +1,41 @@
+import type { INestApplication, LoggerService, ModuleMetadata } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import { RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
+import { cleanUpAfterTests } from './leftovers.js';
+
+export interface StartOptions {
+  /** What happens to the application before it starts. */
+  readonly prepare?: (app: INestApplication) => unknown;
+  /** Hears everything; without it, errors are printed. */
+  readonly logger?: LoggerService;
+}
+
+/** A started application with locks; closed after the test file at the latest. */
+export async function startApp(
+  metadata: ModuleMetadata,
+  options: RedlockModuleOptions = { nodes: 'memory' },
+  start: StartOptions = {},
+): Promise<INestApplication> {
+  const imports = [RedlockModule.forRoot(options), ...(metadata.imports ?? [])];
+  return startPlainApp({ ...metadata, imports }, start);
+}
+
+/** The same without a RedlockModule of its own. */
+export async function startPlainApp(
+  metadata: ModuleMetadata,
+  { prepare, logger }: StartOptions = {},
+): Promise<INestApplication> {
+  const builder = Test.createTestingModule(metadata);
+  if (logger) builder.setLogger(logger);
+  const module = await builder.compile();
+  const app = module.createNestApplication({ forceCloseConnections: true });
+  const closed = cleanUpAfterTests(() => app.close());
+  const close = app.close.bind(app);
+  app.close = () => {
+    closed();
+    return close();
+  };
+  prepare?.(app);
+  await app.init();
+  return app;
+}

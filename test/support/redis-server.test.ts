@@ -1,0 +1,92 @@
+import { existsSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { describe, expect, test } from '@jest/globals';
+import { LOOPBACK } from './free-port.js';
+import { processGone } from './process-gone.js';
+import { ping } from './redis-ping.js';
+import { startRedis, startRedisNodes } from './redis-server.js';
+
+describe('startRedis', () => {
+  test('resolves when the server answers, and stop() ends the process and removes its directory', async () => {
+    const redis = await startRedis();
+    const { pid, workingDirectory } = redis;
+    await expect(redis.client().ping()).resolves.toBe('PONG');
+
+    await redis.stop();
+
+    await processGone(pid);
+    expect(existsSync(workingDirectory)).toBe(false);
+    await expect(ping(redis.host, redis.port)).resolves.toBe(false);
+    await redis.stop();
+  });
+
+  test('keeps nothing on disk by default, so that a restart is a data loss', async () => {
+    const redis = await startRedis();
+    const client = redis.client();
+    await client.set('key', 'value');
+    const { pid, port } = redis;
+
+    await redis.restart();
+
+    expect(redis.pid).not.toBe(pid);
+    expect(redis.port).toBe(port);
+    await expect(client.get('key')).resolves.toBeNull();
+  });
+
+  test('keeps its data over a kill and a restart when started with persistence', async () => {
+    const redis = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
+    await redis.client().set('key', 'value');
+
+    await redis.kill();
+    expect(redis.running).toBe(false);
+    await redis.restart();
+
+    await expect(redis.client().get('key')).resolves.toBe('value');
+  });
+
+  test('a paused server answers nothing, and executes what was sent when it is resumed', async () => {
+    const redis = await startRedis();
+    const client = redis.client();
+    await client.ping();
+
+    redis.pause();
+    let answered = false;
+    const reply = client.set('key', 'value').finally(() => (answered = true));
+    await sleep(200);
+    expect(answered).toBe(false);
+    redis.resume();
+
+    await expect(reply).resolves.toBe('OK');
+  });
+
+  test('a paused server can be stopped', async () => {
+    const redis = await startRedis();
+    const { pid } = redis;
+    redis.pause();
+    await redis.stop();
+    await expect(processGone(pid)).resolves.toBeUndefined();
+  });
+
+  test('says what redis-server said when it does not start', async () => {
+    await expect(startRedis({ args: ['--no-such-option', '1'] })).rejects.toThrow(/no-such-option/);
+  });
+
+  test('does not take a server of somebody else on its port for its own', async () => {
+    const other = await startRedis();
+    await expect(startRedis({ port: other.port })).rejects.toThrow(`port ${other.port} is taken`);
+
+    const silent = createServer().listen(0, LOOPBACK);
+    await new Promise((resolve) => silent.once('listening', resolve));
+    const { port } = silent.address() as { port: number };
+    await expect(startRedis({ port })).rejects.toThrow(`port ${port} is taken`);
+    silent.close();
+  });
+
+  test('starts several independent nodes', async () => {
+    const nodes = await startRedisNodes(3);
+    await nodes[0]!.client().set('key', 'value');
+    await expect(nodes[1]!.client().get('key')).resolves.toBeNull();
+    expect(new Set(nodes.map((node) => node.port)).size).toBe(3);
+  });
+});

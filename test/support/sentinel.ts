@@ -1,0 +1,35 @@
+import { spawn } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { freePort, LOOPBACK } from './free-port.js';
+import { cleanUpAfterTests } from './leftovers.js';
+import { ping } from './redis-ping.js';
+import type { RedisServer } from './redis-server.js';
+import { until } from './until.js';
+import { startWatchdog } from './watchdog.js';
+
+/** A real Sentinel that knows `master` by a name; resolves to its port. Stopped after the test file. */
+export async function startSentinel(master: RedisServer, name: string): Promise<number> {
+  const port = await freePort();
+  const directory = await mkdtemp(join(tmpdir(), 'sentinel-test-'));
+  // It writes what it learns into its configuration.
+  const configuration = join(directory, 'sentinel.conf');
+  await writeFile(
+    configuration,
+    `port ${port}\nbind ${LOOPBACK}\ndir ${directory}\nsentinel monitor ${name} ${master.host} ${master.port} 1\n`,
+  );
+  const child = spawn('redis-server', [configuration, '--sentinel'], { detached: true, stdio: 'ignore' });
+  child.unref();
+  const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid, directory);
+  const exited = new Promise((resolve) => child.once('exit', resolve));
+  cleanUpAfterTests(async () => {
+    child.ref();
+    child.kill('SIGKILL');
+    await exited;
+    watchdog?.kill('SIGKILL');
+    await rm(directory, { recursive: true, force: true });
+  });
+  await until(() => ping(LOOPBACK, port), 15_000);
+  return port;
+}

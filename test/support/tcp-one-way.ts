@@ -1,0 +1,72 @@
+import type { Socket } from 'node:net';
+
+/** `pass` forwards, `hold` keeps everything until it may pass, `drop` swallows it. */
+type Mode = 'pass' | 'hold' | 'drop';
+
+/** One piece of the stream; no data stands for its end (FIN). */
+interface Piece {
+  readonly data: Buffer | undefined;
+  readonly receivedAt: number;
+}
+
+/** One direction of one proxied connection: a queue that keeps the order whatever the faults are. */
+export class OneWay {
+  mode: Mode = 'pass';
+  /** True once bytes were swallowed. Nothing may be forwarded after that: the stream would have a hole. */
+  lostBytes = false;
+  private delay = 0;
+  private readonly queue: Piece[] = [];
+  private timer: NodeJS.Timeout | undefined;
+
+  constructor(
+    from: Socket,
+    private readonly to: Socket,
+    fault: { readonly delay: number; readonly mode: Mode },
+  ) {
+    this.set(fault);
+    from.on('data', (data) => this.push(data));
+    from.on('end', () => this.push(undefined));
+  }
+
+  set({ delay, mode }: { readonly delay: number; readonly mode: Mode }): void {
+    this.delay = delay;
+    this.mode = mode;
+    this.forward();
+  }
+
+  stop(): void {
+    clearTimeout(this.timer);
+    this.queue.length = 0;
+  }
+
+  private push(data: Buffer | undefined): void {
+    this.queue.push({ data, receivedAt: performance.now() });
+    this.forward();
+  }
+
+  private forward(): void {
+    clearTimeout(this.timer);
+    if (this.mode === 'drop' || this.lostBytes) {
+      // What still waits for its delay is on the wire as well, and is lost with the rest.
+      this.lostBytes ||= this.queue.some((piece) => piece.data !== undefined);
+      this.queue.length = 0;
+      return;
+    }
+    while (this.mode === 'pass' && this.queue.length > 0) {
+      const wait = this.queue[0]!.receivedAt + this.delay - performance.now();
+      if (wait > 0) {
+        this.timer = setTimeout(() => this.forward(), Math.ceil(wait));
+        return;
+      }
+      this.write(this.queue.shift()!.data);
+    }
+  }
+
+  private write(data: Buffer | undefined): void {
+    if (data === undefined) {
+      this.to.end();
+    } else if (this.to.writable) {
+      this.to.write(data);
+    }
+  }
+}

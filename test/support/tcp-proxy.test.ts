@@ -1,0 +1,183 @@
+import { createConnection } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { startRedis, type RedisServer } from './redis-server.js';
+import { startTcpProxy, type TcpProxy } from './tcp-proxy.js';
+
+let redis: RedisServer;
+let direct: Redis;
+let proxy: TcpProxy;
+let client: Redis;
+
+beforeAll(async () => {
+  redis = await startRedis();
+  direct = redis.client();
+});
+
+afterAll(() => redis.stop());
+
+beforeEach(async () => {
+  await direct.flushall();
+  proxy = await startTcpProxy(redis);
+  client = connectTo(proxy);
+  await client.ping();
+});
+
+afterEach(async () => {
+  client.disconnect();
+  await proxy.close();
+});
+
+/** Neither retries a command nor reconnects: what a test sees is what the proxy did. */
+function connectTo({ host, port }: { readonly host: string; readonly port: number }): Redis {
+  const connection = new Redis({
+    host,
+    port,
+    disconnectTimeout: 100,
+    retryStrategy: () => null,
+    maxRetriesPerRequest: 0,
+  });
+  connection.on('error', () => undefined);
+  return connection;
+}
+
+async function elapsed(work: Promise<unknown>): Promise<number> {
+  const start = performance.now();
+  await work;
+  return performance.now() - start;
+}
+
+async function settledWithin(work: Promise<unknown>, ms: number): Promise<boolean> {
+  const settled = work.then(
+    () => true,
+    () => true,
+  );
+  return Promise.race([settled, sleep(ms, false)]);
+}
+
+test('passes everything on unchanged, large values in both directions too', async () => {
+  const value = 'x'.repeat(3_000_000);
+  await client.set('key', value);
+  await expect(client.get('key')).resolves.toBe(value);
+});
+
+test('delays replies: the server has executed the request long before the client knows', async () => {
+  proxy.delayReplies(300);
+  const start = performance.now();
+  const reply = client.set('key', 'value');
+  await sleep(100);
+  await expect(direct.get('key')).resolves.toBe('value');
+  await reply;
+  expect(performance.now() - start).toBeGreaterThanOrEqual(299);
+});
+
+test('delays requests: the server executes them later', async () => {
+  proxy.delayRequests(300);
+  const reply = client.set('key', 'value');
+  await sleep(100);
+  await expect(direct.get('key')).resolves.toBeNull();
+  await expect(reply).resolves.toBe('OK');
+});
+
+test('a delay is per message, not per byte in a queue, and ends when it is set to 0', async () => {
+  proxy.delayReplies(200);
+  const together = await elapsed(Promise.all(Array.from({ length: 20 }, () => client.ping())));
+  expect(together).toBeGreaterThanOrEqual(199);
+  expect(together).toBeLessThan(390);
+
+  const late = client.ping();
+  await sleep(20);
+  expect(await elapsed((proxy.delayReplies(0), late))).toBeLessThan(100);
+});
+
+test('keeps the order when the delay becomes shorter', async () => {
+  proxy.delayReplies(300);
+  const first = client.incr('n');
+  await sleep(20);
+  proxy.delayReplies(50);
+  const second = client.incr('n');
+  await expect(Promise.all([first, second])).resolves.toEqual([1, 2]);
+});
+
+test('drops replies: executed, but never answered on that connection', async () => {
+  proxy.dropReplies();
+  const reply = client.set('key', 'value');
+  expect(await settledWithin(reply, 200)).toBe(false);
+  await expect(direct.get('key')).resolves.toBe('value');
+
+  await proxy.heal();
+  await expect(reply).rejects.toThrow(/closed|reset|max retries/i);
+});
+
+test('drops requests: never executed', async () => {
+  proxy.dropRequests();
+  const reply = client.set('key', 'value');
+  expect(await settledWithin(reply, 200)).toBe(false);
+
+  await proxy.heal();
+  await expect(reply).rejects.toThrow(/closed|reset|max retries/i);
+  await expect(direct.get('key')).resolves.toBeNull();
+});
+
+test('holds requests back and delivers them after heal(), on the same connection', async () => {
+  proxy.holdRequests();
+  const reply = client.set('key', 'value');
+  expect(await settledWithin(reply, 200)).toBe(false);
+  await expect(direct.get('key')).resolves.toBeNull();
+
+  await proxy.heal();
+  await expect(reply).resolves.toBe('OK');
+});
+
+test('a black hole accepts connections and answers nothing', async () => {
+  proxy.blackHole();
+  const newcomer = connectTo(proxy);
+  expect(await settledWithin(client.set('key', 'value'), 200)).toBe(false);
+  expect(await settledWithin(newcomer.set('key', 'value'), 200)).toBe(false);
+  await expect(direct.get('key')).resolves.toBeNull();
+  newcomer.disconnect();
+});
+
+test('cuts connections in flight with a reset, and serves new ones', async () => {
+  proxy.delayReplies(5_000);
+  const socket = createConnection(proxy.port, proxy.host);
+  const failure = new Promise((resolve) => socket.once('error', resolve));
+  socket.write('PING\r\n');
+  await sleep(100);
+
+  proxy.cut();
+
+  await expect(failure).resolves.toMatchObject({ code: 'ECONNRESET' });
+  await proxy.heal();
+  const newcomer = connectTo(proxy);
+  await expect(newcomer.ping()).resolves.toBe('PONG');
+  newcomer.disconnect();
+});
+
+test('refuses new connections while the open ones go on, and accepts again after heal()', async () => {
+  proxy.refuse();
+  const refused = createConnection(proxy.port, proxy.host);
+  const failure = await new Promise((resolve) => refused.once('error', resolve));
+  expect(failure).toMatchObject({ code: 'ECONNREFUSED' });
+  await expect(client.ping()).resolves.toBe('PONG');
+
+  await proxy.heal();
+  const newcomer = connectTo(proxy);
+  await expect(newcomer.ping()).resolves.toBe('PONG');
+  newcomer.disconnect();
+});
+
+test('ends the connection of a client whose server has died', async () => {
+  const mortal = await startRedis();
+  const inFront = await startTcpProxy(mortal);
+  const connection = connectTo(inFront);
+  await connection.ping();
+
+  const ended = new Promise<void>((resolve) => connection.once('end', () => resolve()));
+  await mortal.kill();
+
+  await ended;
+  await inFront.close();
+  expect(inFront.connectionCount).toBe(0);
+});

@@ -1,0 +1,250 @@
+// Compiled by `npm run typecheck`, never run: what must not compile is marked, and an unused mark is an error.
+import { expectTypeOf } from 'expect-type';
+import type { Observable } from 'rxjs';
+import type { Readable } from 'node:stream';
+import {
+  currentLock,
+  type LockHandle,
+  type LockHeldError,
+  type LockKey,
+  type LockService,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+  type WithLockOptions,
+} from '../../lib/index.js';
+
+interface Order {
+  readonly id: string;
+}
+
+export class Keys {
+  @WithLock('key')
+  async fixed(_order: Order): Promise<void> {}
+
+  @WithLock((order: Order) => `order:${order.id}`)
+  async ofArguments(_order: Order): Promise<void> {}
+
+  @WithLock((order: Order) => `order:${order.id}`)
+  async ofFewerArguments(_order: Order, _times: number): Promise<void> {}
+
+  @WithLock(() => 'key')
+  async ofNoArguments(_order: Order): Promise<void> {}
+
+  @WithLock((_first: unknown, second: number) => `key:${second}`)
+  async ofWiderArguments(_order: Order, _times: number): Promise<void> {}
+
+  @WithLock((order: { id: string }) => order.id)
+  async ofPartOfArguments(_order: Order & { extra: number }): Promise<void> {}
+
+  @WithLock((ids: readonly string[]): readonly string[] => ids)
+  async severalReadonly(_ids: readonly string[]): Promise<void> {}
+
+  @WithLock((ids: readonly string[]) => ids.map((id) => `id:${id}`))
+  async several(_ids: string[]): Promise<void> {}
+
+  @WithLock((a: string, b: string) => [a, b] as const)
+  async tuple(_a: string, _b: string): Promise<void> {}
+
+  @WithLock((id?: string) => id ?? 'none')
+  async optional(_id?: string): Promise<void> {}
+
+  @WithLock((...ids: string[]) => ids)
+  async rest(..._ids: string[]): Promise<void> {}
+
+  @WithLock((first: string | undefined) => first ?? 'none')
+  async firstOfRest(..._ids: string[]): Promise<void> {}
+
+  @WithLock((item: { id: string }) => item.id)
+  async generic<T extends { id: string }>(item: T): Promise<T> {
+    return item;
+  }
+
+  overloaded(id: string): Promise<string>;
+  overloaded(id: number): Promise<number>;
+  // The compiler checks the implementation's parameters.
+  @WithLock((id: string | number) => `id:${id}`)
+  async overloaded(id: string | number): Promise<string | number> {
+    return id;
+  }
+
+  // @ts-expect-error - another type than the method's
+  @WithLock((id: number) => `id:${id}`)
+  async otherType(_id: string): Promise<void> {}
+
+  // @ts-expect-error - more parameters than the method's
+  @WithLock((id: string, times: number) => `${id}:${times}`)
+  async moreParameters(_id: string): Promise<void> {}
+
+  // @ts-expect-error - the argument may be missing
+  @WithLock((id: string) => id)
+  async missing(_id?: string): Promise<void> {}
+
+  // @ts-expect-error - a part that the argument has not
+  @WithLock((order: Order & { total: number }) => `${order.total}`)
+  async narrower(_order: Order): Promise<void> {}
+
+  // @ts-expect-error - the key is a number
+  @WithLock((order: { count: number }) => order.count)
+  async numberKey(_order: { count: number }): Promise<void> {}
+
+  // @ts-expect-error - the key comes later
+  @WithLock(async (id: string) => id)
+  async laterKey(_id: string): Promise<void> {}
+
+  // @ts-expect-error - the key may be missing
+  @WithLock((order: { id?: string }) => order.id)
+  async missingKey(_order: { id?: string }): Promise<void> {}
+
+  // @ts-expect-error - a list is for a function to give, since a decorator's own keys never change
+  @WithLock(['a', 'b'])
+  async fixedList(): Promise<void> {}
+}
+
+export abstract class Results {
+  @WithLock('key')
+  async promise(): Promise<number> {
+    return 1;
+  }
+
+  @WithLock('key')
+  notAsync(): Promise<number> {
+    return this.promise();
+  }
+
+  @WithLock('key')
+  observable(): Observable<number> {
+    throw new Error();
+  }
+
+  @WithLock('key')
+  async *generator(): AsyncGenerator<number, string, boolean> {
+    yield 1;
+    return 'end';
+  }
+
+  @WithLock('key')
+  async *iterable(): AsyncIterable<number> {
+    yield 1;
+  }
+
+  @WithLock((id: string) => id)
+  async stream(_id: string): Promise<Readable> {
+    throw new Error();
+  }
+
+  // @ts-expect-error - a plain value cannot come later than the call
+  @WithLock('key')
+  plain(): number {
+    return 1;
+  }
+
+  // @ts-expect-error - nor can nothing
+  @WithLock('key')
+  nothing(): void {}
+
+  // @ts-expect-error - a generator that is not asynchronous
+  @WithLock('key')
+  *generatorNow(): Generator<number> {
+    yield 1;
+  }
+
+  // @ts-expect-error - now or later
+  @WithLock('key')
+  sometimes(): number | Promise<number> {
+    return 1;
+  }
+
+  // @ts-expect-error - a getter
+  @WithLock('key')
+  get value(): number {
+    return 1;
+  }
+
+  // @ts-expect-error - a property
+  @WithLock('key')
+  readonly property = async (): Promise<void> => {};
+}
+
+expectTypeOf<Keys['ofArguments']>().toEqualTypeOf<(order: Order) => Promise<void>>();
+expectTypeOf<Results['observable']>().toEqualTypeOf<() => Observable<number>>();
+
+export const good: WithLockOptions[] = [
+  {},
+  { ttl: 1_000 },
+  { retry: false },
+  { retry: {} },
+  { retry: { timeout: 1, attempts: 1, delay: 1, jitter: 1 } },
+  { renew: false, onLost: 'ignore', instance: 'billing' },
+  { onBusy: 'skip' },
+  { onBusy: (error) => error.retryAfter },
+  { onBusy: async (error: LockHeldError) => error.owner },
+];
+
+export const bad: WithLockOptions[] = [
+  // @ts-expect-error - how long to try?
+  { retry: true },
+  // @ts-expect-error - a number of what?
+  { retry: 3 },
+  // @ts-expect-error - whole milliseconds
+  { ttl: '5s' },
+  // @ts-expect-error - no such choice
+  { onBusy: 'wait' },
+  // @ts-expect-error - no such choice
+  { onLost: 'skip' },
+  // @ts-expect-error - no such option
+  { tll: 5_000 },
+  // @ts-expect-error - a call of a method has no signal of its own
+  { signal: AbortSignal.timeout(1) },
+  // @ts-expect-error - what is thrown is a LockHeldError
+  { onBusy: (error: RangeError & { missing: true }) => error },
+];
+
+expectTypeOf<LockKey>().toEqualTypeOf<string | readonly string[]>();
+expectTypeOf(currentLock).returns.toEqualTypeOf<LockHandle | undefined>();
+
+export async function service(locks: LockService): Promise<void> {
+  expectTypeOf(await locks.withLock('key', () => 1)).toEqualTypeOf<number>();
+  expectTypeOf(await locks.withLock('key', async () => 'text')).toEqualTypeOf<string>();
+  expectTypeOf(await locks.withLock('key', { ttl: 1_000 }, async (lock) => lock)).toEqualTypeOf<LockHandle>();
+  expectTypeOf(await locks.withLock(['a', 'b'] as const, undefined, async () => {})).toEqualTypeOf<void>();
+  expectTypeOf(
+    await locks.withLock('key', async () => (Math.random() > 0.5 ? Date.now() : undefined)),
+  ).toEqualTypeOf<number | undefined>();
+
+  expectTypeOf(await locks.acquire('key')).toEqualTypeOf<LockHandle>();
+  expectTypeOf(await locks.tryAcquire('key')).toEqualTypeOf<LockHandle | null>();
+  expectTypeOf(locks.current()).toEqualTypeOf<LockHandle | undefined>();
+
+  await using lock = await locks.acquire('key', { signal: AbortSignal.timeout(1) });
+  expectTypeOf(lock.keys).toEqualTypeOf<readonly string[]>();
+  // @ts-expect-error - there is nothing to keep the result from
+  await locks.acquire('key', { onLost: 'ignore' });
+  // @ts-expect-error - one attempt is what it is for
+  await locks.tryAcquire('key', { retry: false });
+  // @ts-expect-error - the service throws
+  await locks.acquire('key', { onBusy: 'skip' });
+  // @ts-expect-error - no task
+  await locks.withLock('key', { ttl: 1_000 });
+  // @ts-expect-error - it is read only
+  lock.keys = [];
+}
+
+export const options: RedlockModuleOptions[] = [
+  { nodes: 'memory' },
+  { nodes: 'redis://localhost' },
+  { nodes: { host: 'localhost' } },
+  { nodes: ['redis://a', { host: 'b', port: 1 }] as const },
+  { nodes: 'redis://localhost', defaults: { ttl: 1_000, retry: false } },
+  // @ts-expect-error - nodes are required
+  {},
+  // @ts-expect-error - no such option
+  { nodes: 'memory', prefix: 'x' },
+  // @ts-expect-error - for a decorator only
+  { nodes: 'memory', defaults: { onBusy: 'skip' } },
+];
+
+RedlockModule.forRoot({ nodes: 'memory', name: 'billing', isGlobal: false });
+RedlockModule.forRootAsync({ name: 'billing', useFactory: async () => ({ nodes: 'memory' }) });
+// @ts-expect-error - a factory of what?
+RedlockModule.forRootAsync({ useFactory: () => ({ node: 'memory' }) });

@@ -1,0 +1,16 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+const page = readFileSync(join(import.meta.dirname, '../../docs/choosing-nodes.md'), 'utf8');
+
+/** What a user needs, as docs/choosing-nodes.md has it. */
+export const RIGHTS = rightsAfter('ACL SETUSER locks on >secret ');
+
+/** What a user of a Cluster needs beside it. */
+export const CLUSTER_RIGHTS = rightsAfter('```\n(?=\\+cluster)');
+
+function rightsAfter(pattern: string): string[] {
+  const rights = new RegExp(`${pattern}(.*)`).exec(page)?.[1];
+  if (rights === undefined) throw new Error(`docs/choosing-nodes.md has nothing like ${pattern}`);
+  return rights.split(' ');
+}

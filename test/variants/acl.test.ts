@@ -1,0 +1,144 @@
+import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { type LockOptions, LockService, type RedlockModuleOptions } from '../../lib/index.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { LogLines } from '../support/log-lines.js';
+import { startApp } from '../support/nest-app.js';
+import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { RIGHTS } from './acl-rights.js';
+
+let server: RedisServer;
+let admin: Redis;
+
+beforeAll(async () => {
+  // Then all that can be asked is asked: how it is written to disk, too.
+  server = await startRedis(DURABLE);
+  admin = server.client();
+}, 30_000);
+beforeEach(() => admin.flushall());
+
+/** Gives the user `locks` these rights and no others, and forgets what was denied. */
+async function allow(rights: readonly string[]): Promise<void> {
+  await admin.call('ACL', 'SETUSER', 'locks', 'reset', 'on', '>secret', ...rights);
+  await admin.call('ACL', 'LOG', 'RESET');
+}
+
+/** What was denied since, such as `config|get`. */
+async function denied(): Promise<string[]> {
+  const log = (await admin.call('ACL', 'LOG')) as string[][];
+  return [...new Set(log.map((entry) => String(entry[entry.indexOf('object') + 1])))];
+}
+
+/** Everything that this package does on a server; resolves to what it warned of. */
+async function useAll(
+  options: RedlockModuleOptions,
+  { retry = false, timeout }: { retry?: LockOptions['retry']; timeout?: number } = {},
+): Promise<string[]> {
+  const log = new LogLines();
+  // So that the scripts are sent in full.
+  await admin.script('FLUSH');
+  const app = await startApp({}, options, { logger: log });
+  try {
+    const locks = app.get(LockService);
+    const lock = await locks.acquire(['a', 'b'], { retry });
+    if (await locks.tryAcquire('a')) throw new Error('two holders');
+    await lock.extend();
+    await locks.inspect('a');
+    for await (const info of locks.list()) if (!info.held) throw new Error('not listed as held');
+    await lock.release();
+    await locks.acquire('c', { retry: false });
+    if (!(await locks.forceRelease('c'))) throw new Error('not released');
+    await (await locks.acquire('d', { retry: false, minHold: 10 })).release();
+    await handOver(locks, timeout);
+  } finally {
+    await app.close();
+  }
+  // What was released by force is told to its holder.
+  return log.of('warn').filter((line) => !line.includes('released by force'));
+}
+
+/** One that waits is told when it is its turn, and one that gives up leaves the line. */
+async function handOver(locks: LockService, timeout = 15_000): Promise<void> {
+  const lock = await locks.acquire('e', { retry: false });
+  await locks.acquire('e', { retry: { timeout: 50 } }).catch(() => undefined);
+  const next = locks.acquire('e', { retry: { timeout } });
+  try {
+    await until(async () => (await admin.zcard('lock:{e}:q')) === 1, timeout);
+  } finally {
+    await lock.release();
+    await (await next).release();
+  }
+}
+
+const url = (): string => `redis://locks:secret@${server.host}:${server.port}`;
+
+describe('the rights in docs/choosing-nodes.md', () => {
+  test('are enough: nothing is denied, and nothing warned of', async () => {
+    await allow(RIGHTS);
+    await expect(useAll({ nodes: url() })).resolves.toEqual([]);
+    await expect(denied()).resolves.toEqual([]);
+  }, 30_000);
+
+  test('are enough with a restart guard', async () => {
+    await allow(RIGHTS);
+    const options = { nodes: url(), restartGuard: 500, defaults: { ttl: 400 } };
+    const warnings = await useAll(options, { retry: { timeout: 10_000, delay: 20 } });
+    expect(warnings).toEqual([expect.stringContaining('it votes again in')]);
+    await expect(denied()).resolves.toEqual([]);
+  }, 30_000);
+
+  test('are enough for clients of the user, of ioredis 5 and 6', async () => {
+    await allow(RIGHTS);
+    const clients = [new Redis(url()), new Redis6(url()) as unknown as Redis];
+    for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
+    for (const client of clients) await expect(useAll({ nodes: client })).resolves.toEqual([]);
+    await expect(denied()).resolves.toEqual([]);
+  }, 30_000);
+
+  // All but the heartbeat of a connection that waits for messages, which takes a while.
+  const needed = RIGHTS.filter((right) => right.startsWith('+'));
+
+  test.each(needed)(
+    'need %s',
+    async (right) => {
+      await allow(RIGHTS.filter((each) => each !== right));
+      await useAll({ nodes: url() }, { timeout: 300 }).catch(() => undefined);
+      await expect(denied()).resolves.toContain(right.slice(1));
+    },
+    30_000,
+  );
+
+  test('need the channels', async () => {
+    await allow(RIGHTS.filter((each) => !each.startsWith('&')));
+    await useAll({ nodes: url() }, { timeout: 300 }).catch(() => undefined);
+    await expect(denied()).resolves.toContainEqual(expect.stringMatching(/^lock:wake:/));
+  }, 30_000);
+
+  test.each([
+    '+zadd',
+    '+publish',
+    '+subscribe',
+    '+info',
+    '+config|get',
+    '+scan',
+    '+client|setname',
+    '&lock:*',
+  ])(
+    'without %s it locks all the same, and those who wait get their turn',
+    async (right) => {
+      await allow(RIGHTS.filter((each) => each !== right));
+      const app = await startApp({}, { nodes: url() });
+      const locks = app.get(LockService);
+      const lock = await locks.acquire('key', { retry: false });
+      const next = locks.acquire('key', { retry: { timeout: 10_000 } });
+      await lock.release();
+      const waited = await next;
+      expect(waited.isHeld()).toBe(true);
+      await waited.release();
+      await app.close();
+    },
+    30_000,
+  );
+});

@@ -1,0 +1,181 @@
+import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
+import { Cluster as Cluster6 } from 'ioredis-6';
+import { LockService, LockUnavailableError } from '../../lib/index.js';
+import { countLocks } from '../support/core.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { startApp } from '../support/nest-app.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
+
+// Beside test/ioredis/cluster.test.ts, which has what goes wrong on a Cluster, on one server.
+
+// A fail-over takes a few seconds.
+jest.setTimeout(60_000);
+
+const once = { retry: false } as const;
+
+const ARGS = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'];
+const QUICK = ['--cluster-node-timeout', '1000', '--repl-diskless-sync-delay', '0'];
+
+/** Three masters, and a replica of the first. */
+async function startCluster(): Promise<RedisServer[]> {
+  const servers = await Promise.all(
+    Array.from({ length: 4 }, () => startRedis({ args: [...ARGS, ...QUICK] })),
+  );
+  const [first, ...others] = servers.map((server) => server.client()) as [Redis, ...Redis[]];
+  await Promise.all([
+    first.call('CLUSTER', 'ADDSLOTSRANGE', 0, 5_460),
+    others[0]!.call('CLUSTER', 'ADDSLOTSRANGE', 5_461, 10_922),
+    others[1]!.call('CLUSTER', 'ADDSLOTSRANGE', 10_923, 16_383),
+  ]);
+  for (const { host, port } of servers.slice(1)) await first.call('CLUSTER', 'MEET', host, port);
+  const knownBy = async (client: Redis): Promise<number> =>
+    String(await client.call('CLUSTER', 'NODES')).split(' connected').length - 1;
+  for (const client of [first, ...others]) await until(async () => (await knownBy(client)) === 4, 20_000);
+  await others[2]!.call('CLUSTER', 'REPLICATE', String(await first.call('CLUSTER', 'MYID')));
+  await until(async () => (await first.info('replication')).includes('state=online'), 20_000);
+  for (const client of [first, ...others]) {
+    await until(
+      async () => String(await client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),
+      20_000,
+    );
+  }
+  return servers;
+}
+
+/** One of ioredis 5 and one of ioredis 6. One that is left open, by a test that fails, would keep Jest from ending. */
+function clientsOf(nodes: ClusterNode[], options: ClusterOptions = {}): Cluster[] {
+  const clients = [new Cluster(nodes, options), new Cluster6(nodes, options as object) as unknown as Cluster];
+  for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
+  return clients;
+}
+
+describe('a Cluster of three masters', () => {
+  let servers: RedisServer[];
+  let lookers: Redis[];
+  let apps: INestApplication[];
+  /** Over a Cluster client of ioredis 5, and one of ioredis 6. */
+  let five: LockService;
+  let six: LockService;
+
+  beforeAll(async () => {
+    servers = await startCluster();
+    lookers = servers.map((server) => server.client());
+    const nodes = servers.map(({ host, port }) => ({ host, port }));
+    apps = await Promise.all(clientsOf(nodes).map((cluster) => startApp({}, { nodes: cluster })));
+    [five, six] = apps.map((app) => app.get(LockService)) as [LockService, LockService];
+  });
+  afterAll(async () => {
+    await Promise.all(apps.map((app) => app.close()));
+  });
+
+  const held = (): Promise<number[]> => Promise.all(lookers.slice(0, 3).map(countLocks));
+
+  /** How many keys somebody waits for. */
+  async function inLine(): Promise<number> {
+    const queues = await Promise.all(lookers.slice(0, 3).map((looker) => looker.keys('*:q')));
+    return queues.flat().length;
+  }
+
+  test('locks lie on all masters, and exclude over ioredis 5 and 6', async () => {
+    const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
+    const locks = await Promise.all(keys.map((key) => five.acquire(key, once)));
+    const spread = await held();
+    expect(Math.min(...spread)).toBeGreaterThan(0);
+    expect(spread.reduce((sum, count) => sum + count)).toBe(30);
+    await expect(Promise.all(keys.map((key) => six.tryAcquire(key)))).resolves.toEqual(keys.map(() => null));
+    await Promise.all(locks.map((lock) => lock.extend()));
+    await Promise.all(locks.map((lock) => lock.release()));
+    await expect(held()).resolves.toEqual([0, 0, 0]);
+  });
+
+  test.each(['five', 'six'])('several keys of one slot are one lock (ioredis %s)', async (version) => {
+    const [locks, others] = version === 'five' ? [five, six] : [six, five];
+    const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
+    await expect(others.tryAcquire('{orders}:2')).resolves.toBeNull();
+    await lock.release();
+    await expect(held()).resolves.toEqual([0, 0, 0]);
+  });
+
+  test.each(['five', 'six'])('several keys of several slots are refused (ioredis %s)', async (version) => {
+    const locks = version === 'five' ? five : six;
+    await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
+    await expect(held()).resolves.toEqual([0, 0, 0]);
+  });
+
+  test('those who wait, over ioredis 5 and 6 and on every master, get their turn by a message', async () => {
+    const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
+    const taken = await Promise.all(keys.map((key) => five.acquire(key, once)));
+    const inTime = { retry: { timeout: 20_000, delay: 5_000 } };
+    const waiting = keys.flatMap((key) => [six.acquire(key, inTime), five.acquire(key, inTime)]);
+    await until(async () => (await inLine()) === keys.length);
+    const start = performance.now();
+    await Promise.all(taken.map((lock) => lock.release()));
+    await Promise.all(waiting.map(async (lock) => (await lock).release()));
+    // Polling would have taken five seconds for each.
+    expect(performance.now() - start).toBeLessThan(4_000);
+    await expect(held()).resolves.toEqual([0, 0, 0]);
+  });
+
+  test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
+    const user = ['locks', 'reset', 'on', '>secret', ...RIGHTS, ...CLUSTER_RIGHTS];
+    await Promise.all(lookers.map((looker) => looker.call('ACL', 'SETUSER', ...user)));
+    const redisOptions = { username: 'locks', password: 'secret' };
+    const nodes = servers.map(({ host, port }) => ({ host, port }));
+    for (const cluster of clientsOf(nodes, { redisOptions })) {
+      const app = await startApp({}, { nodes: cluster });
+      const locks = app.get(LockService);
+      const taken = await Promise.all(['a', 'b', 'c', 'd'].map((key) => locks.acquire(key, once)));
+      const listed: string[] = [];
+      for await (const { key } of locks.list()) listed.push(key);
+      expect(listed.toSorted()).toEqual(['a', 'b', 'c', 'd']);
+      await Promise.all(taken.map((lock) => lock.extend()));
+      const waiting = ['a', 'b', 'c', 'd'].map((key) => locks.acquire(key, { retry: { timeout: 15_000 } }));
+      await until(async () => (await inLine()) === 4);
+      await Promise.all(taken.map((lock) => lock.release()));
+      await Promise.all(waiting.map(async (lock) => (await lock).release()));
+      await app.close();
+    }
+    const logs = await Promise.all(lookers.map((looker) => looker.call('ACL', 'LOG')));
+    expect(logs).toEqual([[], [], [], []]);
+  });
+
+  test('a master that dies: its locks wait for its replica, which has those that reached it', async () => {
+    const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
+    const slotOf = async (key: string): Promise<number> =>
+      (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)) as number;
+    const keys: string[] = [];
+    for (let i = 0; keys.length < 3; i++) {
+      if ((await slotOf(`key:${i}`)) <= 5_460) keys.push(`key:${i}`);
+    }
+    const [one, two, other] = keys as [string, string, string];
+    const options = { ttl: 30_000 };
+    const locks = await Promise.all([five.acquire(one, options), six.acquire(two, options)]);
+    await until(async () => (await countLocks(lookers[3]!)) === 2);
+    await master.kill();
+    await expect(five.tryAcquire(other)).rejects.toBeInstanceOf(LockUnavailableError);
+
+    for (const service of [five, six]) {
+      await until(
+        () =>
+          service.acquire(other, once).then(
+            (lock) => lock.release().then(() => true),
+            () => false,
+          ),
+        30_000,
+      );
+    }
+    await expect(lookers[3]!.info('replication')).resolves.toContain('role:master');
+    await expect(six.tryAcquire(one)).resolves.toBeNull();
+    await expect(five.tryAcquire(two)).resolves.toBeNull();
+    for (const lock of locks) {
+      await lock.extend();
+      expect(lock.state).toBe('held');
+      await lock.release();
+    }
+    await expect(countLocks(replica.client())).resolves.toBe(0);
+  });
+});

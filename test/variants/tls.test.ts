@@ -1,0 +1,129 @@
+import { afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { Redis, type RedisOptions } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { execFile } from 'node:child_process';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import {
+  type LockHandle,
+  LockService,
+  LockUnavailableError,
+  type RedlockModuleOptions,
+} from '../../lib/index.js';
+import { selfSigned } from '../support/certificate.js';
+import { compiled } from '../support/compiled.js';
+import { countLocks } from '../support/core.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { LogLines } from '../support/log-lines.js';
+import { startApp } from '../support/nest-app.js';
+import { freePort } from '../support/free-port.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const run = promisify(execFile);
+const { cert, key } = selfSigned();
+
+let certFile: string;
+/** Listens with TLS on a second port, and asks for a certificate of the client if it must. */
+let servers: Record<'open' | 'mutual', { readonly redis: RedisServer; readonly port: number }>;
+let app: INestApplication | undefined;
+
+beforeAll(async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'tls-test-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  certFile = join(folder, 'cert.pem');
+  const keyFile = join(folder, 'key.pem');
+  await Promise.all([writeFile(certFile, cert), writeFile(keyFile, key)]);
+  const start = async (authClients: 'yes' | 'no') => {
+    const port = await freePort();
+    const args = ['--tls-port', String(port), '--tls-cert-file', certFile, '--tls-key-file', keyFile];
+    args.push('--tls-ca-cert-file', certFile, '--tls-auth-clients', authClients);
+    return { redis: await startRedis({ args }), port };
+  };
+  const [open, mutual] = await Promise.all([start('no'), start('yes')]);
+  servers = { open, mutual };
+}, 30_000);
+afterEach(async () => {
+  await app?.close();
+  app = undefined;
+});
+
+async function lockOver(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<LockHandle> {
+  app = await startApp({}, { nodes }, { logger: log });
+  return app.get(LockService).acquire('key', { retry: false });
+}
+
+const to = (server: 'open' | 'mutual', tls: RedisOptions['tls']): RedisOptions => ({
+  host: '127.0.0.1',
+  port: servers[server].port,
+  tls,
+});
+
+test('with the certificate of an authority of one’s own', async () => {
+  const lock = await lockOver(to('open', { ca: cert }));
+  await expect(countLocks(servers.open.redis.client())).resolves.toBe(1);
+  await lock.extend();
+  await lock.release();
+  await expect(countLocks(servers.open.redis.client())).resolves.toBe(0);
+});
+
+test('those who wait are told by a message, over TLS as well', async () => {
+  const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
+  const looker = servers.mutual.redis.client();
+  const next = app!.get(LockService).acquire('key', { retry: { timeout: 15_000, delay: 5_000 } });
+  await until(async () => (await looker.zcard('lock:{key}:q')) === 1);
+  // On a connection of its own, which must have the certificates, too.
+  await until(async () => (await looker.pubsub('CHANNELS', 'lock:wake:*')).length === 1);
+  const start = performance.now();
+  await lock.release();
+  await (await next).release();
+  expect(performance.now() - start).toBeLessThan(4_000);
+}, 30_000);
+
+test('with a certificate of the client', async () => {
+  const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
+  await expect(countLocks(servers.mutual.redis.client())).resolves.toBe(1);
+  await lock.release();
+});
+
+test.each([
+  ['ioredis 5', (options: RedisOptions) => new Redis(options)],
+  ['ioredis 6', (options: RedisOptions) => new Redis6(options as object) as unknown as Redis],
+])('over a client of %s that the user passes in', async (_version, connect) => {
+  const client = connect(to('mutual', { ca: cert, cert, key }));
+  cleanUpAfterTests(async () => client.disconnect());
+  const lock = await lockOver(client);
+  expect(lock.isHeld()).toBe(true);
+  await lock.release();
+});
+
+describe('a rediss:// URL', () => {
+  test('works where Node trusts the certificate', async () => {
+    const file = await compiled('test/fixtures/lock-once.ts');
+    const { stdout } = await run(process.execPath, [file], {
+      env: {
+        ...process.env,
+        NODE_OPTIONS: '',
+        NODE_EXTRA_CA_CERTS: certFile,
+        REDIS_URL: `rediss://127.0.0.1:${servers.open.port}`,
+      },
+      timeout: 20_000,
+    });
+    expect(stdout).toBe('locked key');
+  }, 30_000);
+
+  test('is refused where Node does not, and the log and the error say why', async () => {
+    const log = new LogLines();
+    const refused = lockOver(`rediss://127.0.0.1:${servers.open.port}`, log);
+    await expect(refused).rejects.toThrow(/not connected \(self-signed certificate\)/);
+    await expect(refused).rejects.toBeInstanceOf(LockUnavailableError);
+    expect(log.of('warn')).toEqual([expect.stringContaining('self-signed certificate')]);
+  }, 15_000);
+});
+
+test('a server that wants a certificate of the client refuses one without, and nothing is locked', async () => {
+  await expect(lockOver(to('mutual', { ca: cert }))).rejects.toBeInstanceOf(LockUnavailableError);
+}, 15_000);

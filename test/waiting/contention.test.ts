@@ -1,0 +1,126 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
+import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
+import type { ContenderOptions, Served } from './contender.js';
+import { outcomeOf, startContenders } from './contenders.js';
+import { countPerLoop, gapsOf, jainIndex, servedMeanwhile } from './fairness.js';
+
+/** A waiter that polls sleeps so long that it stands out; messages must do the work. */
+const lock: ContenderOptions['lock'] = { ttl: 20_000, retry: { timeout: 60_000, delay: 3_000, jitter: 100 } };
+
+/** Longer than any hand-over takes on a busy machine, and shorter than any sleep of a waiter that was forgotten. */
+const FORGOTTEN_MS = 2_500;
+
+const HAND_OVERS = process.env.FAULTS === 'long' ? 10_000 : 2_000;
+
+function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
+  const module = { nodes: servers.map(({ url }) => url), restartGuard: false as const, nodeTimeout: 500 };
+  return { module, key: 'k', loops: 1, lock, hold: 1, ...more };
+}
+
+async function setCalls(looker: Redis): Promise<number> {
+  const [, calls = '0'] = /cmdstat_set:calls=(\d+)/.exec(await looker.info('commandstats')) ?? [];
+  return Number(calls);
+}
+
+/** Tokens increase from holder to holder, and nobody holds while another does. */
+function expectOneAtATime(served: readonly Served[]): void {
+  for (const [index, { granted, token }] of served.entries()) {
+    const before = served[index - 1];
+    if (!before) continue;
+    expect(token).toBeGreaterThan(before.token);
+    expect(granted).toBeGreaterThanOrEqual(before.released);
+  }
+}
+
+describe('32 waiters on one node, over and over', () => {
+  let servers: RedisServer[];
+  beforeAll(async () => {
+    servers = await startRedisNodes(1);
+  });
+  afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+  test.each([
+    [1, 32],
+    [8, 4],
+  ])(
+    'in %d processes of %d are served alike, in the order in which they came',
+    async (processes, loops) => {
+      const key = `fair-${processes}`;
+      const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
+      for (const contender of contenders) contender.tell('go');
+      await delay(3_000);
+      const { served, errors } = await outcomeOf(contenders, 'stop');
+      await Promise.all(contenders.map((contender) => contender.quit()));
+
+      expect(errors).toEqual([]);
+      expectOneAtATime(served);
+      // Once all of them wait.
+      const settled = served.slice(64);
+      expect(settled.length).toBeGreaterThan(100);
+      expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
+      const overtaken = servedMeanwhile(settled);
+      const mean = overtaken.reduce((sum, count) => sum + count, 0) / overtaken.length;
+      expect(Math.max(...overtaken)).toBeLessThanOrEqual(2 * mean);
+      // Nothing remains but the counter.
+      await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}:f`]);
+    },
+    60_000,
+  );
+
+  test(`nobody is forgotten in ${HAND_OVERS} hand-overs, though the messages are cut every 500 ms`, async () => {
+    const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
+    const looker = servers[0]!.client();
+    await looker.config('RESETSTAT');
+    for (const contender of contenders) contender.tell('go');
+    let cuts = 0;
+    // Each acquisition sets the lock key once and its counter once.
+    while ((await setCalls(looker)) < 2 * HAND_OVERS) {
+      await delay(500);
+      cuts += Number(await looker.call('CLIENT', 'KILL', 'TYPE', 'pubsub'));
+    }
+    const { served, errors } = await outcomeOf(contenders, 'stop');
+    await Promise.all(contenders.map((contender) => contender.quit()));
+    expect(errors).toEqual([]);
+    expect(cuts).toBeGreaterThan(0);
+    expect(served.length).toBeGreaterThanOrEqual(HAND_OVERS);
+    expectOneAtATime(served);
+    expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
+  }, 120_000);
+});
+
+describe('sixteen waiters on five nodes, over and over', () => {
+  let servers: RedisServer[];
+  beforeAll(async () => {
+    servers = await startRedisNodes(5);
+  });
+  afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+  test('nobody starves, whatever becomes of the node at which they queue', async () => {
+    const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
+    for (const contender of contenders) contender.tell('go');
+    await delay(1_500);
+    servers[0]!.pause();
+    await delay(2_000);
+    servers[0]!.resume();
+    await delay(1_000);
+    await servers[0]!.kill();
+    await delay(1_500);
+    await servers[0]!.start();
+    await delay(1_000);
+    const { served, errors } = await outcomeOf(contenders, 'stop');
+    await Promise.all(contenders.map((contender) => contender.quit()));
+    expect(errors).toEqual([]);
+    expectOneAtATime(served);
+    expect(countPerLoop(served)).toHaveLength(16);
+    // Whoever stands in line at a node that hangs notices within a second or two, and meanwhile others pass.
+    expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(5_000);
+    expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
+    const lookers = servers.map((server) => server.client());
+    const [first = [], ...others] = await Promise.all(lookers.map((looker) => looker.keys('*')));
+    expect(others.flat().filter((key) => !key.endsWith(':f'))).toEqual([]);
+    // A release that the first node missed, and whose process has ended since, leaves the key to its ttl.
+    expect(first.filter((key) => !/:[fl]$/.test(key))).toEqual([]);
+  }, 60_000);
+});

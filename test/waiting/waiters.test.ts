@@ -1,0 +1,395 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import { openClient } from '../../lib/ioredis/connection.js';
+import { LockHeldError } from '../../lib/redlock/errors.js';
+import { Inspection } from '../../lib/redlock/inspection.js';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { newFleet, nodesTo, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { outcomeOf, startContenders } from './contenders.js';
+
+/** Polling alone would take this long, so what comes sooner came by a message. */
+const POLL_MS = 20_000;
+
+/** What a test allows for a machine that is busy, in milliseconds. */
+const ROOM_MS = 300;
+
+const waiting: Acquisition = {
+  ttl: 30_000,
+  retry: { timeout: 60_000, attempts: Infinity, delay: POLL_MS, jitter: 0 },
+  renew: true,
+  signals: [],
+};
+
+let server: RedisServer;
+let looker: Redis;
+const opened: Redlock[] = [];
+
+beforeAll(async () => {
+  server = await startRedis();
+  looker = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => looker.flushall());
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
+});
+
+/** A process of its own, as the server sees it. */
+async function newProcess(owner: string): Promise<Redlock> {
+  const nodes = nodesTo([server.url]);
+  await Promise.all(nodes.map((node) => node.connect()));
+  const redlock = redlockOver(nodes, { owner, nodeTimeout: 500 });
+  opened.push(redlock);
+  return redlock;
+}
+
+/** How many stand in line for a key, without the one whose turn it is standing there twice. */
+function inLine(key: string): Promise<number> {
+  return looker.zcount(`lock:{${key}}:q`, 0, '+inf');
+}
+
+async function subscriberIds(): Promise<string[]> {
+  const list = String(await looker.call('CLIENT', 'LIST', 'TYPE', 'pubsub'));
+  return [...list.matchAll(/^id=(\d+)/gm)].map(([, id = '']) => id);
+}
+
+async function subscribers(): Promise<number> {
+  return (await subscriberIds()).length;
+}
+
+/** Bytes of the heap that are in use, without garbage. */
+function liveHeap(): number {
+  setFlagsFromString('--expose-gc');
+  (runInNewContext('gc') as () => void)();
+  return process.memoryUsage().heapUsed;
+}
+
+/** What a promise is when it settles, and when that is. */
+async function timed<T>(promise: Promise<T>): Promise<{ value: T; at: number }> {
+  const value = await promise;
+  return { value, at: performance.now() };
+}
+
+test('the next in line is told of the release, and need not poll', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  const held = await alice.acquire(['k'], waiting);
+  const next = timed(bob.acquire(['k'], waiting));
+  await until(async () => (await inLine('k')) === 1);
+  const released = performance.now();
+  await held.release();
+  const { value, at } = await next;
+  expect(at - released).toBeLessThan(ROOM_MS);
+  await value.release();
+});
+
+test('one that waits while minHold keeps the key gets it when that ends', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  const start = performance.now();
+  const held = await alice.acquire(['k'], { ...waiting, minHold: 800 });
+  const next = timed(bob.acquire(['k'], waiting));
+  await until(async () => (await inLine('k')) === 1);
+  await held.release();
+  const { value, at } = await next;
+  expect(at - start).toBeGreaterThanOrEqual(790);
+  expect(at - start).toBeLessThan(800 + ROOM_MS);
+  await value.release();
+});
+
+test('a process stands in line once, however many of its calls wait, and serves them in order', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  const held = await alice.acquire(['k'], waiting);
+  const served: number[] = [];
+  const calls = Array.from({ length: 20 }, async (_, index) => {
+    const lock = await bob.acquire(['k'], waiting);
+    served.push(index);
+    await lock.release();
+  });
+  await until(async () => (await inLine('k')) === 1);
+  await held.release();
+  await Promise.all(calls);
+  expect(served).toEqual(Array.from({ length: 20 }, (_, index) => index));
+  await expect(inLine('k')).resolves.toBe(0);
+});
+
+test('calls of several processes are served in the order in which they came, whatever process they are of', async () => {
+  const processes = [await newProcess('alice'), await newProcess('bob'), await newProcess('carol')];
+  const held = await processes[0]!.acquire(['k'], waiting);
+  const served: number[] = [];
+  const calls: Promise<void>[] = [];
+  for (const [index, process] of [1, 1, 2, 0, 1, 2, 2, 0].entries()) {
+    const call = processes[process]!.acquire(['k'], waiting).then((lock) => {
+      served.push(index);
+      return lock.release();
+    });
+    calls.push(call);
+    await delay(20);
+  }
+  await held.release();
+  await Promise.all(calls);
+  expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
+});
+
+describe('who gives up leaves no place in line and no key', () => {
+  test.each<[string, (controller: AbortController) => Acquisition]>([
+    ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 400 } })],
+    ['after so many attempts', () => ({ ...waiting, retry: { ...waiting.retry, attempts: 3, delay: 100 } })],
+    ['when its signal aborts', ({ signal }) => ({ ...waiting, signals: [signal] })],
+  ])('%s', async (_when, acquisition) => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    const held = await alice.acquire(['k'], waiting);
+    const controller = new AbortController();
+    // The second of them waits behind the first.
+    const calls = [1, 2].map(() => bob.acquire(['k'], acquisition(controller)));
+    const outcomes = Promise.allSettled(calls);
+    await until(async () => (await inLine('k')) === 1);
+    controller.abort(new Error('not needed any more'));
+    for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');
+    await until(async () => (await looker.exists('lock:{k}:q')) === 0);
+    await held.release();
+    await expect(looker.keys('*')).resolves.toEqual(['lock:{k}:f']);
+  });
+
+  test('and one that gives up when its turn has come passes it on', async () => {
+    const [alice, bob, carol] = [
+      await newProcess('alice'),
+      await newProcess('bob'),
+      await newProcess('carol'),
+    ];
+    const held = await alice.acquire(['k'], waiting);
+    const controller = new AbortController();
+    const first = bob.acquire(['k'], { ...waiting, signals: [controller.signal] });
+    await until(async () => (await inLine('k')) === 1);
+    const second = timed(carol.acquire(['k'], waiting));
+    await until(async () => (await inLine('k')) === 2);
+    const released = performance.now();
+    void held.release();
+    controller.abort(new Error('enough'));
+    await expect(first).rejects.toThrow('enough');
+    const { value, at } = await second;
+    expect(at - released).toBeLessThan(ROOM_MS);
+    await value.release();
+  });
+});
+
+describe('a dead waiter delays the others by no more than 300 ms', () => {
+  const options = (key: string) => ({
+    module: { nodes: [server.url] },
+    key,
+    loops: 1,
+    lock: { ttl: 30_000, retry: { timeout: 60_000, delay: POLL_MS } },
+    hold: 0,
+  });
+
+  test.each<[string, 'kill' | 'pause']>([
+    ['that was killed', 'kill'],
+    ['that was stopped', 'pause'],
+  ])('one %s', async (_what, fault) => {
+    const alice = await newProcess('alice');
+    const held = await alice.acquire(['k'], waiting);
+    const [dead] = await startContenders(1, options('k'));
+    dead!.tell('go');
+    await until(async () => (await inLine('k')) === 1);
+    const [alive] = await startContenders(1, options('k'));
+    const outcome = outcomeOf([alive!], 'once');
+    await until(async () => (await inLine('k')) === 2);
+
+    if (fault === 'kill') {
+      await dead!.kill();
+      await until(async () => (await subscribers()) === 1);
+    } else dead!.pause();
+    const released = Number(process.hrtime.bigint()) / 1e6;
+    await held.release();
+    const { served } = await outcome;
+    expect(served[0]!.granted - released).toBeLessThan(300 + ROOM_MS);
+    if (fault === 'pause') dead!.resume();
+    await dead!.kill();
+    await alive!.quit();
+  });
+});
+
+test('a lock that is released by force goes to the next in line, in the same process and in another', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  const nodes = nodesTo([server.url]);
+  await Promise.all(nodes.map((node) => node.connect()));
+  const operator = new Inspection({ nodes, nodeTimeout: undefined }, new Set());
+  for (const [holder, waiter] of [
+    [alice, bob],
+    [alice, alice],
+  ] as const) {
+    const held = await holder.acquire(['k'], waiting);
+    const next = timed(waiter.acquire(['k'], waiting));
+    await until(async () => (await inLine('k')) === 1);
+    const start = performance.now();
+    await expect(operator.forceRelease('k')).resolves.toBe(true);
+    const { value, at } = await next;
+    expect(at - start).toBeLessThan(ROOM_MS);
+    await value.release();
+    await held.release();
+  }
+  await Promise.all(nodes.map((node) => node.close()));
+});
+
+test('a place that Redis has lost costs time and nothing else', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  const held = await alice.acquire(['k'], { ...waiting, ttl: 1_000 });
+  const next = timed(bob.acquire(['k'], waiting));
+  await until(async () => (await inLine('k')) === 1);
+  await looker.del('lock:{k}:q');
+  const released = performance.now();
+  await held.release();
+  const { value, at } = await next;
+  // It looks again when the lock could have lapsed, as far as it was told.
+  expect(at - released).toBeLessThan(1_000 + ROOM_MS);
+  await value.release();
+});
+
+describe('the connection for messages', () => {
+  test('is one for each process, opened when somebody waits, and closed when nobody has for a while', async () => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    await (await bob.acquire(['free'], waiting)).release();
+    await expect(subscribers()).resolves.toBe(0);
+    const locks = await Promise.all(['a', 'b', 'c'].map((key) => alice.acquire([key], waiting)));
+    const next = ['a', 'b', 'c'].map((key) => bob.acquire([key], waiting));
+    await until(async () => (await inLine('c')) === 1);
+    await expect(subscribers()).resolves.toBe(1);
+    await Promise.all(locks.map((lock) => lock.release()));
+    for (const lock of await Promise.all(next)) await lock.release();
+    await expect(subscribers()).resolves.toBe(1);
+    await until(async () => (await subscribers()) === 0, 15_000);
+  }, 20_000);
+
+  test('is replaced when it is cut: those who wait ask again at once when messages come again', async () => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    const held = await alice.acquire(['k'], waiting);
+    const next = timed(bob.acquire(['k'], waiting));
+    await until(async () => (await inLine('k')) === 1);
+    for (let cut = 0; cut < 5; cut++) {
+      await looker.call('CLIENT', 'KILL', 'TYPE', 'pubsub');
+      await until(async () => (await subscribers()) === 1);
+    }
+    const released = performance.now();
+    await held.release();
+    const { value, at } = await next;
+    expect(at - released).toBeLessThan(ROOM_MS);
+    await value.release();
+  });
+
+  test('is replaced when the server no longer answers on it', async () => {
+    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    const held = await alice.acquire(['k'], waiting);
+    const next = bob.acquire(['k'], waiting);
+    await until(async () => (await inLine('k')) === 1);
+    const before = await subscriberIds();
+    server.pause();
+    await delay(1_500);
+    server.resume();
+    await until(async () => (await subscriberIds()).some((id) => !before.includes(id)));
+    await held.release();
+    const lock = await next;
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('is not needed: where the user may not subscribe, waiters poll', async () => {
+    await looker.call('ACL', 'SETUSER', 'deaf', 'on', '>secret', '~*', '+@all', 'resetchannels');
+    const url = server.url.replace('redis://', 'redis://deaf:secret@');
+    const fleet = newFleet();
+    const nodes = nodesTo([url], fleet);
+    await Promise.all(nodes.map((node) => node.connect()));
+    const deaf = redlockOver(nodes, { owner: 'deaf' });
+    opened.push(deaf);
+    const alice = await newProcess('alice');
+    const held = await alice.acquire(['k'], waiting);
+    const polling = { ...waiting, retry: { ...waiting.retry, delay: 100 } };
+    const next = deaf.acquire(['k'], polling);
+    await delay(250);
+    await held.release();
+    const lock = await next;
+    expect(fleet.warnings).toContainEqual(
+      expect.stringMatching(/may not subscribe.* &lock:wake:\* \+subscribe/),
+    );
+    // It may not publish either: its release works all the same (S7).
+    const after = alice.acquire(['k'], { ...polling, ttl: 2_000 });
+    await delay(50);
+    await lock.release();
+    await (await after).release();
+    await expect(looker.keys('*:l')).resolves.toEqual([]);
+    await looker.call('ACL', 'DELUSER', 'deaf');
+  }, 20_000);
+
+  test('is a copy of a client of yours, which is left as it is', async () => {
+    const mine = server.client();
+    const node = new IoredisNode(mine, false, newFleet());
+    await node.connect();
+    const bob = redlockOver([node], { owner: 'bob' });
+    const listeners = mine.eventNames().map((name) => mine.listenerCount(name));
+    const alice = await newProcess('alice');
+    const held = await alice.acquire(['k'], waiting);
+    const next = bob.acquire(['k'], waiting);
+    await until(async () => (await inLine('k')) === 1);
+    await held.release();
+    await (await next).release();
+    await expect(mine.ping()).resolves.toBe('PONG');
+    expect(mine.eventNames().map((name) => mine.listenerCount(name))).toEqual(listeners);
+    await bob.close();
+    await until(async () => (await subscribers()) === 0);
+    await expect(mine.ping()).resolves.toBe('PONG');
+  });
+});
+
+test('five thousand waiters cost little memory, one place in line and no warning of a leak', async () => {
+  const warnings: Error[] = [];
+  const warn = (warning: Error): void => void warnings.push(warning);
+  process.on('warning', warn);
+  const client = openClient(server.url);
+  const node = new IoredisNode(client, true, newFleet());
+  await node.connect();
+  const bob = redlockOver([node], { owner: 'bob' });
+  const held: HeldLock = await bob.acquire(['k'], waiting);
+  const controller = new AbortController();
+  const calls: Promise<unknown>[] = [];
+  const crowd = { ...waiting, signals: [controller.signal] };
+  await looker.config('RESETSTAT');
+  const before = liveHeap();
+  for (let waiter = 0; waiter < 5_000; waiter++) {
+    calls.push(bob.acquire(['k'], crowd).catch((error: unknown) => error));
+  }
+  await until(async () => (await inLine('k')) === 1);
+  const perWaiter = (liveHeap() - before) / 5_000;
+  expect(perWaiter).toBeLessThan(8_000);
+  const [, scripts = '0'] = /cmdstat_eval(?:sha)?:calls=(\d+)/.exec(await looker.info('commandstats')) ?? [];
+  expect(Number(scripts)).toBeLessThan(10);
+  controller.abort(new Error('enough'));
+  const outcomes = await Promise.all(calls);
+  expect(outcomes.every((error) => error instanceof Error && error.message === 'enough')).toBe(true);
+  await until(async () => (await looker.exists('lock:{k}:q')) === 0);
+  expect(held.isHeld()).toBe(true);
+  await held.release();
+  await bob.close();
+  process.off('warning', warn);
+  expect(warnings).toEqual([]);
+}, 30_000);
+
+test('a refusal after a wait names the limit, the holder and how long that may hold it', async () => {
+  const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+  await using held = await alice.acquire(['k'], waiting);
+  const patient = { ...waiting, retry: { ...waiting.retry, timeout: 300 } };
+  // The second waits behind the first, and asks nobody.
+  const refusals = await Promise.all(
+    [1, 2].map(() => bob.acquire(['k'], patient).catch((error: unknown) => error)),
+  );
+  for (const refusal of refusals) {
+    expect(refusal).toBeInstanceOf(LockHeldError);
+    expect(refusal).toMatchObject({ owner: 'alice', keys: ['k'], limit: { timeout: 300 } });
+    expect((refusal as LockHeldError).retryAfter).toBeGreaterThan(25_000);
+    expect((refusal as LockHeldError).message).toContain('Gave up after 300 ms (retry.timeout).');
+  }
+  expect(held.isHeld()).toBe(true);
+});
