@@ -52,7 +52,7 @@ local function first(queue)
 end
 
 local function begin_turn(queue, place, now, after)
-  redis.pcall('ZADD', queue, -1, string.format('!%.0f:%s', now + after + ${TURN_MS}, place))
+  redis.pcall('ZADD', queue, -1, string.format('!%.0f:%s', math.floor(now + after + ${TURN_MS}), place))
 end
 
 local function wake(queue, base, now, after)
