@@ -101,7 +101,7 @@ function once(say: (message: string) => void): (message: string) => void {
 function guardOf(options: RedlockModuleOptions): RestartGuard {
   const { restartGuard = countNodes(options) >= 3 ? undefined : false, defaults } = options;
   const guard = new RestartGuard(restartGuard === false ? 0 : restartGuard);
-  if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS, defaults.minHold);
+  if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS);
   return guard;
 }
 

@@ -35,9 +35,10 @@ export interface RedlockModuleOptions {
 
   /**
    * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
-   * locks that it granted (S12). Longer than the largest ttl or `minHold` of any process that locks there. `false` turns it off:
-   * then the nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time once.
-   * @defaultValue the largest ttl or `minHold` in use for 3 nodes or more, `false` for 1 and 2
+   * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
+   * nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time once. What `minHold`
+   * keeps after a release may be forgotten by it, as by a crash of the holder; a guard as long as that prevents it.
+   * @defaultValue the largest ttl in use for 3 nodes or more, `false` for 1 and 2
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
    */
   readonly restartGuard?: number | false;

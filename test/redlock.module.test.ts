@@ -112,6 +112,22 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
+  test('three nodes refuse for the largest ttl when they are new, however long minHold is (S12)', async () => {
+    const nodes = await startRedisNodes(3);
+    const app = await start(
+      RedlockModule.forRoot({
+        nodes: nodes.map(({ url }) => url),
+        nodeTimeout: 500,
+        defaults: { ttl: 12_000, minHold: 3_600_000 },
+      }),
+    );
+    const refused = await app.locks.acquire('key', { retry: false }).catch((error: Error) => error.message);
+    expect(refused).toMatch(/votes again in \d+ ms \(restartGuard\)/);
+    expect(Number(/again in (\d+) ms/.exec(String(refused))?.[1])).toBeLessThanOrEqual(12_000);
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
   test('says nothing when all is well', async () => {
     const app = await start(RedlockModule.forRoot({ nodes: redis.url }));
     expect(app.lines.lines).toEqual([]);

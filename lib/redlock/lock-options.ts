@@ -54,8 +54,8 @@ export interface LockOptions {
   /**
    * Milliseconds that the keys are kept at least, counted from when the lock was asked for, even when it is released
    * sooner: for short tasks that several instances begin at about the same time. The handle is released at once; others
-   * find the keys held until the rest has passed. It may be longer than `ttl`, which is all that a crash leaves. A
-   * nested call that joins a lock (`reentrant`) does not change what the lock was acquired with.
+   * find the keys held until the rest has passed. It may be longer than `ttl`, which is all that a crash leaves. Nodes
+   * that lose their data forget the rest: `restartGuard` covers the ttl, unless it is set to more. A nested call that joins a lock (`reentrant`) does not change what the lock was acquired with.
    * @defaultValue 0
    */
   readonly minHold?: number;

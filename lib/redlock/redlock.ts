@@ -48,7 +48,7 @@ export class Redlock {
   async acquire(keys: readonly string[], acquisition: Acquisition): Promise<HeldLock> {
     const { retry, signals } = acquisition;
     const wish: Wish = { ...acquisition, keys };
-    this.settings.guard.note(wish.ttl, wish.minHold);
+    this.settings.guard.note(wish.ttl);
     if (retry.attempts === 1) return this.#once(wish, retry);
 
     for (const signal of signals) signal.throwIfAborted();

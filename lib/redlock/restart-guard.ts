@@ -4,35 +4,35 @@ import { DEFAULT_TTL_MS } from './lock-options.js';
 /**
  * How long a node that restarted or lost its data must not vote: longer than any lock that it may have forgotten, so
  * that such a lock has ended when it votes again (S12, the "delayed restart" of the Redis documentation).
+ *
+ * What `minHold` keeps after a release is not counted: nobody holds it, so forgetting it overlaps with nobody, and a
+ * `minHold` of an hour would cost an hour of refusals whenever all nodes start.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;
 
-  /** @param fixed - milliseconds, 0 for no guard; without it, the largest ttl or `minHold` in use */
+  /** @param fixed - milliseconds, 0 for no guard; without it, the largest ttl in use */
   constructor(private readonly fixed: number | undefined) {}
 
   /**
-   * A lock is going to be acquired with this ttl and `minHold`, here and by the same code in other processes.
+   * A lock is going to be acquired with this ttl, here and by the same code in other processes.
    *
    * @throws RangeError when the guard is fixed, and shorter
    */
-  note(ttl: number, minHold = 0): void {
-    if (this.fixed === undefined) this.#longest = Math.max(this.#longest, ttl, minHold);
-    else {
-      this.checkCovers(ttl);
-      this.checkCovers(minHold, 'minHold');
-    }
+  note(ttl: number): void {
+    if (this.fixed === undefined) this.#longest = Math.max(this.#longest, ttl);
+    else this.checkCovers(ttl);
   }
 
   /**
    * Other processes learn of no ttl that a lock is given while it is held, so their guard would end too soon.
    *
-   * @throws RangeError when a key that lives so long would outlive the guard
+   * @throws RangeError when a lock that lives so long would outlive the guard
    */
-  checkCovers(life: number, option = 'ttl'): void {
-    if (this.duration > 0 && life > this.duration) {
-      const rule = `at most the restart guard of ${this.duration} ms; set \`restartGuard\` to the largest ${option} of all processes`;
-      throw badOption(option, rule, life);
+  checkCovers(ttl: number): void {
+    if (this.duration > 0 && ttl > this.duration) {
+      const rule = `at most the restart guard of ${this.duration} ms; set \`restartGuard\` to the largest ttl of all processes`;
+      throw badOption('ttl', rule, ttl);
     }
   }
 

@@ -257,4 +257,29 @@ describe('the restart guard (S12)', () => {
     expect(second).toContain(outcome);
     await lock.release();
   });
+
+  test.each([
+    ['lasts through the loss of the data of a minority', 1, 'is held by alice'],
+    ['is forgotten with the data of a quorum, when the guard is over', 2, 'acquired'],
+  ])('what minHold keeps after a release %s', async (_what, wiped, outcome) => {
+    const three = await Promise.all([newServer(), newServer(), newServer()]);
+    const { nodes } = await connect(
+      three.map(({ url }) => url),
+      true,
+    );
+    const [alice, bob] = ['alice', 'bob'].map((owner) => redlockOver(nodes, { owner, guard: GUARD }));
+    await until(async () => (await attempt(bob!)) === 'acquired');
+    const lookers = three.map((server) => server.client());
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
+
+    await (await alice!.acquire(['k'], { ...once, minHold: 3_600_000 })).release();
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 1));
+    for (const looker of lookers.slice(0, wiped)) await looker.flushall();
+    await expect(attempt(bob!)).resolves.not.toBe('acquired');
+    // Once all of them vote again, only the data counts.
+    await until(async () =>
+      (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
+    );
+    await expect(attempt(bob!)).resolves.toContain(outcome);
+  });
 });

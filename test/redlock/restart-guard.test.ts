@@ -21,15 +21,6 @@ test('a fixed duration stays, and refuses locks that would outlive it', () => {
   expect(guard.duration).toBe(3_000);
 });
 
-test('covers minHold as well as the ttl', () => {
-  const guard = new RestartGuard(undefined);
-  guard.note(5_000, 30_000);
-  expect(guard.duration).toBe(30_000);
-  expect(() => new RestartGuard(3_000).note(500, 3_001)).toThrow(
-    'Expected `minHold` to be at most the restart guard of 3000 ms; set `restartGuard` to the largest minHold of all processes, got 3001',
-  );
-});
-
 test('no lock is extended beyond the guard, because other processes would not know', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
