@@ -1,8 +1,10 @@
 import type { Cluster, Redis } from 'ioredis';
 import { type CommandChannel, isRefusal } from '../ioredis/command-channel.js';
-import { lockKey } from '../ioredis/lock-key.js';
+import { ClusterSubscriber } from '../ioredis/cluster-subscriber.js';
+import { lockKey, wakeChannel } from '../ioredis/lock-key.js';
 import { unsafeBecause, weakBecause } from '../ioredis/node-checks.js';
 import { type NodeReport, parseInfo } from '../ioredis/node-report.js';
+import { copyForMessages, Subscriber } from '../ioredis/subscriber.js';
 import { within } from './within.js';
 
 /** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
@@ -41,7 +43,7 @@ redis.call('PTTL', KEYS[1])
 return redis.call('DEL', KEYS[1])
 `;
 
-/** The key of the probe, and the last part of its channel: not in the way of anybody's lock. */
+/** The key of the probe, and the process of its channel: not in the way of anybody's lock. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
@@ -98,9 +100,7 @@ export async function examineRights({ client }: CommandChannel, keyPrefix: strin
     findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
   }
   try {
-    const channel = `${keyPrefix}wake:${PROBE_NAME}`;
-    if (client.isCluster) await within((client as Cluster).spublish(channel, ''));
-    else await publishAndSubscribe(client as Redis, channel);
+    await publishAndSubscribe(client, wakeChannel(keyPrefix, client.isCluster, PROBE_NAME, PROBE_NAME));
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
@@ -174,15 +174,24 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   }
 }
 
-async function publishAndSubscribe(client: Redis, channel: string): Promise<void> {
-  await within(client.publish(channel, ''));
-  const subscriber = client.duplicate({ retryStrategy: null } as never);
-  subscriber.on('error', () => undefined);
+/** In the way that locks do it. */
+async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
+  await within(client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''));
+  let subscriber: Subscriber | ClusterSubscriber | undefined;
   try {
-    await within(subscriber.connect());
-    await within(subscriber.subscribe(channel));
+    const heard = new Promise<void>((resolve, reject) => {
+      const denied = (): void => reject(new Error('NOPERM its user may not subscribe'));
+      subscriber = client.isCluster
+        ? new ClusterSubscriber(client as Cluster, denied)
+        : new Subscriber(() => copyForMessages(client as Redis), false, denied);
+      const ready = (arriving: boolean): void => {
+        if (arriving) resolve();
+      };
+      subscriber.listen(channel, { message: () => undefined, ready });
+    });
+    await within(heard);
   } finally {
-    subscriber.disconnect();
+    subscriber?.close();
   }
 }
 

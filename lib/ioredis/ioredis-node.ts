@@ -10,7 +10,7 @@ import { ClusterSubscriber } from './cluster-subscriber.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
 import { addressOf, type Client } from './connection.js';
 import type { Fleet } from './fleet.js';
-import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey } from './lock-key.js';
+import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
 import { NodeInspection, UnsafeNodeError } from './node-inspection.js';
@@ -223,10 +223,11 @@ export class IoredisNode implements LockNode {
 
   listen(place: Place, heard: (after: number, turn: boolean) => void): Listening {
     const subscriber = (this.#subscriber ??= this.#newSubscriber());
-    const channels = this.client.isCluster
-      ? place.keys.map((key) => `${queueKey(this.fleet.keyPrefix, key)}:${place.process}`)
-      : [`${this.#channelBase}${place.process}`];
-    const listenings = channels.map((channel) =>
+    const { keyPrefix } = this.fleet;
+    const channels = place.keys.map((key) =>
+      wakeChannel(keyPrefix, this.client.isCluster, key, place.process),
+    );
+    const listenings = [...new Set(channels)].map((channel) =>
       subscriber.listen(channel, {
         message: (text) => {
           const [number, after] = text.split(' ');

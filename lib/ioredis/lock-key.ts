@@ -25,6 +25,14 @@ export function channelBase(prefix: string): string {
   return `${prefix}wake:`;
 }
 
+/**
+ * The channel that wakes those of one process who wait for a lock: one for all keys; on a Cluster one for each key, beside
+ * its queue, as a channel lies in a slot.
+ */
+export function wakeChannel(prefix: string, inCluster: boolean, key: string, process: string): string {
+  return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;
+}
+
 /** The Redis key that says since when a node has had its data (S12). */
 export function bornKey(prefix: string): string {
   return `${prefix}redlock-born`;

@@ -121,6 +121,25 @@ describe('what it finds, with code 1 when it is a problem', () => {
     ]);
   });
 
+  test.each(['publish', 'subscribe'])(
+    'a user who may not %s; the channels that locks use are enough',
+    async (command) => {
+      const client = good[0]!.client();
+      const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];
+      const user = ['ACL', 'SETUSER', 'mute', 'reset', 'on', '>pw'] as const;
+      await client.call(...user, ...locks, `-${command}`);
+      const url = good[0]!.url.replace('redis://', 'redis://mute:pw@');
+      const denied = await doctor([url, good[1]!, good[2]!]);
+      expect(said(denied, good[0]!.port)).toEqual([
+        expect.stringMatching(/^warning: .*messages do not work \(NOPERM/),
+      ]);
+      // The right to the channels that locks use, and to no others, is enough.
+      await client.call(...user, '~lock:*', '+@all', 'resetchannels', '&lock:wake:*');
+      const allowed = await doctor([url, good[1]!, good[2]!]);
+      expect(said(allowed, good[0]!.port)).toEqual([]);
+    },
+  );
+
   test('a node that is away; and code 3 when no quorum answers', async () => {
     const away = `redis://127.0.0.1:${await freePort()}`;
     const one = await doctor([good[0]!, good[1]!, away]);
@@ -172,6 +191,11 @@ test('a Cluster: one node, every master of it', async () => {
   const run = await doctor([url]);
   expect(run.code).toBe(0);
   for (const { port } of masters) expect(run.stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +redis `));
+  for (const client of [first, second]) {
+    await client!.call('ACL', 'SETUSER', 'mute', 'on', '>pw', '~*', '&*', '+@all', '-ssubscribe');
+  }
+  const mute = await doctor([url.replace('//', '//mute:pw@')]);
+  expect(mute.stdout).toMatch(/warning: .*messages do not work \(NOPERM/);
   // A lock on each of the masters.
   const keys = ['a', 'b', 'c', 'd', 'e', 'f'];
   const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)));
