@@ -34,7 +34,7 @@ export function askAll<T>(
       resolve(answers);
     };
     const count = (answer: Answer<T>): void => {
-      if (answer.error && !gaveUp) report(answer);
+      if (answer.error && !gaveUp) tellNodeError(answer.node, answer.error);
       if (settled) return;
       answers.push(answer);
       if (answers.length === nodes.length || decided(answers)) settle();
@@ -45,7 +45,7 @@ export function askAll<T>(
       const answered = new Set(answers.map(({ node }) => node));
       for (const node of nodes) {
         if (answered.has(node)) continue;
-        report({ node, error });
+        tellNodeError(node, error);
         answers.push({ node, error });
       }
       gaveUp = true;
@@ -64,7 +64,8 @@ export function askAll<T>(
   });
 }
 
-function report({ node, error }: { readonly node: LockNode; readonly error: Error }): void {
+/** Tells whoever listens that a node gave no usable answer to a request. */
+export function tellNodeError(node: LockNode, error: Error): void {
   if (!nodeErrors.hasSubscribers) return;
   const event: NodeErrorEvent = { node: node.name, error };
   nodeErrors.publish(event);

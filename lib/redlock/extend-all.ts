@@ -1,4 +1,4 @@
-import { type Answer, asError } from './ask-all.js';
+import { type Answer, asError, tellNodeError } from './ask-all.js';
 import type { Claim } from './claim.js';
 import type { LockNode } from './lock-node.js';
 import { quorumOf } from './quorum.js';
@@ -42,21 +42,36 @@ export function extendAll(
     if (polls.size === 0) clearTimeout(timer);
     tell(index, verdict);
   };
+  /** The silence of the nodes that are pending has been told. */
+  let gaveUp = false;
   const giveUp = (): void => {
     const error = new Error(`no answer within ${Math.round(limit)} ms`);
+    const told = new Set<LockNode>();
     for (const [index, answers] of polls) {
       const silent = nodes.filter((node) => !answers.some((answer) => answer.node === node));
-      for (const node of silent) count(index, { node, error });
+      for (const node of silent) {
+        if (!told.has(node)) tellNodeError(node, error);
+        told.add(node);
+        count(index, { node, error });
+      }
     }
+    gaveUp = true;
   };
   // When the thread was blocked, the answers may be there and unread: they come first.
   const timer = setTimeout(() => setImmediate(giveUp), limit).unref();
 
   for (const node of nodes) {
+    /** Claims that one command was for fail with one error: it is told once. */
+    let last: Error | undefined;
+    const failed = (index: number, error: Error): void => {
+      if (error !== last && !gaveUp) tellNodeError(node, error);
+      last = error;
+      count(index, { node, error });
+    };
     for (const [index, reply] of node.extend(claims, ttl).entries()) {
       reply.then(
         (extended) => count(index, { node, reply: extended }),
-        (error: unknown) => count(index, { node, error: asError(error) }),
+        (error: unknown) => failed(index, asError(error)),
       );
     }
   }

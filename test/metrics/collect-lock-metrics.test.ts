@@ -115,6 +115,16 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeGreaterThanOrEqual(1);
   });
 
+  test('a renewal that a node fails, too', async () => {
+    const lock = await service.acquire('a');
+    await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
+    const undo = locks.fail();
+    await expect(lock.extend()).rejects.toThrow('did not confirm the extension');
+    undo();
+    await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBe(1);
+    await lock.release();
+  });
+
   test('counters begin at 0, so that Prometheus sees the first event', async () => {
     await module.get(Orders).settle(1);
     for (const name of ['busy', 'unavailable', 'lost']) {

@@ -1,5 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../lib/redlock/lock-events.js';
 import { NO_RETRY } from '../../lib/redlock/lock-options.js';
 import type { Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
@@ -299,6 +301,54 @@ describe('an extension by hand and a renewal of the same lock (S9: one at a time
     for (const node of nodes) node.fate = {};
     await jest.advanceTimersByTimeAsync(110);
     expect([lock.state, requests.length]).toEqual(['held', 2]);
+    await lock.release();
+  });
+});
+
+describe('a renewal that a node does not answer well is published', () => {
+  let errors: NodeErrorEvent[];
+  const keep = (event: unknown): void => void errors.push(event as NodeErrorEvent);
+
+  beforeEach(() => {
+    errors = [];
+    subscribe(NODE_ERROR_CHANNEL, keep);
+  });
+  afterEach(() => {
+    unsubscribe(NODE_ERROR_CHANNEL, keep);
+  });
+
+  test('once for each node and batch, and not for each lock', async () => {
+    const [, second, third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
+    const locks = await acquireMany(200);
+    second.fate.extend = new Error('READONLY');
+    third.fate.extend = 'hang';
+    await jest.advanceTimersByTimeAsync(400);
+    expect(errors.map(({ node, error }) => `${node}: ${error.message}`)).toEqual([
+      'b: READONLY',
+      'c: no answer within 50 ms',
+    ]);
+    // A third of the ttl has not passed, but what is not confirmed is asked for again soon.
+    second.fate.extend = third.fate.extend = 0;
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect(errors).toHaveLength(2);
+    await release(locks);
+  });
+
+  test('also an error that comes when the others have decided', async () => {
+    const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
+    const lock = await acquire('k');
+    answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
+    await jest.advanceTimersByTimeAsync(400);
+    expect(errors).toEqual([{ node: 'c', error: new Error('late') }]);
+    await lock.release();
+  });
+
+  test('and so is an extension by hand', async () => {
+    const [first] = nodes as [ScriptedNode];
+    const lock = await acquire('k');
+    first.fate.extend = new Error('OOM');
+    await lock.extend();
+    expect(errors).toEqual([{ node: 'a', error: new Error('OOM') }]);
     await lock.release();
   });
 });
