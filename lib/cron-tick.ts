@@ -1,6 +1,8 @@
 /** A moment in the time zone of a schedule: a luxon `DateTime`, of which this much is needed. */
 interface ZonedTime {
   toMillis(): number;
+  /** Minutes that the zone is ahead of UTC at that moment. */
+  readonly offset: number;
   /** So many milliseconds earlier, in the same zone. */
   minus(milliseconds: number): ZonedTime;
 }
@@ -24,6 +26,9 @@ export interface CronTick {
 /** A timer may fire so much before its time, by the wall clock, in milliseconds. */
 const EARLY_MS = 50;
 
+/** So long after the clocks were put back an hour may be repeated, in milliseconds. */
+const LONGEST_REPEAT = 3 * 3_600_000;
+
 const SECOND = 1_000;
 const LONGEST_LOOK_BACK = 8 * 366 * 86_400_000;
 
@@ -39,8 +44,8 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     return at <= limit ? { at, gap: Infinity } : undefined;
   }
   const anchor = schedule.sendAt();
-  const nextAfter = (start: number): number =>
-    schedule.getNextDateFrom(anchor.minus(anchor.toMillis() - start)).toMillis();
+  const inZone = (moment: number): ZonedTime => anchor.minus(anchor.toMillis() - moment);
+  const nextAfter = (start: number): number => schedule.getNextDateFrom(inZone(start)).toMillis();
 
   // The library looks forward only. As a rule the tick is within the last second; else the way back is halved.
   let back = SECOND;
@@ -55,6 +60,12 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     if (nextAfter(middle) <= limit) from = middle;
     else to = middle;
   }
-  const at = nextAfter(from);
+  const named = nextAfter(from);
+  // Where the clocks were put back, the library goes from the first 2:30 to the one of the next day. Only who begins to
+  // look between the two, as an instance that has just been started, is told of the second: it is the same tick.
+  const repeated = (inZone(named - LONGEST_REPEAT).offset - inZone(named).offset) * 60_000;
+  const first = named - repeated;
+  const isSame = repeated > 0 && nextAfter(first - SECOND) === first && nextAfter(first) > named;
+  const at = isSame ? first : named;
   return { at, gap: nextAfter(at) - at };
 }

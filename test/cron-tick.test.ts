@@ -1,6 +1,6 @@
 import { CronExpression } from '@nestjs/schedule';
-import { describe, expect, test } from '@jest/globals';
-import { CronTime } from 'cron';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { CronJob, CronTime } from 'cron';
 import { type CronTime as Schedule, latestTick } from '../lib/cron-tick.js';
 
 const HOUR = 3_600_000;
@@ -88,6 +88,75 @@ describe('latestTick', () => {
     );
     // 2:30 in summer time, 2:30 in winter time, 3:30.
     expect(ticks).toEqual(['2026-10-25T00:30Z', '2026-10-25T01:30Z', '2026-10-25T02:30Z']);
+  });
+
+  test('a time of day that is repeated in autumn is one tick, for those who were started in between, too', () => {
+    const first = { at: '2026-10-25T00:30Z', hours: 25 };
+    for (const time of ['00:30:00.005', '01:29:59', '01:30:00.005', '23:00:00']) {
+      expect(tickAt('30 2 * * *', `2026-10-25T${time}Z`, berlin)).toEqual(first);
+    }
+    expect(tickAt('30 2 * * *', '2026-10-26T01:30:00.005Z', berlin)?.at).toBe('2026-10-26T01:30Z');
+    // Half an hour is repeated on Lord Howe Island.
+    expect(tickAt('45 1 * * *', '2026-04-04T15:15:00.005Z', { timeZone: 'Australia/Lord_Howe' })?.at).toBe(
+      '2026-04-04T14:45Z',
+    );
+  });
+
+  describe('the ticks of jobs that fire through a change of the clocks', () => {
+    beforeEach(() => {
+      jest.useFakeTimers();
+    });
+    afterEach(() => {
+      jest.useRealTimers();
+    });
+
+    /** When jobs fire that are started at these times, and for which tick, in UTC and with the seconds left out. */
+    function fired(expression: string, zone: string, starts: readonly string[], hours: number): string[][] {
+      return starts.map((start) => {
+        jest.setSystemTime(new Date(start));
+        const fires: string[] = [];
+        const short = (time: number): string => new Date(time).toISOString().slice(8, 16);
+        const job = CronJob.from({
+          cronTime: expression,
+          timeZone: zone,
+          onTick: () => {
+            const tick = latestTick(job.cronTime as unknown as Schedule, Date.now());
+            fires.push(`${short(Date.now())} for ${tick ? short(tick.at) : 'none'}`);
+          },
+        });
+        job.start();
+        jest.advanceTimersByTime(hours * HOUR);
+        void job.stop();
+        return fires;
+      });
+    }
+
+    test('spring: what is skipped fires at the end of the gap', () => {
+      expect(fired('30 2 * * *', 'Europe/Berlin', ['2026-03-28T12:00Z'], 48)).toEqual([
+        ['29T01:00 for 29T01:00', '30T00:30 for 30T00:30'],
+      ]);
+      // Also where the same schedule fires half an hour later anyway.
+      expect(fired('30 * * * *', 'Europe/Berlin', ['2026-03-29T00:00Z'], 2)).toEqual([
+        ['29T00:30 for 29T00:30', '29T01:00 for 29T01:00', '29T01:30 for 29T01:30'],
+      ]);
+      expect(fired('0 0 * * *', 'America/Santiago', ['2026-09-05T12:00Z'], 48)).toEqual([
+        ['06T04:00 for 06T04:00', '07T03:00 for 07T03:00'],
+      ]);
+    });
+
+    test('autumn: what is repeated fires at the first time, and again on an instance started in between, for the same tick', () => {
+      const starts = ['2026-10-24T12:00Z', '2026-10-25T01:01Z'];
+      expect(fired('30 2 * * *', 'Europe/Berlin', starts, 38)).toEqual([
+        ['25T00:30 for 25T00:30', '26T01:30 for 26T01:30'],
+        ['25T01:30 for 25T00:30', '26T01:30 for 26T01:30'],
+      ]);
+    });
+
+    test('autumn: an hourly schedule fires in both hours, for a tick of each', () => {
+      expect(fired('30 * * * *', 'Europe/Berlin', ['2026-10-25T00:00Z'], 3)).toEqual([
+        ['25T00:30 for 25T00:30', '25T01:30 for 25T01:30', '25T02:30 for 25T02:30'],
+      ]);
+    });
   });
 
   test('fires and is found at the same moments, through both changes of the clocks', () => {
