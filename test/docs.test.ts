@@ -55,6 +55,13 @@ test('a link that leads nowhere is noticed', () => {
   ]);
 });
 
+test('docs/README.md, the index, has a line for every page', () => {
+  const index = textOf(join(root, 'docs/README.md'));
+  const listed = [...index.matchAll(/^\| \[[^\]]+\]\(([^)#]+)\)/gm)].map(([, page]) => page ?? '');
+  const others = inDocs.filter((name) => name !== 'README.md');
+  expect(listed.toSorted()).toEqual(others.toSorted());
+});
+
 test('docs/errors.md has a section for every code', () => {
   const source = readFileSync(join(root, 'lib/redlock/errors.ts'), 'utf8');
   const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';
