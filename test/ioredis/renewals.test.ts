@@ -64,10 +64,11 @@ describe('on one server', () => {
     const start = performance.now();
     await delay(AFTER_RENEWALS);
     expect(held()).toBe(true);
-    const perLockAndSecond = (await scriptsRun(looker)) / 1_000 / ((performance.now() - start) / 1_000);
+    const scripts = await scriptsRun(looker);
+    // The count counts: a look at the wrong line of INFO would be below any limit.
+    expect(scripts).toBeGreaterThan(0);
     // One command for each lock and third of the ttl would be 1.
-    expect(perLockAndSecond).toBeGreaterThan(0.01);
-    expect(perLockAndSecond).toBeLessThan(0.1);
+    expect(scripts / 1_000 / ((performance.now() - start) / 1_000)).toBeLessThan(0.1);
     await release(locks);
     await expect(looker.keys('*:l')).resolves.toEqual([]);
   });
