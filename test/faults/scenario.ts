@@ -1,12 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { machineTime } from './events.js';
+import { until } from '../support/until.js';
+import { type FaultEvent, machineTime } from './events.js';
 import { type ClientOptions, type Outcome, Stage, type StageOptions } from './stage.js';
+
+/** How long a scenario may go on after its time for what it is about to happen, in milliseconds. */
+const PATIENCE_MS = 60_000;
 
 /** What happens while clients lock. */
 export interface Play {
   readonly stage: Stage;
-  /** Whether the time is up. */
-  readonly over: () => boolean;
+  /** Whether the time is up and there was enough of what the scenario is about. */
+  readonly over: () => Promise<boolean>;
 }
 
 /** One fault test: what there is, what is done to it, and what is expected beyond what is expected of all. */
@@ -27,6 +31,8 @@ export interface Scenario {
   readonly startsLocked?: boolean;
   /** Two holders at a time are to be expected here, and why. */
   readonly overlapsBecause?: string;
+  /** Whether what it is about has happened. Until then it goes on: a busy machine may need more than `seconds`. */
+  readonly enough?: (events: readonly FaultEvent[]) => boolean;
   /** Acquisitions for each second. */
   readonly leastRate?: number;
   /** Throws what is wrong. */
@@ -42,8 +48,12 @@ export async function play(compiled: string, scenario: Scenario, form: 'short' |
     stage.go();
     if (!scenario.startsLocked) await stage.acquired(1);
     const end = machineTime() + scenario.seconds[form === 'short' ? 0 : 1] * 1_000;
-    await scenario.faults?.({ stage, over: () => machineTime() > end });
-    await sleep(Math.max(0, end - machineTime()));
+    const over = async (): Promise<boolean> => {
+      if (machineTime() < end) return false;
+      return (scenario.enough?.(await stage.events()) ?? true) || machineTime() > end + PATIENCE_MS;
+    };
+    await scenario.faults?.({ stage, over });
+    await toTheEnd({ stage, over });
     return await stage.end();
   } finally {
     await stage.close();
@@ -56,10 +66,32 @@ export async function repeat(
   pause: number,
   action: (turn: number) => Promise<unknown>,
 ): Promise<void> {
-  for (let turn = 0; !over(); turn++) {
+  for (let turn = 0; !(await over()); turn++) {
     await action(turn);
     await sleep(pause);
   }
+}
+
+/** Leaves everything as it is until the time is over. */
+export async function toTheEnd({ over }: Play): Promise<void> {
+  await until(over, Infinity);
+}
+
+/** How many such events there are. */
+export function countOf(events: readonly FaultEvent[], event: FaultEvent['event']): number {
+  return events.filter((each) => each.event === event).length;
+}
+
+/** How many acquisitions were refused with this code, or with a message that says this. */
+export function refusals(events: readonly FaultEvent[], saying: string): number {
+  return events.filter(
+    (each) => each.event === 'refuse' && (each.code === saying || each.message.includes(saying)),
+  ).length;
+}
+
+/** How many writes of holders that came too late the register has refused. */
+export function refusedWrites(events: readonly FaultEvent[]): number {
+  return events.filter((each) => each.event === 'write' && !each.accepted).length;
 }
 
 /** So many of them, at random. */

@@ -39,9 +39,10 @@ async function run(scenario: Scenario): Promise<Record<string, readonly string[]
 /** What must not be found in any scenario. */
 function faultsOf(
   outcome: Outcome,
-  { overlapsBecause, leastRate = 0 }: Scenario,
+  { overlapsBecause, enough, leastRate = 0 }: Scenario,
 ): Record<string, readonly string[]> {
-  const { acquisitions, rate, overlaps, tokenFaults, registerFaults, orphans, unhandled, late } = outcome;
+  const { acquisitions, rate, overlaps, tokenFaults, registerFaults, orphans, unhandled, late, events } =
+    outcome;
   const found = {
     overlaps: overlapsBecause === undefined ? overlaps : [],
     tokenFaults,
@@ -51,7 +52,10 @@ function faultsOf(
     late,
     slowness:
       RATES_COUNT && rate < leastRate ? [`${rate.toFixed(1)} acquisitions/s, ${leastRate} are required`] : [],
-    emptiness: acquisitions === 0 ? ['nobody ever held the lock'] : [],
+    emptiness: [
+      ...(acquisitions === 0 ? ['nobody ever held the lock'] : []),
+      ...(enough?.(events) === false ? [`not enough happened: ${String(enough)}`] : []),
+    ],
   };
   return Object.fromEntries(Object.entries(found).filter(([, faults]) => faults.length > 0));
 }

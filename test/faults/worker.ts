@@ -42,7 +42,7 @@ export interface WorkerOptions {
 export type WorkerCommand = 'go' | 'stop' | 'quit' | `block ${number}` | `step ${number}`;
 
 /** A timer that comes so much too late, in milliseconds, shows that the process did not run. */
-const STALL_MS = 40;
+const STALL_MS = 20;
 const HEARTBEAT_MS = 10;
 
 const options = JSON.parse(process.argv[2]!) as WorkerOptions;

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../support/until.js';
 import { counterAt } from '../../../lib/redlock/fencing.js';
-import { type Play, repeat, type Scenario, some } from '../scenario.js';
+import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 
 export const clients: readonly Scenario[] = [
   {
@@ -20,13 +20,14 @@ export const clients: readonly Scenario[] = [
     name: 'shutdown while holding and while waiting',
     stage: { nodes: 3 },
     clients: 8,
-    client: { leastHold: 30, hold: 60 },
-    seconds: [3, 6],
+    // Far longer than a shutdown takes: a wait that it does not end shows.
+    client: { leastHold: 30, hold: 60, retry: { timeout: 60_000 } },
+    seconds: [1, 6],
     async faults({ stage }) {
       for (let turn = 0; turn < 3; turn++) {
         const holder = await stage.holder();
         const waiting = stage.clients.find((client) => !client.quitting && client !== holder)!;
-        await Promise.all([holder.quit(2_000), waiting.quit(2_000)]);
+        await Promise.all([holder.quit(), waiting.quit()]);
         await sleep(100);
       }
     },
@@ -89,8 +90,7 @@ export async function holdToTheEnd({ stage, over }: Play): Promise<void> {
     }),
   ]);
   stage.go();
-  const turns = async (): Promise<number> =>
-    (await slow!.events()).filter(({ event }) => event === 'write').length;
-  await until(async () => over() && (await turns()) >= 3, 60_000);
+  const turns = async (): Promise<number> => countOf(await slow!.events(), 'write');
+  await until(async () => (await over()) && (await turns()) >= 3, 60_000);
   for (const proxy of stage.proxies) proxy.delayReplies(0);
 }
