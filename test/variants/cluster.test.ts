@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
-import type { INestApplication } from '@nestjs/common';
+import { type INestApplication, Injectable } from '@nestjs/common';
+import { Cron, ScheduleModule } from '@nestjs/schedule';
 import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
 import { Cluster as Cluster6 } from 'ioredis-6';
-import { LockService, LockUnavailableError } from '../../lib/index.js';
+import { LockService, LockUnavailableError, WithLock } from '../../lib/index.js';
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
@@ -118,6 +119,36 @@ describe('a Cluster of three masters', () => {
     // Polling would have taken five seconds for each.
     expect(performance.now() - start).toBeLessThan(4_000);
     await expect(held()).resolves.toEqual([0, 0, 0]);
+  });
+
+  test('a tick runs once, over ioredis 5 and 6 and on every master', async () => {
+    @Injectable()
+    class Yearly {
+      @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })
+      @WithLock((...keys: string[]) => keys, { oncePerTick: true })
+      async run(...keys: string[]): Promise<string | undefined> {
+        return keys.join();
+      }
+    }
+    const nodes = servers.map(({ host, port }) => ({ host, port }));
+    const instances = await Promise.all(
+      clientsOf(nodes).map((cluster) =>
+        startApp({ imports: [ScheduleModule.forRoot()], providers: [Yearly] }, { nodes: cluster }),
+      ),
+    );
+    const [one, two] = instances.map((app) => app.get(Yearly)) as [Yearly, Yearly];
+    const keys = Array.from({ length: 12 }, (_, index) => `tick:${index}`);
+    for (const key of keys) {
+      await expect(one.run(key)).resolves.toBe(key);
+      await expect(two.run(key)).resolves.toBeUndefined();
+    }
+    const marks = await Promise.all(lookers.slice(0, 3).map((looker) => looker.keys('*:t:*')));
+    expect(marks.map(({ length }) => length > 0)).toEqual([true, true, true]);
+    const several = ['{tenant}:1', '{tenant}:2'];
+    await expect(two.run(...several)).resolves.toBe(several.join());
+    await expect(one.run(...several)).resolves.toBeUndefined();
+    await expect(held()).resolves.toEqual([0, 0, 0]);
+    await Promise.all(instances.map((app) => app.close()));
   });
 
   test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
