@@ -87,6 +87,9 @@ const outcome = {
   fencing: true,
 };
 
+/** Once for two instances. The schedule that goes with NestJS 12 is in all other tests. */
+const ticks = { 'schedule 5': 1, 'schedule 6': 1 };
+
 describe('applications that install it', () => {
   let redis: RedisServer;
   let nest11: ConsumerApp;
@@ -102,6 +105,7 @@ describe('applications that install it', () => {
   test('NestJS 11, CommonJS: the built application takes its locks', async () => {
     await expect(nest11.run()).resolves.toEqual({
       ...outcome,
+      ticks,
       package: expect.stringMatching(/dist[\\/]esm[\\/]index\.js$/),
     });
   });
@@ -109,6 +113,7 @@ describe('applications that install it', () => {
   test('NestJS 11, CommonJS: also where require() cannot load ES modules', async () => {
     await expect(nest11.run('--no-experimental-require-module')).resolves.toEqual({
       ...outcome,
+      ticks,
       package: expect.stringMatching(/dist[\\/]cjs[\\/]index\.js$/),
     });
   });

@@ -3,6 +3,7 @@ import { RedlockError } from 'nestjs-redlock';
 import { fencedWrite, StaleTokenError } from 'nestjs-redlock/fencing';
 import { AppModule } from './app.module';
 import { ReportsService } from './reports.service';
+import { runsOfTicks } from './ticks';
 
 /** Uses the locks once, prints what came out as one line of JSON, and must end by itself. */
 async function bootstrap() {
@@ -22,6 +23,7 @@ async function bootstrap() {
     service: await reports.takeTwice('invoice:7'),
     open: await open.json(),
     secret: secret.status,
+    ticks: await runsOfTicks(),
     fencing: refused instanceof StaleTokenError && refused instanceof RedlockError,
   };
   await app.close();
