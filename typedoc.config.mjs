@@ -1,15 +1,16 @@
 import { readFileSync } from 'node:fs';
+import { posix } from 'node:path';
 
 // `npm run docs:api` writes the API reference from the docstrings, a page for each entry point of the package, and
 // fails when an export has none or names something that is not there.
 
 const { exports } = JSON.parse(readFileSync(new URL('package.json', import.meta.url), 'utf8'));
-const entries = Object.values(exports).flatMap(({ import: { types } = {} }) => types ?? []);
+const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
 
 /** @type {Partial<import('typedoc').TypeDocOptions & import('typedoc-plugin-markdown').PluginOptions>} */
 export default {
   plugin: ['typedoc-plugin-markdown'],
-  entryPoints: entries.map((types) => types.replace('dist/esm', 'lib').replace('.d.ts', '.ts')),
+  entryPoints: entries.map((entry) => posix.join('lib', entry, 'index.ts')),
   tsconfig: 'lib/tsconfig.json',
   out: 'docs/api',
   name: 'API reference',

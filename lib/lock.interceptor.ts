@@ -39,6 +39,7 @@ export interface LockedCall {
 export class LockInterceptor {
   readonly #logger = new Logger('WithLock');
 
+  /** @internal Nest creates it. */
   constructor(
     private readonly locker: Locker,
     private readonly ticks: Ticks,

@@ -29,6 +29,7 @@ const ACQUIRE_OPTION_NAMES = [...LOCK_OPTION_NAMES, 'label', 'signal'];
  */
 @Injectable()
 export class LockService {
+  /** @internal Nest creates it. */
   constructor(private readonly locker: Locker) {}
 
   /**

@@ -36,6 +36,7 @@ export class RedlockModule
   extends ConfigurableModuleClass
   implements OnModuleInit, BeforeApplicationShutdown, OnApplicationShutdown
 {
+  /** @internal Nest creates it. */
   constructor(
     @Inject(LOCKER) private readonly locker: Locker,
     @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },

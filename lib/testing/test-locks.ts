@@ -1,4 +1,3 @@
-import type { Locker } from '../locker.js';
 import type { RunnableLock } from '../lock-run.js';
 import { openLocker } from '../open-locker.js';
 import { INSTANCE_NAME, LOCKER, MODULE_OPTIONS_TOKEN } from '../redlock.module-definition.js';
@@ -6,8 +5,9 @@ import type { RedlockModuleOptions } from '../redlock.options.js';
 import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../redlock/checks.js';
 import { keysOf, type LockKey } from '../redlock/keys.js';
 import { checkLockOptions } from '../redlock/lock-options.js';
+import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
-import { type Fault, type NodeRequest, REQUESTS, TestNode } from './test-node.js';
+import { TestNode } from './test-node.js';
 import { type Acquired, supervised } from './test-locker.js';
 
 /** What {@link TestLocks} takes. */
@@ -252,7 +252,7 @@ interface LockerFactory {
   readonly factory: (
     options: RedlockModuleOptions,
     instance: { readonly name: string | undefined },
-  ) => Promise<Locker>;
+  ) => Promise<object>;
   readonly inject: (string | symbol)[];
 }
 

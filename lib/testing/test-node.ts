@@ -1,19 +1,7 @@
 import { MemoryNode } from '../memory/memory-node.js';
 import type { Claim } from '../redlock/claim.js';
 import type { AcquireReply, AcquireTerms } from '../redlock/lock-node.js';
-
-/** What a node is asked to do. */
-export const REQUESTS = ['acquire', 'extend', 'release'] as const;
-export type NodeRequest = (typeof REQUESTS)[number];
-
-/** What becomes of requests instead of a prompt reply. */
-export interface Fault {
-  readonly concerns: (request: NodeRequest, keys: readonly string[]) => boolean;
-  /** The node refuses, and does nothing. */
-  readonly error?: Error;
-  /** The reply takes so many milliseconds. */
-  readonly delay?: number;
-}
+import type { Fault, NodeRequest } from './fault.js';
 
 /** A node in memory that can be told to fail, to be slow, and to forget a key. */
 export class TestNode extends MemoryNode {

@@ -1,5 +1,6 @@
-import { readdirSync, statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
+import { isBuiltin } from 'node:module';
+import { dirname, join, resolve } from 'node:path';
 import { runCommand } from './run-command.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
@@ -30,34 +31,36 @@ export async function packPackage(folder: string): Promise<PackedPackage> {
   };
 }
 
-/** The source files of the package, as paths inside `lib/` without the ending. */
-export function sourceFiles(): string[] {
-  return readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' })
-    .filter((path) => path.endsWith('.ts'))
-    .map((path) => path.slice(0, -'.ts'.length));
+/** What a file of the package loads, directly or through others. */
+export interface Loaded {
+  /** Files of the package, itself included. */
+  readonly files: readonly string[];
+  /** Other packages. */
+  readonly packages: readonly string[];
 }
 
-/** The formats that a source file is built in. A command is run, not imported, so one is enough. */
-export function formatsOf(source: string): readonly string[] {
-  return isCommand(source) ? ['esm'] : ['esm', 'cjs'];
-}
-
-/** Files of the command, which has no types to offer. */
-export function isCommand(source: string): boolean {
-  return source.startsWith('cli/');
+/** What importing (or requiring) a built file loads; everything is imported at the top. */
+export function loadedBy(file: string): Loaded {
+  const files = new Set([resolve(ROOT, file)]);
+  const packages = new Set<string>();
+  // A set goes through what is added meanwhile, too.
+  for (const each of files) {
+    for (const [, specifier = ''] of readFileSync(each, 'utf8').matchAll(
+      /(?:\bfrom|\brequire\(|^import)"([^"]+)"/gm,
+    )) {
+      if (specifier.startsWith('.')) files.add(resolve(dirname(each), specifier));
+      else if (!isBuiltin(specifier)) packages.add(specifier);
+    }
+  }
+  return { files: [...files], packages: [...packages].sort() };
 }
 
 // A test of an old build would pass or fail for no reason that anybody can see.
 function assertBuilt(): void {
-  for (const source of sourceFiles()) {
-    const changed = statSync(join(ROOT, 'lib', `${source}.ts`)).mtimeMs;
-    for (const format of formatsOf(source)) {
-      const built = statSync(join(ROOT, 'dist', format, `${source}.js`), { throwIfNoEntry: false });
-      if (built === undefined || built.mtimeMs < changed) {
-        throw new Error(
-          `dist/${format}/${source}.js is older than lib/${source}.ts: run "npm run build:lib" first`,
-        );
-      }
+  const built = statSync(join(ROOT, 'dist/cjs/index.js'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  for (const source of readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' })) {
+    if (source.endsWith('.ts') && statSync(join(ROOT, 'lib', source)).mtimeMs > built) {
+      throw new Error(`dist is older than lib/${source}: run "npm run build:lib" first`);
     }
   }
 }

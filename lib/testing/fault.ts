@@ -1,0 +1,12 @@
+/** What a node is asked to do. */
+export const REQUESTS = ['acquire', 'extend', 'release'] as const;
+export type NodeRequest = (typeof REQUESTS)[number];
+
+/** What becomes of requests instead of a prompt reply. */
+export interface Fault {
+  readonly concerns: (request: NodeRequest, keys: readonly string[]) => boolean;
+  /** The node refuses, and does nothing. */
+  readonly error?: Error;
+  /** The reply takes so many milliseconds. */
+  readonly delay?: number;
+}

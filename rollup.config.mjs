@@ -1,0 +1,144 @@
+import { readFileSync, rmSync } from 'node:fs';
+import { posix } from 'node:path';
+import { minify } from '@swc/core';
+import { dts } from 'rollup-plugin-dts';
+
+// Makes what is published, dist/esm and dist/cjs, from what `nest build` has compiled, dist/lib. Few files, because to open
+// one takes longer than to run what is in it; and small ones: test/consumers/packed-package.test.ts has the limits.
+
+const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
+/** `.` and `./fencing` are dist/lib/index and dist/lib/fencing/index, and become index and fencing. */
+const entries = Object.keys(exports).filter((entry) => entry !== './package.json');
+const inputOf = (ending) =>
+  Object.fromEntries(
+    entries.map((entry) => [
+      entry === '.' ? 'index' : entry.slice('./'.length),
+      posix.join('dist/lib', entry, `index.${ending}`),
+    ]),
+  );
+/** It is run and not imported, so one format is enough, and no types. */
+const command = { 'cli/main': 'dist/lib/cli/main.js' };
+
+/**
+ * The file for what several entry points have in common.
+ *
+ * `base` is for those that must load neither Nest nor ioredis: OpenTelemetry instruments what is loaded after it. The
+ * rest is apart because a tarball has `esm/redlock.js` next to `cjs/redlock.js`, and gzip looks back no further than 32 KiB:
+ * the second copy of a file costs next to nothing if it is smaller than that.
+ */
+function sharedFile(id) {
+  const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
+  if (/^(redlock\/(checks|errors|keys|lock-events)|lock-skipped|lock-telemetry\.events)$/.test(path))
+    return 'base';
+  return path.includes('/') ? /^(redlock|memory|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
+}
+
+/** Takes out comments and shortens the names of local variables; names that show in errors and stack traces stay. */
+function small() {
+  const keep = { keep_classnames: true, keep_fnames: true };
+  return {
+    name: 'small',
+    async renderChunk(code) {
+      const minified = await minify(code, {
+        module: true,
+        ecma: 2022,
+        compress: { ...keep, passes: 2 },
+        mangle: { ...keep, keep_private_props: true },
+      });
+      return inLines(minified.code, this.parse(minified.code));
+    },
+  };
+}
+
+/** Node prints the line of an error that nobody catches, so a file is not one long line: a method has its own. */
+function inLines(code, tree) {
+  const ends = [];
+  const visit = (node) => {
+    for (const child of Object.values(node).flat()) {
+      if (typeof child?.type !== 'string') continue;
+      visit(child);
+      if (node.type === 'Program' || node.type === 'ClassBody') ends.push(child.end);
+    }
+  };
+  visit(tree);
+  return [0, ...ends.sort((a, b) => a - b)]
+    .map((end, index, all) => code.slice(end, all[index + 1]))
+    .join('\n');
+}
+
+/**
+ * Turns the imports and exports into those of CommonJS. Rollup can do that, but writes `base.LockHeldError` where the module
+ * has `LockHeldError`, and gzip does not know the text again.
+ */
+function commonJs() {
+  const renamed = (from, to) => (from.name === to.name ? from.name : `${from.name}:${to.name}`);
+  return {
+    name: 'common-js',
+    renderChunk(code) {
+      const parts = [];
+      const exported = [];
+      let end = 0;
+      for (const node of this.parse(code).body) {
+        if (!/^(Import|Export)/.test(node.type)) continue;
+        const imported = [];
+        for (const specifier of node.specifiers) {
+          if (specifier.type === 'ImportSpecifier')
+            imported.push(renamed(specifier.imported, specifier.local));
+          else if (specifier.type !== 'ExportSpecifier') this.error(`${specifier.type} is not provided for`);
+          else if (!node.source) exported.push(renamed(specifier.exported, specifier.local));
+          else {
+            imported.push(renamed(specifier.local, specifier.exported));
+            exported.push(specifier.exported.name);
+          }
+        }
+        parts.push(code.slice(end, node.start));
+        if (imported.length > 0) parts.push(`const{${imported}}=`);
+        if (node.source) parts.push(`require(${node.source.raw});`);
+        end = node.end;
+      }
+      return [...parts, code.slice(end), `module.exports={${exported}};\n`].join('');
+    },
+    generateBundle() {
+      this.emitFile({ type: 'asset', fileName: 'package.json', source: '{"type":"commonjs"}\n' });
+    },
+  };
+}
+
+const EXPECTED = [
+  // TypeScript's helpers for decorators ask for `this`, and do without.
+  'THIS_IS_UNDEFINED',
+  // A file of code need not have types.
+  'EMPTY_BUNDLE',
+  // From rollup-plugin-dts, which would have every type exported that a public one mentions.
+  'PLUGIN_WARNING',
+];
+
+const common = {
+  external: (id) => !/^[./]/.test(id),
+  onLog(level, log, handle) {
+    if (!EXPECTED.includes(log.code)) handle(level === 'warn' ? 'error' : level, log);
+  },
+};
+
+const output = (format, ending, plugins) => ({
+  dir: `dist/${format}`,
+  entryFileNames: `[name].${ending}`,
+  chunkFileNames: `[name].${ending}`,
+  manualChunks: sharedFile,
+  hoistTransitiveImports: false,
+  minifyInternalExports: false,
+  plugins,
+});
+
+for (const format of ['esm', 'cjs']) rmSync(`dist/${format}`, { recursive: true, force: true });
+
+export default [
+  { ...common, input: { ...inputOf('js'), ...command }, output: output('esm', 'js', [small()]) },
+  { ...common, input: inputOf('js'), output: output('cjs', 'js', [small(), commonJs()]) },
+  {
+    ...common,
+    input: inputOf('d.ts'),
+    plugins: [dts()],
+    output: ['esm', 'cjs'].map((each) => output(each, 'd.ts')),
+  },
+];
