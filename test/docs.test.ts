@@ -72,17 +72,18 @@ test('docs/errors.md has a section for every code', () => {
 
 test('the supported versions are those of package.json, and each is installed by an application', async () => {
   const table = new Map(
-    [...textOf(join(root, 'docs/README.md')).matchAll(/^\| (\w+) +\| ([^|]+?) +\|/gm)].map(
+    [...textOf(join(root, 'docs/README.md')).matchAll(/^\| `?([\w@/-]+)`? +\| ([^|]+?) +\|/gm)].map(
       ([, what, versions]) => [what, versions],
     ),
   );
-  const { engines, peerDependencies: peers } = await packageOf('.');
+  const { engines, peerDependencies: peers, devDependencies: ours } = await packageOf('.');
   const majors = (range: string | undefined): string =>
     (range ?? '').replaceAll(/\^(\d+)[.\d]*/g, '$1').replaceAll(' ||', ',');
   expect(table.get('Node')).toBe(`${engines?.['node']?.replace('>=', '')} and later`);
   expect(table.get('NestJS')).toBe(majors(peers?.['@nestjs/common']));
   expect(table.get('NestJS')).toBe(majors(peers?.['@nestjs/core']));
   expect(table.get('ioredis')).toBe(majors(peers?.['ioredis']));
+  expect(table.get('@nestjs/terminus')).toBe(majors(peers?.['@nestjs/terminus']));
   expect(table.get('RxJS')).toBe(majors(peers?.['rxjs']));
 
   const apps = await Promise.all(
@@ -92,13 +93,26 @@ test('the supported versions are those of package.json, and each is installed by
     apps.map(({ dependencies }) => majors(dependencies?.[name])).join(', ');
   expect(installed('@nestjs/common')).toBe(table.get('NestJS'));
   expect(installed('ioredis')).toBe(table.get('ioredis'));
+  const on11 = apps[0]?.dependencies ?? {};
+  const major = (range: string | undefined): string => majors(range?.replace(/^npm:.*@/, ''));
+  for (const [name, versions] of [
+    ['@nestjs/schedule', [on11['schedule-5'], on11['@nestjs/schedule'], ours?.['@nestjs/schedule']]],
+    ['@nestjs/terminus', [on11['@nestjs/terminus'], ours?.['@nestjs/terminus']]],
+  ] as const) {
+    expect(versions.map(major).join(', ')).toBe(table.get(name));
+  }
 });
 
 type Versions = Readonly<Record<string, string>>;
 
-async function packageOf(
-  folder: string,
-): Promise<{ engines?: Versions; peerDependencies?: Versions; dependencies?: Versions }> {
+interface Package {
+  readonly engines?: Versions;
+  readonly peerDependencies?: Versions;
+  readonly dependencies?: Versions;
+  readonly devDependencies?: Versions;
+}
+
+async function packageOf(folder: string): Promise<Package> {
   return JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8')) as object;
 }
 

@@ -1,15 +1,18 @@
 import { Module } from '@nestjs/common';
+import { TerminusModule } from '@nestjs/terminus';
 import { RedlockModule } from 'nestjs-redlock';
+import { RedlockHealthIndicator } from 'nestjs-redlock/health';
 import { ReportsController } from './reports.controller';
 import { ReportsService } from './reports.service';
 
 @Module({
   imports: [
+    TerminusModule,
     RedlockModule.forRootAsync({
       useFactory: () => ({ nodes: [process.env.REDIS_URL ?? 'redis://127.0.0.1:6379'] }),
     }),
   ],
   controllers: [ReportsController],
-  providers: [ReportsService],
+  providers: [ReportsService, RedlockHealthIndicator],
 })
 export class AppModule {}

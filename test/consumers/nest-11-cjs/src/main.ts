@@ -1,6 +1,7 @@
 import { NestFactory } from '@nestjs/core';
 import { RedlockError } from 'nestjs-redlock';
 import { fencedWrite, StaleTokenError } from 'nestjs-redlock/fencing';
+import { RedlockHealthIndicator } from 'nestjs-redlock/health';
 import { AppModule } from './app.module';
 import { ReportsService } from './reports.service';
 import { runsOfTicks } from './ticks';
@@ -23,6 +24,7 @@ async function bootstrap() {
     service: await reports.takeTwice('invoice:7'),
     open: await open.json(),
     secret: secret.status,
+    health: (await app.get(RedlockHealthIndicator).isHealthy('locks')).locks,
     ticks: await runsOfTicks(),
     fencing: refused instanceof StaleTokenError && refused instanceof RedlockError,
   };

@@ -9,16 +9,12 @@ export async function runsOfTicks(): Promise<Record<string, number>> {
   return { 'schedule 5': await runsOfTick(schedule5), 'schedule 6': await runsOfTick(schedule6) };
 }
 
-async function runsOfTick({
-  Cron,
-  ScheduleModule,
-  SchedulerRegistry,
-}: typeof schedule5 | typeof schedule6): Promise<number> {
+async function runsOfTick({ Cron, ScheduleModule }: typeof schedule5 | typeof schedule6): Promise<number> {
   let runs = 0;
 
   @Injectable()
   class Yearly {
-    @Cron('0 0 0 1 1 *', { name: 'yearly', timeZone: 'UTC' })
+    @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })
     @WithLock('yearly', { oncePerTick: true })
     async run(): Promise<void> {
       runs++;
@@ -27,7 +23,7 @@ async function runsOfTick({
 
   const nodes = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
   // The locks of two versions must not be in each other's way.
-  const keyPrefix = `ticks:${process.pid}:${SchedulerRegistry === schedule5.SchedulerRegistry ? 5 : 6}:`;
+  const keyPrefix = `ticks:${process.pid}:${Cron === schedule5.Cron ? 5 : 6}:`;
 
   @Module({
     imports: [ScheduleModule.forRoot(), RedlockModule.forRoot({ nodes, keyPrefix })],
@@ -40,7 +36,8 @@ async function runsOfTick({
     await NestFactory.createApplicationContext(TicksModule, options),
     await NestFactory.createApplicationContext(TicksModule, options),
   ];
-  for (const app of [one, two]) await app.get(SchedulerRegistry).getCronJob('yearly').fireOnTick();
+  // Not fireOnTick() of the job, which in one of the versions does not wait for what it calls.
+  for (const app of [one, two]) await app.get(Yearly).run();
   await one.close();
   await two.close();
   return runs;
