@@ -33,16 +33,18 @@ export class LockRun {
    * Releases the lock after the code has succeeded.
    * @throws LockLostError when the lock was lost meanwhile, unless that is to be ignored
    */
-  async finish(): Promise<void> {
+  finish(): Promise<void> {
     const { loss } = this.lock;
-    await this.end();
-    if (loss && this.onLost === 'throw') throw loss;
+    const ended = this.end();
+    if (!loss || this.onLost === 'ignore') return ended;
+    return ended.then(() => {
+      throw loss;
+    });
   }
 
   /** Releases the lock, whatever became of the code. Never rejects. */
-  async end(): Promise<void> {
-    await this.lock.release();
-    this.ended();
+  end(): Promise<void> {
+    return this.lock.release().then(this.ended);
   }
 }
 

@@ -4,7 +4,7 @@ import { elapsedSince, now } from './clock.js';
 import { LockHeldError, LockUnavailableError, type NodeVote } from './errors.js';
 import { seedFor, tokenOf } from './fencing.js';
 import { HeldLock, type HoldTerms, type RedlockSettings, type Upkeep } from './held-lock.js';
-import type { AcquireReply, AcquireTerms, Holder, LockNode, Order } from './lock-node.js';
+import type { AcquireReply, Holder, LockNode, Order } from './lock-node.js';
 import { Pause } from './pause.js';
 import { freeAfter, quorumOf } from './quorum.js';
 import type { Tick } from './tick.js';
@@ -90,15 +90,18 @@ export class Attempts {
     const quorum = quorumOf(nodes.length);
     const claim = new Claim(keys, owner, ttl, tick);
     const limit = Math.max(1, Math.min(this.nodeLimit(ttl), left));
-    const terms: AcquireTerms = {
-      limit,
-      guard: guard.duration,
-      seed: seedFor(nodes.map((node) => node.time())),
-      floor: nodes.length === 1 ? 'fine' : 'coarse',
-    };
-    const termsAtGate: AcquireTerms = { ...terms, order };
+    // A single node has nobody to agree with on where a counter starts.
+    const alone = nodes.length === 1;
+    const seed = alone ? 0 : seedFor(nodes.map((node) => node.time()));
+    const floor = alone ? 'fine' : 'coarse';
     const ask = (node: LockNode): Promise<AcquireReply> =>
-      node.acquire(claim, node === gate ? termsAtGate : terms);
+      node.acquire(claim, {
+        limit,
+        guard: guard.duration,
+        seed,
+        floor,
+        order: node === gate ? order : undefined,
+      });
     const sent = now();
 
     let answers: readonly Answer<AcquireReply>[] = [];
@@ -115,7 +118,10 @@ export class Attempts {
         return isDecided(all, nodes.length, quorum) && !open;
       };
       const after = await askAll(rest, limit, ask, decided, signals);
-      answers = await this.#askAgain([...before, ...after], gate, ask, limit, signals);
+      answers = before.length > 0 ? [...before, ...after] : after;
+      if (mayAskAgain(answers, gate, quorum)) {
+        answers = await this.#askAgain(answers, gate, ask, limit, signals);
+      }
     }
 
     const granting = answers.filter(isGranted);
@@ -123,8 +129,13 @@ export class Attempts {
     // One node that knows of it is enough: only a lock that was acquired leaves that behind.
     const ran = answers.find(isRan);
     const raiseLimit = Math.max(1, Math.min(limit, left - elapsedSince(sent)));
-    const token =
-      granting.length >= quorum && !ran ? await this.#agree(claim, granting, raiseLimit, signals) : undefined;
+    let token: number | undefined;
+    if (granting.length >= quorum && !ran) {
+      // The largest that was granted: mostly a quorum has it already, else the others are raised to it.
+      const { token: largest, agreeing } = tokenOf(granting.map(({ reply }) => reply.counter));
+      const agreed = agreeing >= quorum || (await this.#raise(claim, largest, granting, raiseLimit, signals));
+      if (agreed) token = largest;
+    }
 
     const aborted = signals.find((signal) => signal.aborted);
     // S4: checked after the last phase, as an acquisition that took longer than the lease is worth nothing.
@@ -184,14 +195,9 @@ export class Attempts {
     const started = now();
     let answers = first;
     for (let round = 0; round < MOST_ROUNDS; round++) {
-      const granted = answers.filter(isGranted);
+      if (!mayAskAgain(answers, gate, quorum)) break;
+      if (elapsedSince(started) > limit || signals.some(({ aborted }) => aborted)) break;
       const refusing = answers.filter(isRefused).map(({ node }) => node);
-      const open =
-        granted.some(({ node }) => node === gate) &&
-        granted.length < quorum &&
-        !answers.some(isRan) &&
-        granted.length + refusing.length >= quorum;
-      if (!open || elapsedSince(started) > limit || signals.some(({ aborted }) => aborted)) break;
       await new Pause().for(2 ** round * (0.5 + Math.random() / 2), []);
       const before = answers.filter(({ node }) => !refusing.includes(node));
       const again = await askAll(
@@ -207,19 +213,15 @@ export class Attempts {
     return answers;
   }
 
-  /**
-   * Makes a quorum of nodes have the same fencing counter while they hold the claim; resolves to that counter. It is
-   * the largest that was granted: mostly a quorum has it already, else the others are raised to it.
-   */
-  async #agree(
+  /** Lifts the fencing counters of nodes that hold the claim to `token`; resolves to whether a quorum has it then. */
+  async #raise(
     claim: Claim,
+    token: number,
     granting: readonly Granting[],
     limit: number,
     signals: readonly AbortSignal[],
-  ): Promise<number | undefined> {
+  ): Promise<boolean> {
     const quorum = quorumOf(this.settings.nodes.length);
-    const { token, agreeing } = tokenOf(granting.map(({ reply }) => reply.counter));
-    if (agreeing >= quorum) return token;
     const raised = await askAll(
       granting.map(({ node }) => node),
       limit,
@@ -227,7 +229,7 @@ export class Attempts {
       (soFar) => countRaised(soFar) >= quorum || soFar.length - countRaised(soFar) > granting.length - quorum,
       signals,
     );
-    return countRaised(raised) >= quorum ? token : undefined;
+    return countRaised(raised) >= quorum;
   }
 
   /**
@@ -271,6 +273,17 @@ function isDecided(answers: readonly Answer<AcquireReply>[], nodeCount: number, 
   if (granted + pending >= quorum) return false;
   const fit = answers.filter(({ error }) => !error).length;
   return fit >= quorum || fit + pending < quorum;
+}
+
+/** Whether the gate granted, no quorum did, and with those that refused there could be one. */
+function mayAskAgain(answers: readonly Answer<AcquireReply>[], gate: LockNode, quorum: number): boolean {
+  const granted = answers.filter(isGranted);
+  return (
+    granted.length < quorum &&
+    granted.some(({ node }) => node === gate) &&
+    !answers.some(isRan) &&
+    granted.length + answers.filter(isRefused).length >= quorum
+  );
 }
 
 function failure(

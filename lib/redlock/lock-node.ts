@@ -50,7 +50,7 @@ export interface AcquireTerms {
   /** How far apart counters of different nodes may be: with `'fine'` they follow the clock closely; `'coarse'` ones agree more often. */
   readonly floor: 'fine' | 'coarse';
   /** At the node where waiters queue: nobody passes those who came earlier. Elsewhere there is no order. */
-  readonly order?: Order;
+  readonly order?: Order | undefined;
 }
 
 /** Where the one who asks stands among those who wait. */
