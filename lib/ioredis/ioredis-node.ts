@@ -129,26 +129,22 @@ export class IoredisNode implements LockNode {
   }
 
   async acquire(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
+    const asked = now();
     try {
-      const reply = await this.#vote(claim, terms);
+      if (!this.#inspection.isFit) await this.#inspection.passed();
+      let result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
+      if (Number(result[0]) === TOO_LATE && elapsedSince(asked) < terms.limit) {
+        // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
+        // suspended machine or a step. It is right now.
+        result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
+      }
+      const reply = this.#voteOf(claim.keys, result, terms.guard);
       this.#unfitSince = undefined;
       return reply;
     } catch (error) {
       this.#unfitSince = now();
       throw error;
     }
-  }
-
-  async #vote(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
-    const asked = now();
-    if (!this.#inspection.isFit) await this.#inspection.passed();
-    let result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
-    if (Number(result[0]) === TOO_LATE && elapsedSince(asked) < terms.limit) {
-      // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
-      // suspended machine or a step. It is right now.
-      result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
-    }
-    return this.#voteOf(claim.keys, result, terms.guard);
   }
 
   async raise(claim: Claim, token: number): Promise<boolean> {
@@ -169,7 +165,9 @@ export class IoredisNode implements LockNode {
     this.#owe(claim);
     const { mark } = claim;
     const keys = this.#locksAndQueues(claim.keys);
-    const args = [claim.keys.length, lockValue(claim), claim.keepFor, this.#channelBase, after];
+    const { keepFor } = claim;
+    const args: (string | number)[] = [lockValue(claim), this.#channelBase];
+    if (keepFor > 0 || after > 0 || mark) args.push(keepFor, after);
     if (mark) {
       keys.push(this.#tickKeyOf(claim, mark));
       args.push(tickValue(claim, mark), mark.life);
@@ -310,23 +308,12 @@ export class IoredisNode implements LockNode {
     if (leastAge > 0) keys.push(bornKey(this.fleet.keyPrefix));
     if (order) keys.push(...claim.keys.map((key) => queueKey(this.fleet.keyPrefix, key)));
     if (claim.tick) keys.push(this.#tickKeyOf(claim, claim.tick));
-    const result = (await this.#channel.run(
-      ACQUIRE,
-      keys,
-      [
-        claim.keys.length,
-        lockValue(claim),
-        claim.ttl,
-        this.#deadline(limit),
-        leastAge,
-        seed,
-        floor === 'fine' ? 1 : 0,
-        counterLife(claim.ttl),
-        ...this.#orderArgs(order),
-        ...(claim.tick ? [claim.tick.at] : []),
-      ],
-      () => !claim.ended,
-    )) as AcquireResult;
+    const { ttl } = claim;
+    const start = floor === 'fine' ? 0 : seed;
+    const numbers = `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start}`;
+    const args = [lockValue(claim), numbers, claim.tick?.at ?? ''];
+    if (order) this.#addOrder(args, order);
+    const result = (await this.#channel.run(ACQUIRE, keys, args, () => !claim.ended)) as AcquireResult;
     if (connection !== this.#inspection.connection) {
       // The client sent it again by itself, to a server that had not been inspected.
       throw new Error('the connection was replaced before the answer came');
@@ -370,10 +357,11 @@ export class IoredisNode implements LockNode {
   }
 
   /** The last arguments of ACQUIRE. */
-  #orderArgs(order: Order | undefined): (string | number)[] {
-    if (!order) return [0, '', '', 0, ''];
-    const { place, waited, next } = order;
-    return [1, this.#channelBase, place ? placeName(place) : '', waited.toFixed(3), next?.toFixed(3) ?? ''];
+  #addOrder(args: (string | number)[], { place, waited, next }: Order): void {
+    args.push(this.#channelBase);
+    if (!place) return;
+    args.push(placeName(place), waited.toFixed(3));
+    if (next !== undefined) args.push(next.toFixed(3));
   }
 
   #locksAndQueues(keys: readonly string[]): string[] {

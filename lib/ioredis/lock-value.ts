@@ -2,7 +2,7 @@ import { type Claim, ID_LENGTH } from '../redlock/claim.js';
 import type { Place } from '../redlock/place.js';
 import type { TickMark } from '../redlock/tick.js';
 
-const OURS = new RegExp(`^([0-9a-f]{${ID_LENGTH}}):([0-9a-z]+):(.*)$`, 's');
+const OURS = new RegExp(`^([0-9a-f]{${ID_LENGTH}}):(\\d+):(.*)$`, 's');
 
 /** What a lock key's value says. */
 export interface ParsedLockValue {
@@ -14,18 +14,18 @@ export interface ParsedLockValue {
 }
 
 /**
- * What a lock key holds: the id of the claim, which proves ownership, and for people since when it is held (in base
- * 36) and the owner's name.
+ * What a lock key holds: the id of the claim, which proves ownership, and for people since when it is held (in
+ * milliseconds since 1970) and the owner's name.
  */
 export function lockValue({ id, since, owner }: Claim): string {
-  return `${id}:${since.toString(36)}:${owner}`;
+  return `${id}:${since}:${owner}`;
 }
 
 /** Reads a lock key's value. One that something else wrote is id and owner in one. */
 export function parseLockValue(value: string): ParsedLockValue {
   const [, id, since, owner] = OURS.exec(value) ?? [];
   return id !== undefined && since !== undefined && owner !== undefined
-    ? { id, owner, since: Number.parseInt(since, 36) }
+    ? { id, owner, since: Number(since) }
     : { id: value, owner: value, since: undefined };
 }
 

@@ -53,7 +53,7 @@ describe('the judge flags', () => {
   test('an id that is used for every attempt (S5): J1', async () => {
     const patch = {
       file: 'lib/ioredis/lock-value.ts',
-      find: 'return `${id}:${since.toString(36)}:${owner}`;',
+      find: 'return `${id}:${since}:${owner}`;',
       replace: "return `${'0'.repeat(32)}:0:x`;",
     };
     const scenario = scenarioNamed('several waits side by side');

@@ -77,8 +77,7 @@ describe('what it costs', () => {
       get: 3,
       set: 2,
       del: 1,
-      zrange: 1,
-      exists: 1,
+      exists: 2,
     });
   });
 

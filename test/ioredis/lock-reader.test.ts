@@ -54,7 +54,7 @@ test('10,000 locks among as many other keys: by SCAN, without KEYS, in few round
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
-    fill.set(lockKey('lock:', `order:${index}`), `${id(index)}:loyw3v28:host:1`, 'PX', 600_000);
+    fill.set(lockKey('lock:', `order:${index}`), `${id(index)}:1700000000000:host:1`, 'PX', 600_000);
     fill.set(`other:${index}`, 'x');
   }
   await fill.exec();
