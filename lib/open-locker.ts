@@ -4,6 +4,7 @@ import { NodeLog } from './node-log.js';
 import { LockTelemetry } from './lock-telemetry.js';
 import { Locker } from './locker.js';
 import type { Fleet } from './ioredis/fleet.js';
+import { adviceOnConnection } from './ioredis/connection-advice.js';
 import { UnsafeNodeError } from './ioredis/node-inspection.js';
 import { countNodes, nodesOf } from './redlock-nodes.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
@@ -135,8 +136,11 @@ async function connectLoudly(node: LockNode, logger: Logger, nodeLog: NodeLog): 
   } catch (error) {
     if (!(error instanceof UnsafeNodeError)) {
       nodeLog.unreached(node.name);
+      const { message } = error as Error;
+      const advice = adviceOnConnection(message);
+      const reason = advice === undefined ? message : `${message}; ${advice}`;
       logger.warn(
-        `Cannot reach Redis at ${node.name}: ${(error as Error).message}. Trying again in the background.`,
+        `Cannot reach Redis at ${node.name}: ${reason.replace(/\.$/, '')}. Trying again in the background.`,
       );
     }
     throw error;

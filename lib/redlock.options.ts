@@ -92,6 +92,13 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
       'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
     );
   }
+  const misplaced = LOCK_OPTION_NAMES.find((name) => Object.hasOwn(options ?? {}, name));
+  if (misplaced !== undefined) {
+    throw new TypeError(
+      `Unknown option \`${misplaced}\` in \`RedlockModule\`. What is for every lock goes in \`defaults\`: ` +
+        `\`defaults: { ${misplaced}: ... }\``,
+    );
+  }
   checkOptionNames('RedlockModule', options, NAMES);
   const {
     nodes,
@@ -139,8 +146,16 @@ function checkNode(node: unknown, count: number): void {
   if (typeof node === 'string' && node !== 'memory' && !isRedisUrl(node)) {
     throw badOption('nodes', NODES_RULE, withoutPassword(node));
   }
-  if (typeof node !== 'string' && (typeof node !== 'object' || node === null)) {
-    throw badOption('nodes', NODES_RULE, node);
+  if (typeof node === 'string') return;
+  if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
+  // ioredis would ignore what it does not know, and connect to localhost. No value is shown: it may hold a password.
+  const refuse = (got: string): never => {
+    throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
+  };
+  if (Array.isArray(node)) refuse('an array in the array');
+  if ('url' in node) refuse('an object with `url`, which ioredis does not know; give the URL itself');
+  if ('connect' in node && typeof node.connect === 'function' && !('evalsha' in node)) {
+    refuse('a client of another package; give a `Redis` or `Cluster` of ioredis');
   }
 }
 

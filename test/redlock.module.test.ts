@@ -375,6 +375,10 @@ describe('options that do not fit', () => {
       'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`',
     ],
     [
+      { ...memory, ttl: 5_000 },
+      'Unknown option `ttl` in `RedlockModule`. What is for every lock goes in `defaults`: `defaults: { ttl: ... }`',
+    ],
+    [
       { ...memory, prefix: 'x' },
       'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
         '`driftFactor`, `restartGuard`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`',
@@ -495,6 +499,21 @@ describe('connections', () => {
   });
 });
 
+describe('what ioredis would take for a Redis on localhost is refused as a node', () => {
+  test.each<[object, RegExp]>([
+    [{ url: 'redis://:secret@host' }, /got an object with `url`, which ioredis does not know; give the URL/],
+    [['redis://:secret@host'], /got an array in the array$/],
+    [
+      { connect: () => undefined, evalSha: () => undefined },
+      /got a client of another package; give a `Redis`/,
+    ],
+  ])('%j', (node, message) => {
+    const nodes = ['redis://localhost:6379', node] as unknown as string[];
+    expect(() => RedlockModule.forRoot({ nodes })).toThrow(message);
+    expect(() => RedlockModule.forRoot({ nodes })).not.toThrow('secret');
+  });
+});
+
 describe('a password', () => {
   const SECRET = 'p4ss:w/rd@x';
   const ESCAPED = encodeURIComponent(SECRET);
@@ -528,6 +547,9 @@ describe('a password', () => {
     const error = await app.locks.acquire('key', quick).catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(/WRONGPASS|ready|not connected/);
+    expect(app.lines.of('warn')[0]).toMatch(
+      /^Cannot reach Redis at .*: WRONGPASS .*; check the user and the password in the URL\. Trying again/,
+    );
     for (const text of [inspect(error, { depth: 9, showHidden: true }), inspect(app.lines.lines)]) {
       expect(text).not.toContain('p4ss');
     }

@@ -1,5 +1,6 @@
 import type { Cluster, Redis } from 'ioredis';
 import { type CommandChannel, isRefusal } from '../ioredis/command-channel.js';
+import { adviceOnConnection } from '../ioredis/connection-advice.js';
 import { ClusterSubscriber } from '../ioredis/cluster-subscriber.js';
 import { lockKey, wakeChannel } from '../ioredis/lock-key.js';
 import { unsafeBecause, weakBecause } from '../ioredis/node-checks.js';
@@ -114,26 +115,14 @@ export async function examineRights({ client }: CommandChannel, keyPrefix: strin
 export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
   // When no node of a Cluster helps, ioredis says only that it gave up.
   const { message } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
-  const advice = ADVICE.find(([pattern]) => pattern.test(message))?.[1];
+  const advice = ADVICE.find(([pattern]) => pattern.test(message))?.[1] ?? adviceOnConnection(message);
   return advice === undefined ? message : `${message}; ${advice.replace('{prefix}', keyPrefix)}`;
 }
 
 const ADVICE: readonly (readonly [RegExp, string])[] = [
-  [/All sentinels/, 'check the hosts and ports of the Sentinels, and the name of the master'],
-  [/ECONNREFUSED/, 'check the port, and that Redis runs there'],
-  [/ENOTFOUND|EAI_AGAIN/, 'check the name of the host'],
-  [
-    /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|no answer/,
-    'check that the host is up, the firewalls on the way, and that it speaks TLS if the URL says so (rediss://)',
-  ],
-  [/WRONGPASS|NOAUTH|invalid password|without any password/i, 'check the user and the password in the URL'],
   [
     /certificate|altnames|self.signed/i,
     'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
-  ],
-  [
-    /wrong version number|packet length|ECONNRESET|socket disconnected|Connection is closed/i,
-    'check whether the server wants TLS (rediss://) or not (redis://)',
   ],
   [
     /NOPERM|user executing the script/,
@@ -160,7 +149,13 @@ async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundT
   const sorted = samples.toSorted((a, b) => a.took - b.took);
   const [quickest, median, worst] = [sorted[0], sorted[SAMPLES / 2], sorted.at(-1)];
   if (!quickest || !median || !worst) throw new Error('nothing was measured');
-  return { roundTrip: { median: median.took, worst: worst.took }, clockAhead: quickest.ahead };
+  const roundTrip = { median: toMicros(median.took), worst: toMicros(worst.took) };
+  return { roundTrip, clockAhead: toMicros(quickest.ahead) };
+}
+
+/** Milliseconds, without digits that mean nothing. */
+function toMicros(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000) / 1_000;
 }
 
 /** `undefined` when the server does not say, as many that are hosted by others. */

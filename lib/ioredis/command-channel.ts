@@ -1,5 +1,6 @@
 import type { Redis } from 'ioredis';
 import { canSendNow, type Client } from './connection.js';
+import { adviceOnConnection } from './connection-advice.js';
 import { CorkedWrites } from './corked-writes.js';
 import type { Script } from './scripts.js';
 import { Silence } from './silence.js';
@@ -99,8 +100,10 @@ export class CommandChannel {
 
   #unreachable(): Error {
     if (this.#silence.isSilent) return new Error('has not answered for a while; check whether it hangs');
-    const reason = this.#lastError ? ` (${this.#lastError.message})` : '';
-    return new Error(`not connected${reason}; check that it is up and reachable`, { cause: this.#lastError });
+    const { message } = this.#lastError ?? {};
+    const reason = message === undefined ? '' : ` (${message})`;
+    const advice = adviceOnConnection(message ?? '') ?? 'check that it is up and reachable';
+    return new Error(`not connected${reason}; ${advice}`, { cause: this.#lastError });
   }
 
   #explained(error: Error): Error {

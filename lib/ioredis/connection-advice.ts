@@ -1,0 +1,24 @@
+/** What to do about an error that a connection ended in; `undefined` for one that says it itself, or is not known. */
+export function adviceOnConnection(message: string): string | undefined {
+  return ADVICE.find(([pattern]) => pattern.test(message))?.[1];
+}
+
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [/All sentinels/, 'check the hosts and ports of the Sentinels, and the name of the master'],
+  [/ECONNREFUSED/, 'check the port, and that Redis runs there'],
+  [/ENOTFOUND|EAI_AGAIN/, 'check the name of the host'],
+  [
+    /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|no answer/,
+    'check that the host is up, the firewalls on the way, and that it speaks TLS if the URL says so (rediss://)',
+  ],
+  [/WRONGPASS|NOAUTH|invalid password|without any password/i, 'check the user and the password in the URL'],
+  [
+    /certificate|altnames|self.signed/i,
+    'give the certificate authority as `tls: { ca }`, and the host by the name that is in its certificate',
+  ],
+  [
+    /wrong version number|packet length|ECONNRESET|socket disconnected|Connection is closed/i,
+    'check whether the server wants TLS (rediss://) or not (redis://)',
+  ],
+  [/Unknown RESP type|Protocol error/i, 'check that it is Redis that listens there'],
+];
