@@ -1,23 +1,67 @@
 import { stripVTControlCharacters } from 'node:util';
 import type { LockInfo, LockVote } from '../redlock/lock-info.js';
 
+/** The first column is not made narrower than this. */
+const NARROWEST = 16;
+
 /**
  * Rows under a heading, in columns as wide as their widest cell. A few lines, where a package for tables would be a
  * dependency of every application.
+ *
+ * @param most - how wide a line of the terminal is: where rows would be wider, cells of the first column are shortened
  */
-export function table(heading: readonly string[], rows: readonly (readonly string[])[]): string[] {
+export function table(
+  heading: readonly string[],
+  rows: readonly (readonly string[])[],
+  most = Infinity,
+): string[] {
   const all = [heading, ...rows].map((row) => row.map(printable));
   const widths = heading.map((_, column) => {
     let width = 0;
-    for (const row of all) width = Math.max(width, row[column]?.length ?? 0);
+    for (const row of all) width = Math.max(width, widthOf(row[column] ?? ''));
     return width;
   });
+  const [first = 0, ...others] = widths;
+  const left = most - others.reduce((sum, width) => sum + width + 2, 0);
+  if (first > left) widths[0] = Math.max(NARROWEST, left);
   return all.map((row) =>
     row
-      .map((cell, column) => cell.padEnd(widths[column] ?? 0))
+      .map((cell, column) => {
+        const width = widths[column] ?? 0;
+        const shown = shortened(cell, width);
+        return shown + ' '.repeat(width - widthOf(shown));
+      })
       .join('  ')
       .trimEnd(),
   );
+}
+
+/** Without its middle, if it is too long: keys differ at their ends. */
+function shortened(text: string, width: number): string {
+  if (widthOf(text) <= width) return text;
+  const characters = [...text];
+  const half = (width - 1) / 2;
+  let [start, end] = ['', ''];
+  for (const character of characters) {
+    if (widthOf(start + character) > Math.ceil(half)) break;
+    start += character;
+  }
+  for (const character of characters.toReversed()) {
+    if (widthOf(character + end) > Math.floor(half)) break;
+    end = character + end;
+  }
+  return `${start}\u2026${end}`;
+}
+
+/** Chinese, Japanese and Korean characters and emoji are two columns wide, most accents on their own none. */
+const WIDE =
+  /[\u1100-\u115F\u2E80-\uA4CF\uAC00-\uD7A3\uF900-\uFAFF\uFE30-\uFE6F\uFF00-\uFF60\uFFE0-\uFFE6\u{1F300}-\u{1FAFF}\u{20000}-\u{3FFFD}]/u;
+
+/** How many columns of a terminal a text takes. */
+function widthOf(text: string): number {
+  let width = 0;
+  for (const character of text) width += WIDE.test(character) ? 2 : /\p{Mn}/u.test(character) ? 0 : 1;
+  return width;
 }
 
 /** Keys and owners can be any text; what would move the cursor or begin a new line is written as an escape. */
@@ -47,9 +91,13 @@ export function quoted(key: string): string {
 
 const HEADING = ['KEY', 'OWNER', 'HELD FOR', 'ENDS IN', 'TOKEN', 'NODES'];
 
-/** A table of locks. */
-export function lockTable(infos: readonly LockInfo[]): string[] {
-  return table(HEADING, infos.map(lockRow));
+/**
+ * A table of locks.
+ *
+ * @param most - how wide a line of the terminal is
+ */
+export function lockTable(infos: readonly LockInfo[], most?: number): string[] {
+  return table(HEADING, infos.map(lockRow), most);
 }
 
 function lockRow({ key, held, owner, since, remaining, fencingToken, votes }: LockInfo): string[] {

@@ -26,6 +26,6 @@ export async function list(
   const infos = await locksOf(session, prefix, limit);
   if (json) printJson(terminal, infos.map(lockJson));
   else if (infos.length === 0) print(terminal, 'No locks.');
-  else print(terminal, ...lockTable(infos));
+  else print(terminal, ...lockTable(infos, terminal.output.columns));
   return ExitCode.Ok;
 }

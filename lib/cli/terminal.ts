@@ -3,7 +3,7 @@ import type { Readable, Writable } from 'node:stream';
 /** What a command reads from and writes to. */
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
-  readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number };
+  readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number; readonly columns?: number };
   /** Where it asks: not among the results. */
   readonly questions: Writable;
   /** Aborts when the user wants it to end (Ctrl-C), or nobody reads the output any more. */

@@ -34,10 +34,12 @@ export async function watch(
     }
     await sleep(interval, undefined, { signal }).catch(() => undefined);
   }
+  show.end?.();
   return ExitCode.Ok;
 }
 
 interface View {
+  end?(): void;
   locks(infos: readonly LockInfo[]): void;
   unavailable(error: Error): void;
 }
@@ -51,8 +53,15 @@ function screen(terminal: Terminal): View {
     terminal.output.write(`${CLEAR}${[head, '', ...body.slice(0, rows), ...more].join('\n')}\n`);
   };
   return {
-    locks: (infos) => draw(`${infos.length} locks`, '', ...(infos.length > 0 ? lockTable(infos) : [])),
+    locks: (infos) =>
+      draw(
+        infos.length === 1 ? '1 lock' : `${infos.length} locks`,
+        '',
+        ...(infos.length > 0 ? lockTable(infos, terminal.output.columns) : []),
+      ),
     unavailable: (error) => draw(printable(error.message)),
+    // The terminal has written ^C, where the shell would go on.
+    end: () => terminal.output.write('\n'),
   };
 }
 

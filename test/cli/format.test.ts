@@ -11,6 +11,40 @@ test('columns are as wide as their widest cell', () => {
   ]);
 });
 
+test('where rows are wider than the terminal, long keys lose their middle, and no more than that', () => {
+  const rows = [
+    ['a-very-long-key-that-ends-in:17', 'me:1'],
+    ['short', 'you:2'],
+  ];
+  expect(table(['KEY', 'OWNER'], rows, 27)).toEqual([
+    'KEY                   OWNER',
+    'a-very-lon\u2026nds-in:17  me:1',
+    'short                 you:2',
+  ]);
+  // Narrower than that nobody could read them.
+  expect(table(['KEY', 'OWNER'], rows, 3)).toEqual([
+    'KEY               OWNER',
+    'a-very-l\u2026s-in:17  me:1',
+    'short             you:2',
+  ]);
+  expect(table(['KEY', 'OWNER'], rows)).toEqual(table(['KEY', 'OWNER'], rows, 38));
+  expect(table(['KEY', 'OWNER'], rows)[1]).toBe('a-very-long-key-that-ends-in:17  me:1');
+});
+
+test('columns are straight also where characters are two columns wide, or none', () => {
+  expect(
+    table(
+      ['KEY', 'B'],
+      [
+        ['日本語', 'x'],
+        ['🔑', 'x'],
+        ['e\u0301', 'x'],
+        ['абв', 'x'],
+      ],
+    ),
+  ).toEqual(['KEY     B', '日本語  x', '🔑      x', 'e\u0301       x', 'абв     x']);
+});
+
 test.each([
   [0, '0 ms'],
   [999.4, '999 ms'],
