@@ -8,16 +8,27 @@ import { contender, CONTENDERS } from './contenders/contenders.js';
 import type { Contender } from './contenders/contender.js';
 import type { Findings, Group, Plan } from './groups/group.js';
 import { failures } from './groups/failures.js';
+import { growth } from './groups/growth.js';
 import { handOver } from './groups/hand-over.js';
 import { held } from './groups/held.js';
 import { latency } from './groups/latency.js';
 import { overhead } from './groups/overhead.js';
+import { simulation } from './groups/simulation.js';
 import { throughput } from './groups/throughput.js';
 import { installPeers, ROOT, versionOf } from './peers.js';
 import { inSvg } from './report/plot.js';
 import { inMarkdown, inTerminal } from './report/tables.js';
 
-const GROUPS: readonly Group[] = [latency, throughput, handOver, held, failures, overhead];
+const GROUPS: readonly Group[] = [
+  latency,
+  throughput,
+  handOver,
+  held,
+  failures,
+  overhead,
+  growth,
+  simulation,
+];
 
 const USAGE = `npm run bench -- [group ...] [options]
 

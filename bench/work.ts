@@ -18,8 +18,12 @@ export interface Work {
     readonly within: number;
   }): Promise<{ took: number; counts: number[]; waits: number[] }>;
 
-  /** Acquires and keeps; resolves to the bytes of heap for each lock. What is lost is told to the parent at once. */
-  hold(args: { readonly keys: readonly string[]; readonly ttl: number }): Promise<{ heap: number }>;
+  /** Acquires and keeps; resolves to the bytes of heap for each lock. What is lost while `watched` is told to the parent at once. */
+  hold(args: {
+    readonly keys: readonly string[];
+    readonly ttl: number;
+    readonly watched: boolean;
+  }): Promise<{ heap: number }>;
 
   release(args: undefined): Promise<undefined>;
 

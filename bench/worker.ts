@@ -47,12 +47,13 @@ const work: Work = {
     return { took: served ? performance.now() - begun : Infinity, counts, waits };
   },
 
-  async hold({ keys, ttl }) {
+  async hold({ keys, ttl, watched }) {
     const before = usedHeap();
     let next = 0;
     const lane = async (): Promise<void> => {
       for (let key = keys[next++]; key !== undefined; key = keys[next++]) {
-        const lost = (): void => void process.send?.({ lost: key });
+        const told = key;
+        const lost = watched ? (): void => void process.send?.({ lost: told }) : undefined;
         held.push((await opened().hold?.(key, ttl, lost)) ?? nothing);
       }
     };

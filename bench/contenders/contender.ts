@@ -16,10 +16,10 @@ export interface Session {
   tryFor?(key: string, ttl: number, budget: number): Promise<Release>;
 
   /**
-   * Acquires and keeps the lock by renewal until it is released; `lost` is called when the library tells that the lock
-   * is lost. Missing where there is no renewal.
+   * Acquires and keeps the lock by renewal until it is released; `lost`, if given, is called when the library tells that
+   * the lock is lost. Missing where there is no renewal.
    */
-  hold?(key: string, ttl: number, lost: () => void): Promise<Release>;
+  hold?(key: string, ttl: number, lost?: () => void): Promise<Release>;
 
   close(): Promise<void>;
 }
@@ -52,12 +52,12 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
 /** For libraries that renew only around a function: holds until the release. */
 export async function holdInside(
   run: (task: (signal: AbortSignal | undefined) => Promise<void>) => Promise<unknown>,
-  lost: () => void,
+  lost?: () => void,
 ): Promise<Release> {
   const acquired = gate();
   const released = gate();
   const done = run(async (signal) => {
-    signal?.addEventListener('abort', lost);
+    if (lost) signal?.addEventListener('abort', lost);
     acquired.open();
     await released.opened;
   });

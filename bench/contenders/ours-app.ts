@@ -9,12 +9,19 @@ import type { Release, Session } from './contender.js';
 const PATIENCE = { timeout: 120_000 };
 
 /** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
-export async function openOurs(urls: readonly string[]): Promise<Session> {
+export async function openService(
+  urls: readonly string[],
+): Promise<{ locks: LockService; close: () => Promise<void> }> {
   @Module({ imports: [RedlockModule.forRoot({ nodes: urls })] })
   class BenchModule {}
 
   const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
-  const locks = app.get(LockService);
+  return { locks: app.get(LockService), close: () => app.close() };
+}
+
+/** The same as a contender. */
+export async function openOurs(urls: readonly string[]): Promise<Session> {
+  const { locks, close } = await openService(urls);
   return {
     async acquire(key, ttl): Promise<Release> {
       const lock = await locks.acquire(key, { ttl, renew: false, retry: false });
@@ -31,10 +38,10 @@ export async function openOurs(urls: readonly string[]): Promise<Session> {
     },
     async hold(key, ttl, lost): Promise<Release> {
       const lock = await locks.acquire(key, { ttl, retry: false });
-      lock.signal.addEventListener('abort', lost);
+      if (lost) lock.signal.addEventListener('abort', lost);
       return () => lock.release();
     },
-    close: () => app.close(),
+    close,
   };
 }
 

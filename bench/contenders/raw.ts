@@ -68,12 +68,12 @@ class RawSession implements Session {
     }
   }
 
-  async hold(key: string, ttl: number, lost: () => void): Promise<Release> {
+  async hold(key: string, ttl: number, lost?: () => void): Promise<Release> {
     const id = randomBytes(16).toString('hex');
     if (!(await this.tryToSet(key, id, ttl))) throw new Error(`${key} is held`);
     const extend = async (): Promise<void> => {
       const extended = await this.all((client) => client.evalsha(EXTEND.sha, 1, key, id, ttl));
-      if (!extended) lost();
+      if (!extended) lost?.();
     };
     const timer = setInterval(() => void extend(), ttl / 3);
     return () => {

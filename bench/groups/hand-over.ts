@@ -67,8 +67,9 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
     const rows = new Map<string, Readonly<Record<string, Figure>>>();
     for (const contender of contenders) {
       const sample = {
-        ...(await queue(contender, servers, 1, { one: ONCE })),
-        ...(await queue(contender, servers, 8, {
+        ...(await queue(contender, servers, WAITERS, 1, { fresh: ONCE, one: ONCE })),
+        ...(await queue(contender, servers, WAITERS, 8, {
+          fresh8: ONCE,
           eight: ONCE,
           again: { each: Infinity, within: times(2_000, plan, 100) },
         })),
@@ -79,9 +80,11 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
       title: `${WAITERS} waiters, each holds for ${HOLD} ms, ${nodesTitle(nodes)}`,
       rows,
       columns: [
-        { figure: 'one.took', title: 'one process: all served, ms', digits: 0 },
+        { figure: 'fresh.took', title: 'one fresh process: all served, ms', digits: 0 },
+        { figure: 'one.took', title: 'once more', digits: 0 },
         { figure: 'one.commands', title: 'commands per acquire and node', digits: 1 },
-        { figure: 'eight.took', title: 'eight: all served, ms', digits: 0 },
+        { figure: 'fresh8.took', title: 'eight fresh ones: ms', digits: 0 },
+        { figure: 'eight.took', title: 'once more', digits: 0 },
         { figure: 'eight.commands', title: 'commands', digits: 1 },
         { figure: 'again.perSecond', title: 'eight, again and again: locks/s', digits: 0 },
         { figure: 'again.p99', title: 'wait p99, ms', digits: 0 },
@@ -99,7 +102,7 @@ function named(prefix: string, sample: Sample): Sample {
   return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
 }
 
-interface Turns {
+export interface Turns {
   /** How often each waiter wants the lock. */
   readonly each: number;
   /** Milliseconds for all of it. */
@@ -109,9 +112,11 @@ interface Turns {
 /** Every waiter wants the lock once; who is not through by then is not waited for. */
 const ONCE: Turns = { each: 1, within: PATIENCE };
 
-function queue(
+/** What comes of so many waiters for one key, spread over so many processes; figures are named `run.figure`. */
+export function queue(
   contender: Contender,
   servers: Servers,
+  waiters: number,
   processes: number,
   runs: Readonly<Record<string, Turns>>,
 ): Promise<Sample> {
@@ -121,7 +126,7 @@ function queue(
     const samples: Sample[] = [];
     for (const [run, turns] of Object.entries(runs)) {
       const before = await servers.sent(contender.sends);
-      const job = { key: `queue:${name}:${run}`, waiters: WAITERS / processes, hold: HOLD, ...turns };
+      const job = { key: `queue:${name}:${run}`, waiters: waiters / processes, hold: HOLD, ...turns };
       const begun = performance.now();
       const results = await Promise.all(
         workers.map((worker) => worker.ask('queue', job, turns.within + 2_000)),

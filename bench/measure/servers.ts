@@ -66,6 +66,12 @@ export class Servers {
     return counts.reduce((sum, count) => sum + count, 0) / counts.length;
   }
 
+  /** Milliseconds of CPU time that the first node has used so far. */
+  async worked(): Promise<number> {
+    const used = [...(await this.admins[0]!.info('cpu')).matchAll(/^used_cpu_(?:sys|user):([\d.]+)/gm)];
+    return used.reduce((sum, [, seconds]) => sum + 1_000 * Number(seconds), 0);
+  }
+
   /** Deletes what is stored for a lock, on all nodes that run. */
   async remove(key: string): Promise<void> {
     await this.onKeys(key, (admin, name) => admin.del(name));
@@ -75,6 +81,14 @@ export class Servers {
   async remaining(key: string): Promise<number> {
     const lives = await this.onKeys(key, (admin, name) => admin.pttl(name));
     return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS));
+  }
+
+  /** How many locks whose keys begin with `start` the first node has. */
+  async locksOf(start: string): Promise<number> {
+    const admin = this.admins[0]!;
+    const names = (await admin.keys('*')).filter((name) => name.includes(start));
+    const lives = await Promise.all(names.map((name) => admin.pttl(name)));
+    return lives.filter((life) => life > 0 && life <= LONGEST_LOCK_MS).length;
   }
 
   /** Every library makes names of its own from a key; the first two servers are never taken away. */

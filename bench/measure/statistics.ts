@@ -18,6 +18,10 @@ export function median(values: readonly number[]): number {
   return quantile(values, 0.5);
 }
 
+export function mean(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
 /** Median, and the quartiles as its spread. */
 export function spreadOf(values: readonly number[]): Spread {
   return { median: median(values), low: quantile(values, 0.25), high: quantile(values, 0.75) };

@@ -1,3 +1,5 @@
+import { scaleLinear, scaleLog } from 'd3-scale';
+
 /** A line through points; the horizontal axis is logarithmic. */
 export interface Line {
   readonly name: string;
@@ -64,31 +66,13 @@ interface Scale {
   at(value: number): number;
 }
 
+/** Some ticks of the axis, and where values lie on it. */
 function scale(values: readonly number[], logarithmic: boolean, from: number, to: number): Scale {
-  const map = logarithmic ? (value: number) => Math.log10(Math.max(value, 1e-3)) : (value: number) => value;
-  const low = Math.min(...values.map(map));
-  const high = Math.max(...values.map(map));
-  const at = (value: number): number =>
-    Math.round(10 * (from + ((map(value) - low) / (high - low || 1)) * (to - from))) / 10;
-  const ticks = logarithmic ? powers(low, high) : steps(high);
-  return { at, ticks: ticks.map((tick) => [tick, at(tick)] as const) };
-}
-
-function powers(low: number, high: number): number[] {
-  const ticks: number[] = [];
-  for (let power = Math.floor(low); power <= Math.ceil(high); power++) {
-    for (const digit of high - low < 1.5 ? [1, 2, 3, 5, 7, 9] : [1]) ticks.push(digit * 10 ** power);
-  }
-  return ticks.filter((tick) => Math.log10(tick) >= low - 1e-9 && Math.log10(tick) <= high + 1e-9);
-}
-
-function steps(high: number): number[] {
-  const rough = (high || 1) / 4;
-  const unit = 10 ** Math.floor(Math.log10(rough));
-  const step = [1, 2, 5, 10].map((digit) => digit * unit).find((candidate) => candidate >= rough) ?? unit;
-  const ticks: number[] = [];
-  for (let tick = 0; tick <= high * 1.001; tick += step) ticks.push(tick);
-  return ticks;
+  const range = [from, to];
+  const domain = [Math.min(...values), Math.max(...values)];
+  const axis = logarithmic ? scaleLog(domain, range) : scaleLinear(domain, range).nice(5);
+  const at = (value: number): number => Math.round(10 * axis(value)) / 10;
+  return { at, ticks: axis.ticks(5).map((tick) => [tick, at(tick)] as const) };
 }
 
 function short(value: number): string {

@@ -36,6 +36,20 @@ test('measures a group and writes what it found', async () => {
   expect(latency?.rows['ours']?.commands.median).toBe(2);
 });
 
+test('runs the other groups that one node is enough for', async () => {
+  const groups = ['throughput', 'hand-over', 'held', 'overhead', 'growth', 'simulation'];
+  const output = await bench(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
+  for (const group of groups) expect(output).toContain(`== ${group}:`);
+  const results = JSON.parse(await readFile(join(out, 'results.json'), 'utf8')) as {
+    results: { held: { tables: { rows: Record<string, { commands: { median: number } }> }[] } };
+  };
+  // Renewed three times for each ttl, 100 locks at a time.
+  const commands = results.results.held.tables[0]?.rows['ours']?.commands.median ?? NaN;
+  expect(commands).toBeGreaterThan(0);
+  expect(commands).toBeLessThan(0.2);
+  await expect(readFile(join(out, 'growth-held.svg'), 'utf8')).resolves.toContain('<svg');
+});
+
 test('says what there is when it is asked for something else', async () => {
   await expect(bench('lateness')).rejects.toThrow('There is no group "lateness"');
 });

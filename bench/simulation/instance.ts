@@ -1,0 +1,142 @@
+import type { Place, Server, World } from './world.js';
+
+/** What a simulation counts. */
+export interface Tally {
+  readonly waits: number[];
+  /** From a release to the next acquisition, in milliseconds. */
+  readonly handOvers: number[];
+  releasedAt: number | undefined;
+}
+
+/** How often at most nodes that refused are asked again by the one that has the gate; as in `lib/redlock/attempts.ts`. */
+const MOST_ROUNDS = 4;
+
+/** One process that wants the same lock over and over. */
+export abstract class Instance implements Place {
+  private asked = 0;
+
+  constructor(
+    readonly region: number,
+    protected readonly world: World,
+    protected readonly servers: readonly Server[],
+    private readonly hold: number,
+    private readonly tally: Tally,
+  ) {}
+
+  want(): void {
+    this.asked = this.world.now;
+    this.acquire();
+  }
+
+  /** Asks for the lock; calls {@link acquired} when it has it. */
+  protected abstract acquire(): void;
+
+  /** Something else that the server does when the lock is given back to it. */
+  protected abstract released(server: Server): void;
+
+  protected get quorum(): number {
+    return Math.floor(this.servers.length / 2) + 1;
+  }
+
+  protected acquired(): void {
+    const { world, tally } = this;
+    tally.waits.push(world.now - this.asked);
+    if (tally.releasedAt !== undefined) tally.handOvers.push(world.now - tally.releasedAt);
+    tally.releasedAt = undefined;
+    world.after(this.hold, () => {
+      tally.releasedAt = world.now;
+      this.release(() => this.want());
+    });
+  }
+
+  protected take(server: Server): boolean {
+    server.owner ??= this;
+    return server.owner === this;
+  }
+
+  /** Gives it back to all; `done` is called when a quorum has confirmed. */
+  protected release(done: () => void): void {
+    let confirmed = 0;
+    for (const server of this.servers) {
+      const act = (): void => {
+        if (server.owner !== this) return;
+        server.owner = undefined;
+        this.released(server);
+      };
+      this.world.ask(this, server, act, () => {
+        if (++confirmed === this.quorum) done();
+      });
+    }
+  }
+}
+
+/** Asks everybody again and again. */
+export class Poller extends Instance {
+  protected acquire(): void {
+    let granted = 0;
+    let answered = 0;
+    for (const server of this.servers) {
+      this.world.ask(
+        this,
+        server,
+        () => this.take(server),
+        (mine) => {
+          if (mine) granted++;
+          if (++answered < this.servers.length) return;
+          if (granted >= this.quorum) this.acquired();
+          else this.release(() => this.world.after(200 + 100 * Math.random(), () => this.acquire()));
+        },
+      );
+    }
+  }
+
+  protected released(): void {}
+}
+
+/** Stands in line at the first server, and asks the others when that has granted. */
+export class Waiter extends Instance {
+  protected acquire(): void {
+    const [gate] = this.servers as [Server];
+    const enter = (): boolean => {
+      const [next] = gate.line;
+      if (gate.owner === undefined && (next === undefined || next === this)) {
+        if (next) gate.line.shift();
+        return this.take(gate);
+      }
+      if (!gate.line.includes(this)) gate.line.push(this);
+      return false;
+    };
+    this.world.ask(this, gate, enter, (granted) => {
+      if (granted) this.#askRest(this.servers.slice(1), 1, 0);
+    });
+  }
+
+  #askRest(servers: readonly Server[], had: number, round: number): void {
+    let granted = had;
+    let answered = 0;
+    const refusing: Server[] = [];
+    if (granted >= this.quorum) return this.acquired();
+    for (const server of servers) {
+      this.world.ask(
+        this,
+        server,
+        () => this.take(server),
+        (mine) => {
+          answered++;
+          if (!mine) refusing.push(server);
+          else if (++granted === this.quorum) return this.acquired();
+          if (answered < servers.length || granted >= this.quorum) return undefined;
+          if (round < MOST_ROUNDS)
+            return this.world.after(2 ** round, () => this.#askRest(refusing, granted, round + 1));
+          return this.release(() => this.acquire());
+        },
+      );
+    }
+  }
+
+  /** The gate tells the next in line. */
+  protected released(server: Server): void {
+    const [next] = server.line;
+    if (next instanceof Waiter) this.world.send(server, next, () => next.acquire());
+  }
+}
