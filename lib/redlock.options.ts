@@ -147,6 +147,10 @@ function checkNode(node: unknown, count: number): void {
     throw badOption('nodes', NODES_RULE, withoutPassword(node));
   }
   if (typeof node === 'string') return;
+  if (node === undefined) {
+    const { message } = badOption('nodes', NODES_RULE, node);
+    throw new TypeError(`${message}; is the variable set that it comes from?`);
+  }
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   // ioredis would ignore what it does not know, and connect to localhost. No value is shown: it may hold a password.
   const refuse = (got: string): never => {

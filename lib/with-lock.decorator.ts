@@ -51,7 +51,8 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
   return (target, name, descriptor: PropertyDescriptor) => {
     const method: unknown = descriptor?.value;
     if (typeof method !== 'function' || typeof target === 'function') {
-      throw new TypeError(`@WithLock is for methods of an instance, which \`${String(name)}\` is not`);
+      const what = name === undefined ? 'a class' : `\`${String(name)}\``;
+      throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not`);
     }
     injectInterceptor(target, options.instance);
     const kind = resultKindOf(target, name, method);

@@ -341,7 +341,7 @@ describe('options that do not fit', () => {
     "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
     "are an array), or 'memory' to lock inside this process only";
   const cases: [unknown, string][] = [
-    [{}, `Expected \`nodes\` to be ${NODES}, got undefined`],
+    [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is the variable set that it comes from?`],
     [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
     [{ nodes: '' }, `Expected \`nodes\` to be ${NODES}, got ''`],
     [{ nodes: null }, `Expected \`nodes\` to be ${NODES}, got null`],

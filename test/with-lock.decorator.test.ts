@@ -127,6 +127,11 @@ describe('what it cannot lock is refused when the class is defined', () => {
     }).toThrow(new TypeError('@WithLock is for methods of an instance, which `run` is not'));
   });
 
+  test('a class', () => {
+    const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
+    expect(onClass).toThrow(new TypeError('@WithLock is for methods of an instance, which a class is not'));
+  });
+
   test('a property', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
