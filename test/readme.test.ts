@@ -58,7 +58,7 @@ test('the examples in README.md and docs/ compile', () => {
   expect(pages[0]?.size).toBeGreaterThan(3);
   expect(snippets.size).toBeGreaterThan(8);
   expect(complaintsAbout(snippets)).toEqual([]);
-}, 60_000);
+});
 
 test('the examples in the comments of the entry points compile', () => {
   const folders = ['lib/fencing', 'lib/health', 'lib/metrics', 'lib/testing', 'lib/tracing'];
@@ -68,7 +68,7 @@ test('the examples in the comments of the entry points compile', () => {
   const snippets = new Map(files.flatMap((file) => [...commentedSnippetsOf(file)]));
   expect(snippets.size).toBeGreaterThan(4);
   expect(complaintsAbout(snippets)).toEqual([]);
-}, 60_000);
+});
 
 test('the spec in docs/testing.md is the one that the tests run', () => {
   const [, spec] = readFileSync(join(root, 'test/testing/orders.example.test.ts'), 'utf8').split(/^\/\/.*\n/);
@@ -82,4 +82,4 @@ test('an example that does not compile is noticed', () => {
   expect(complaintsAbout(broken)).toEqual([
     expect.stringMatching(/^broken\.ts:2 .*'number' is not assignable/),
   ]);
-}, 60_000);
+});

@@ -339,7 +339,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
   let file: string;
   beforeAll(async () => {
     file = await compiled('test/fixtures/shutdown-app.ts');
-  }, 30_000);
+  });
   afterEach(() => looker.flushall());
 
   /** Starts the application, ends it when it works, and resolves to what it said until its end. */
@@ -360,7 +360,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
     let errors = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
     createInterface(child.stdout).on('line', (line) => events.push(line));
-    await until(() => events.includes('working') || child.exitCode !== null, 20_000);
+    await until(() => events.includes('working') || child.exitCode !== null);
     const started = performance.now();
     child.kill('SIGTERM');
     const [code, signal] = (await exited) as [number | null, string | null];
@@ -393,5 +393,5 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
     await expect(looker.keys('*:l')).resolves.toEqual(['lock:{work}:l']);
     await expect(looker.pttl('lock:{work}:l')).resolves.toBeLessThanOrEqual(2_000);
     await expect(looker.pttl('lock:{work}:l')).resolves.toBeGreaterThan(0);
-  }, 30_000);
+  });
 });

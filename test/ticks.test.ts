@@ -59,7 +59,7 @@ class Instances {
       });
       this.#children.push(child);
     }
-    await until(() => ready === this.clocks.length, 30_000);
+    await until(() => ready === this.clocks.length);
   }
 
   signal(instance: number, signal: NodeJS.Signals): void {
@@ -115,7 +115,7 @@ function overlaps(runs: readonly Run[]): number {
 let file: string;
 beforeAll(async () => {
   file = await compiled('test/fixtures/tick-app.ts');
-}, 30_000);
+});
 
 describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
   const instances = new Instances([0, 400, -400]);
@@ -168,9 +168,9 @@ test('a tick whose instance crashed runs again on one that comes when the lock h
   await instances.start(file, 3, 1_000);
   instances.signal(1, 'SIGUSR2');
   // The instance whose clock is ahead is the first to come, and holds the lock when the second one comes.
-  await until(() => instances.hasEnded(1), 20_000);
+  await until(() => instances.hasEnded(1));
   const { tick } = instances.of('crash').findLast(({ instance }) => instance === 1)!;
   await instances.untilOver(tick + 3);
   await instances.stop();
   expect(instances.counts('crash', tick, 4)).toEqual([2, 0, 0, 1]);
-}, 60_000);
+});

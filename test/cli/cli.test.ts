@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -17,8 +17,6 @@ import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-
 import { until } from '../support/until.js';
 
 // The built command, in processes of its own, against three real servers.
-
-jest.setTimeout(30_000);
 
 const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 

@@ -1,12 +1,10 @@
-import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { adviceOn } from '../../lib/cli/server-exam.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { freePort } from '../support/free-port.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { startSentinel } from '../support/sentinel.js';
 import { until } from '../support/until.js';
-
-jest.setTimeout(30_000);
 
 const started: RedisServer[] = [];
 let good: RedisServer[];
@@ -186,7 +184,7 @@ test('a Cluster: one node, every master of it', async () => {
     (await Promise.all([first, second].map((client) => client!.call('CLUSTER', 'INFO')))).every((info) =>
       String(info).includes('cluster_state:ok'),
     );
-  await until(ok, 20_000);
+  await until(ok);
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
   const run = await doctor([url]);
   expect(run.code).toBe(0);

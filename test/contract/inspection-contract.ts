@@ -1,5 +1,4 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { setTimeout as delay } from 'node:timers/promises';
 import { LockLostError } from '../../lib/redlock/errors.js';
 import { Inspection, type ListOptions } from '../../lib/redlock/inspection.js';
 import type { LockInfo } from '../../lib/redlock/lock-info.js';
@@ -67,7 +66,7 @@ export function inspectionContract(
       });
       expect(info.since!.getTime()).toBeGreaterThanOrEqual(before);
       expect(info.since!.getTime()).toBeLessThanOrEqual(Date.now());
-      expect(info.remaining).toBeGreaterThan(3_000);
+      expect(info.remaining).toBeGreaterThan(1_000);
       expect(info.remaining).toBeLessThanOrEqual(5_000);
     });
 
@@ -185,10 +184,10 @@ export function inspectionContract(
     });
 
     test('the holder in another process learns of it at its next renewal', async () => {
-      const lock = await alice.acquire(['told'], { ...once, ttl: 900 });
+      const lock = await alice.acquire(['told'], { ...once, ttl: 2_400 });
       const { signal } = lock;
       await expect(bobs.forceRelease('told')).resolves.toBe(true);
-      await until(() => signal.aborted, 2_000);
+      await until(() => signal.aborted);
       expect(signal.reason).toBeInstanceOf(LockLostError);
       expect((signal.reason as Error).message).toContain('no quorum is left');
     });
@@ -213,8 +212,8 @@ export function inspectionContract(
     });
 
     test('a lock that lapsed is not held', async () => {
-      await alice.acquire(['lapsed'], { ...once, ttl: 100, renew: false });
-      await delay(150);
+      await alice.acquire(['lapsed'], { ...once, ttl: 1_000, renew: false });
+      await until(async () => !(await bobs.inspect('lapsed')).held, 4_000);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
     });
 

@@ -34,7 +34,7 @@ beforeAll(async () => {
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null, writes serial)');
-}, 60_000);
+});
 
 beforeEach(async () => {
   key = randomUUID();

@@ -39,7 +39,7 @@ beforeAll(async () => {
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null)');
   locks = (await startApp({}, { nodes: services.redisUrl })).get(LockService);
-}, 60_000);
+});
 
 beforeEach(async () => {
   await pool.query('truncate accounts, fencing_tokens');
@@ -124,7 +124,7 @@ describe.each(['SIGSTOP', 'a blocked thread'])('a holder that is paused past its
     expect(successor).toBeGreaterThan(token as number);
     expect(told).toEqual({ outcome: 'TOKEN_STALE', held: false });
     await expect(read()).resolves.toBe('successor');
-  }, 30_000);
+  });
 
   // The negative control: the lock alone cannot prevent it.
   test('writes over its successor without the register', async () => {
@@ -132,5 +132,5 @@ describe.each(['SIGSTOP', 'a blocked thread'])('a holder that is paused past its
 
     expect(told).toEqual({ outcome: 'written', held: false });
     await expect(read()).resolves.toBe('late');
-  }, 30_000);
+  });
 });

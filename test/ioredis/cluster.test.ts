@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Cluster, type Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
@@ -12,10 +12,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 
 // A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
 
-const once: Acquisition = { ttl: 2_000, retry: NO_RETRY, renew: false, signals: [] };
-
-// A Cluster that was down takes five seconds before it says that it is up.
-jest.setTimeout(30_000);
+const once: Acquisition = { ttl: 10_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -114,7 +111,7 @@ test('a Cluster that is down is a vote against, within the time limit, and nothi
   await expect(redlock.acquire(['k'], { ...once, ttl: 60_000 })).rejects.toMatchObject({
     code: 'LOCK_UNAVAILABLE',
   });
-  expect(performance.now() - start).toBeLessThan(500);
+  expect(performance.now() - start).toBeLessThan(1_200);
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
   // What the client sends again by itself comes too late to do anything (S16).

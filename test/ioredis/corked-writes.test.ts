@@ -68,7 +68,7 @@ test('locks that are asked for together are one write, on a client of the user, 
   const client = server.client();
   const redlock = redlockOver([new IoredisNode(client, false, newFleet())]);
   const acquire = async (key: string): Promise<void> => {
-    const lock = await redlock.acquire([key], { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] });
+    const lock = await redlock.acquire([key], { ttl: 10_000, retry: NO_RETRY, renew: false, signals: [] });
     await lock.release();
   };
   await client.ping();

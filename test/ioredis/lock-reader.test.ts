@@ -152,7 +152,7 @@ test('a server that hangs is an answer that is missing, in time', async () => {
   expect(performance.now() - start).toBeLessThan(6_000);
   hanging.resume();
   await hanging.stop();
-}, 15_000);
+});
 
 test('two of three killed: nothing can be said, and the error names them', async () => {
   const servers = await startRedisNodes(3);
@@ -170,4 +170,4 @@ test('two of three killed: nothing can be said, and the error names them', async
     await expect(attempt).rejects.toThrow(dead);
   }
   await Promise.all(servers.map((each) => each.stop()));
-}, 20_000);
+});

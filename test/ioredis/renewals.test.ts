@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Cluster, type Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
@@ -13,8 +13,6 @@ const NODE_TIMEOUT = 600;
 
 /** Longer than the ttl, so that only what was renewed is held. */
 const AFTER_RENEWALS = 1.2 * TTL;
-
-jest.setTimeout(30_000);
 
 /** So many locks, on keys that begin with `name`. */
 async function acquireMany(nodes: readonly IoredisNode[], count: number, name: string): Promise<HeldLock[]> {

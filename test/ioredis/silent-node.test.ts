@@ -1,13 +1,11 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { expect, jest, test } from '@jest/globals';
+import { expect, test } from '@jest/globals';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import { NO_RETRY } from '../../lib/redlock/lock-options.js';
 import type { Acquisition } from '../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../support/core.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-
-jest.setTimeout(60_000);
 
 const once: Acquisition = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 

@@ -81,7 +81,7 @@ describe('queue processors', () => {
       // Also when it does not start: workers that outlive their server keep Jest from ending.
       { prepare: (nest) => (app = nest) },
     );
-  }, 30_000);
+  });
   afterAll(async () => {
     await app?.close();
     await server.stop();

@@ -15,7 +15,7 @@ let looker: Redis;
 beforeAll(async () => {
   [file, server] = await Promise.all([compiled('test/fixtures/command-app.ts'), startRedis()]);
   looker = server.client();
-}, 30_000);
+});
 
 async function run(...args: string[]): Promise<{ code: unknown; output: string; errors: string }> {
   const child = spawn(process.execPath, [file, ...args], {
@@ -39,7 +39,7 @@ test('a command of nest-commander runs under its lock, releases it, and the proc
     errors: '',
   });
   await expect(countLocks(looker)).resolves.toBe(0);
-}, 30_000);
+});
 
 test('a command whose lock is held does not run', async () => {
   const nodes = nodesTo([server.url]);
@@ -58,4 +58,4 @@ test('a command whose lock is held does not run', async () => {
   });
   await lock.release();
   await redlock.close();
-}, 30_000);
+});

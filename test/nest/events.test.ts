@@ -57,7 +57,7 @@ beforeAll(async () => {
     providers: [...listeners, PerEvent, Busy],
   });
   emitter = app.get(EventEmitter2);
-}, 30_000);
+});
 afterEach(() => {
   overlap.most = 0;
   overlap.runs = 0;

@@ -161,7 +161,7 @@ beforeAll(async () => {
     providers: [...rootResolvers, ...fieldResolvers, Things, PerRequest],
   });
   await app.listen(0, '127.0.0.1');
-}, 30_000);
+});
 afterEach(() => {
   overlap.most = 0;
   calls.length = 0;

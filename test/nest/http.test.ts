@@ -182,7 +182,7 @@ beforeAll(async () => {
     ],
   });
   await app.listen(0, '127.0.0.1');
-}, 30_000);
+});
 afterEach(() => {
   calls.length = 0;
   acquire.mockClear();

@@ -126,7 +126,7 @@ beforeAll(async () => {
   await app.startAllMicroservices();
   client = ClientProxyFactory.create({ transport: Transport.TCP, options });
   await client.connect();
-}, 30_000);
+});
 afterEach(() => {
   overlap.most = 0;
   calls.length = 0;

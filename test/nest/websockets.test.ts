@@ -107,7 +107,7 @@ beforeAll(async () => {
   socket = new WebSocket(`ws://127.0.0.1:${port}`);
   socket.on('message', (text: Buffer) => received.push(JSON.parse(text.toString()) as never));
   await once(socket, 'open');
-}, 30_000);
+});
 afterEach(() => {
   overlap.most = 0;
   calls.length = 0;

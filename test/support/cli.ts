@@ -45,7 +45,7 @@ export class CliProcess {
 
   /** Resolves when the output has this in it. */
   says(text: string | RegExp): Promise<void> {
-    return until(() => new RegExp(text).test(this.stdout), 10_000);
+    return until(() => new RegExp(text).test(this.stdout));
   }
 
   signal(name: NodeJS.Signals): void {

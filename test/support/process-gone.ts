@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Resolves when the process has ended; rejects when it still lives after `timeout` ms. */
-export async function processGone(pid: number, timeout = 5_000): Promise<void> {
+export async function processGone(pid: number, timeout = 30_000): Promise<void> {
   const deadline = performance.now() + timeout;
   while (exists(pid)) {
     if (performance.now() > deadline) {

@@ -30,6 +30,6 @@ export async function startSentinel(master: RedisServer, name: string): Promise<
     watchdog?.kill('SIGKILL');
     await rm(directory, { recursive: true, force: true });
   });
-  await until(() => ping(LOOPBACK, port), 15_000);
+  await until(() => ping(LOOPBACK, port));
   return port;
 }

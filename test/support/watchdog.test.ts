@@ -5,10 +5,10 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
-import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, expect, test } from '@jest/globals';
 import { transform } from '@swc/core';
 import { processGone } from './process-gone.js';
+import { until } from './until.js';
 
 // A test process of its own, which can be killed: it starts another one, stopped or not, and has it watched.
 const SCRIPT = `
@@ -52,9 +52,8 @@ test.each(['running', 'paused'])(
     child.kill('SIGKILL');
 
     await processGone(pid);
-    for (let i = 0; i < 100 && existsSync(join(folder, directory)); i++) {
-      await sleep(20);
-    }
-    expect(existsSync(join(folder, directory))).toBe(false);
+    const left = (): boolean => existsSync(join(folder, directory));
+    await until(() => !left());
+    expect(left()).toBe(false);
   },
 );

@@ -16,7 +16,7 @@ beforeAll(async () => {
   // Then all that can be asked is asked: how it is written to disk, too.
   server = await startRedis(DURABLE);
   admin = server.client();
-}, 30_000);
+});
 beforeEach(() => admin.flushall());
 
 /** Gives the user `locks` these rights and no others, and forgets what was denied. */
@@ -79,7 +79,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await allow(RIGHTS);
     await expect(useAll({ nodes: url() })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
-  }, 30_000);
+  });
 
   test('are enough with a restart guard', async () => {
     await allow(RIGHTS);
@@ -87,7 +87,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     const warnings = await useAll(options, { retry: { timeout: 10_000, delay: 20 } });
     expect(warnings).toEqual([expect.stringContaining('it votes again in')]);
     await expect(denied()).resolves.toEqual([]);
-  }, 30_000);
+  });
 
   test('are enough for clients of the user, of ioredis 5 and 6', async () => {
     await allow(RIGHTS);
@@ -95,7 +95,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
     for (const client of clients) await expect(useAll({ nodes: client })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
-  }, 30_000);
+  });
 
   // All but the heartbeat of a connection that waits for messages, which takes a while.
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
@@ -114,7 +114,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await allow(RIGHTS.filter((each) => !each.startsWith('&')));
     await useAll({ nodes: url() }, { timeout: 300 }).catch(() => undefined);
     await expect(denied()).resolves.toContainEqual(expect.stringMatching(/^lock:wake:/));
-  }, 30_000);
+  });
 
   test.each([
     '+zadd',

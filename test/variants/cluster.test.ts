@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { type INestApplication, Injectable } from '@nestjs/common';
 import { Cron, ScheduleModule } from '@nestjs/schedule';
 import { Cluster, type ClusterNode, type ClusterOptions, type Redis } from 'ioredis';
@@ -12,9 +12,6 @@ import { until } from '../support/until.js';
 import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
 // Beside test/ioredis/cluster.test.ts, which has what goes wrong on a Cluster, on one server.
-
-// A fail-over takes a few seconds.
-jest.setTimeout(60_000);
 
 const once = { retry: false } as const;
 
@@ -35,9 +32,9 @@ async function startCluster(): Promise<RedisServer[]> {
   for (const { host, port } of servers.slice(1)) await first.call('CLUSTER', 'MEET', host, port);
   const knownBy = async (client: Redis): Promise<number> =>
     String(await client.call('CLUSTER', 'NODES')).split(' connected').length - 1;
-  for (const client of [first, ...others]) await until(async () => (await knownBy(client)) === 4, 20_000);
+  for (const client of [first, ...others]) await until(async () => (await knownBy(client)) === 4);
   await others[2]!.call('CLUSTER', 'REPLICATE', String(await first.call('CLUSTER', 'MYID')));
-  await until(async () => (await first.info('replication')).includes('state=online'), 20_000);
+  await until(async () => (await first.info('replication')).includes('state=online'));
   for (const client of [first, ...others]) {
     await until(
       async () => String(await client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'),

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import type { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
@@ -8,9 +8,6 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-
-// A fail-over takes the Sentinel a few seconds.
-jest.setTimeout(60_000);
 
 const once = { retry: false } as const;
 
@@ -26,7 +23,7 @@ async function startGroup(): Promise<Group> {
   const master = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
   const replica = await startRedis({ args: ['--replicaof', master.host, String(master.port)] });
   const looker = master.client();
-  await until(async () => (await looker.info('replication')).includes('state=online'), 15_000);
+  await until(async () => (await looker.info('replication')).includes('state=online'));
   const sentinel = await startRedis({
     args: ['--sentinel'],
     config: [

@@ -45,7 +45,7 @@ beforeAll(async () => {
   };
   const [open, mutual] = await Promise.all([start('no'), start('yes')]);
   servers = { open, mutual };
-}, 30_000);
+});
 afterEach(async () => {
   await app?.close();
   app = undefined;
@@ -81,7 +81,7 @@ test('those who wait are told by a message, over TLS as well', async () => {
   await lock.release();
   await (await next).release();
   expect(performance.now() - start).toBeLessThan(4_000);
-}, 30_000);
+});
 
 test('with a certificate of the client', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
@@ -113,7 +113,7 @@ describe('a rediss:// URL', () => {
       timeout: 20_000,
     });
     expect(stdout).toBe('locked key');
-  }, 30_000);
+  });
 
   test('is refused where Node does not, and the log and the error say why', async () => {
     const log = new LogLines();
@@ -121,9 +121,9 @@ describe('a rediss:// URL', () => {
     await expect(refused).rejects.toThrow(/not connected \(self-signed certificate\)/);
     await expect(refused).rejects.toBeInstanceOf(LockUnavailableError);
     expect(log.of('warn')).toEqual([expect.stringContaining('self-signed certificate')]);
-  }, 15_000);
+  });
 });
 
 test('a server that wants a certificate of the client refuses one without, and nothing is locked', async () => {
   await expect(lockOver(to('mutual', { ca: cert }))).rejects.toBeInstanceOf(LockUnavailableError);
-}, 15_000);
+});

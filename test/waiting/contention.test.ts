@@ -2,15 +2,19 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
+import { until } from '../support/until.js';
 import type { ContenderOptions, Served } from './contender.js';
 import { outcomeOf, startContenders } from './contenders.js';
 import { countPerLoop, gapsOf, jainIndex, servedMeanwhile } from './fairness.js';
 
 /** A waiter that polls sleeps so long that it stands out; messages must do the work. */
-const lock: ContenderOptions['lock'] = { ttl: 20_000, retry: { timeout: 60_000, delay: 3_000, jitter: 100 } };
+const lock: ContenderOptions['lock'] = {
+  ttl: 20_000,
+  retry: { timeout: 60_000, delay: 10_000, jitter: 100 },
+};
 
 /** Longer than any hand-over takes on a busy machine, and shorter than any sleep of a waiter that was forgotten. */
-const FORGOTTEN_MS = 2_500;
+const FORGOTTEN_MS = 4_500;
 
 const HAND_OVERS = process.env.FAULTS === 'long' ? 10_000 : 2_000;
 
@@ -48,9 +52,12 @@ describe('32 waiters on one node, over and over', () => {
     'in %d processes of %d are served alike, in the order in which they came',
     async (processes, loops) => {
       const key = `fair-${processes}`;
+      const looker = servers[0]!.client();
+      await looker.config('RESETSTAT');
       const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
       for (const contender of contenders) contender.tell('go');
-      await delay(3_000);
+      // Each acquisition sets the lock key once and its counter once.
+      await until(async () => (await setCalls(looker)) >= 2 * 800, 90_000);
       const { served, errors } = await outcomeOf(contenders, 'stop');
       await Promise.all(contenders.map((contender) => contender.quit()));
 
@@ -62,7 +69,8 @@ describe('32 waiters on one node, over and over', () => {
       expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
       const overtaken = servedMeanwhile(settled);
       const mean = overtaken.reduce((sum, count) => sum + count, 0) / overtaken.length;
-      expect(Math.max(...overtaken)).toBeLessThanOrEqual(2 * mean);
+      // Where waiters poll, some are overtaken by hundreds.
+      expect(Math.max(...overtaken)).toBeLessThanOrEqual(4 * mean);
       // Nothing remains but the counter.
       await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}:f`]);
     },
@@ -75,7 +83,6 @@ describe('32 waiters on one node, over and over', () => {
     await looker.config('RESETSTAT');
     for (const contender of contenders) contender.tell('go');
     let cuts = 0;
-    // Each acquisition sets the lock key once and its counter once.
     while ((await setCalls(looker)) < 2 * HAND_OVERS) {
       await delay(500);
       cuts += Number(await looker.call('CLIENT', 'KILL', 'TYPE', 'pubsub'));
@@ -115,12 +122,12 @@ describe('sixteen waiters on five nodes, over and over', () => {
     expectOneAtATime(served);
     expect(countPerLoop(served)).toHaveLength(16);
     // Whoever stands in line at a node that hangs notices within a second or two, and meanwhile others pass.
-    expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(5_000);
+    expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000);
     expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
     const lookers = servers.map((server) => server.client());
     const [first = [], ...others] = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(others.flat().filter((key) => !key.endsWith(':f'))).toEqual([]);
     // A release that the first node missed, and whose process has ended since, leaves the key to its ttl.
     expect(first.filter((key) => !/:[fl]$/.test(key))).toEqual([]);
-  }, 60_000);
+  });
 });

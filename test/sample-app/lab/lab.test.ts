@@ -55,7 +55,7 @@ test('an unknown scenario ends it before anything is started', async () => {
   expect(code).toBe(1);
   expect(output).toMatch(/^There is no scenario "13"\.\n/);
   expect(output).not.toContain('PostgreSQL');
-}, 20_000);
+});
 
 test('a port that somebody else has ends it, with what to do', async () => {
   const server = createServer().listen(0, '127.0.0.1');
@@ -67,4 +67,4 @@ test('a port that somebody else has ends it, with what to do', async () => {
   server.close();
   expect(code).toBe(1);
   expect(output).toBe(`Port ${port} is in use. Choose another one: npm run lab -- --port 4180\n`);
-}, 20_000);
+});
