@@ -3,6 +3,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
+import ts from 'typescript';
 import { runCommand } from './consumers/run-command.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
@@ -69,6 +70,32 @@ test('docs/errors.md has a section for every code', () => {
   expect(codes.length).toBeGreaterThan(4);
   expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
 });
+
+test('docs/observability.md has every channel, and every field of what is published there', () => {
+  const page = textOf(join(root, 'docs/observability.md'));
+  const documented = new Map(
+    [...page.matchAll(/^\| `(Lock|Node)(\w+Event)` +\| (.*)\|$/gm)].map(([, start, end, fields]) => [
+      `${start}${end}`,
+      [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
+    ]),
+  );
+  const program = ts.createProgram([join(root, 'lib/index.ts')], {
+    module: ts.ModuleKind.NodeNext,
+    strict: true,
+    noEmit: true,
+  });
+  const checker = program.getTypeChecker();
+  const source = program.getSourceFile(join(root, 'lib/index.ts'));
+  const exported = checker.getExportsOfModule(checker.getSymbolAtLocation(source!)!);
+  const channels = exported.filter(({ name }) => name.endsWith('_CHANNEL')).map(({ name }) => name);
+  expect(channels).toHaveLength(documented.size);
+  for (const [name, fields] of documented) {
+    expect(page).toMatch(new RegExp(`^\\| \`nestjs-redlock:[\\w-]+\` .*\`${name}\``, 'm'));
+    const type = exported.find((each) => each.name === name)!;
+    const properties = checker.getDeclaredTypeOfSymbol(checker.getAliasedSymbol(type)).getProperties();
+    expect([name, properties.map((property) => property.name).toSorted()]).toEqual([name, fields]);
+  }
+}, 60_000);
 
 test('the supported versions are those of package.json, and each is installed by an application', async () => {
   const table = new Map(
