@@ -6,8 +6,15 @@ export interface Script {
   readonly sha: string;
 }
 
+/** Hashes it when it is first sent: nobody waits for that at start-up, and not every script is used. */
 function script(lua: string): Script {
-  return { lua, sha: createHash('sha1').update(lua).digest('hex') };
+  let sha: string | undefined;
+  return {
+    lua,
+    get sha() {
+      return (sha ??= createHash('sha1').update(lua).digest('hex'));
+    },
+  };
 }
 
 /** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
