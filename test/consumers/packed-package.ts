@@ -56,7 +56,7 @@ export function loadedBy(file: string): Loaded {
 }
 
 // A test of an old build would pass or fail for no reason that anybody can see.
-function assertBuilt(): void {
+export function assertBuilt(): void {
   const built = statSync(join(ROOT, 'dist/cjs/index.js'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   for (const source of readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' })) {
     if (source.endsWith('.ts') && statSync(join(ROOT, 'lib', source)).mtimeMs > built) {

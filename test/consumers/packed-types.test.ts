@@ -1,0 +1,99 @@
+import { readFile } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { beforeAll, describe, expect, jest, test } from '@jest/globals';
+import ts from 'typescript';
+import { assertBuilt } from './packed-package.js';
+import { runCommand } from './run-command.js';
+
+// To read the types of the sources, and of all that they build on, takes a while.
+jest.setTimeout(120_000);
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing'];
+const sourceOf = (entry: string): string => join(ROOT, 'lib', entry === 'index' ? '' : entry, 'index.ts');
+const typesOf = (entry: string, format = 'esm'): string => join(ROOT, 'dist', format, `${entry}.d.ts`);
+
+let program: ts.Program;
+let checker: ts.TypeChecker;
+
+beforeAll(() => {
+  assertBuilt();
+  const config = ts.getParsedCommandLineOfConfigFile(join(ROOT, 'lib/tsconfig.json'), undefined, {
+    ...ts.sys,
+    onUnRecoverableConfigFileDiagnostic: ({ messageText }) => {
+      throw new Error(ts.flattenDiagnosticMessageText(messageText, '\n'));
+    },
+  });
+  program = ts.createProgram(
+    ENTRIES.flatMap((entry) => [sourceOf(entry), typesOf(entry), typesOf(entry, 'cjs')]),
+    // Whoever compiles with `skipLibCheck: false` reads every line of ours.
+    { ...config?.options, noEmit: true, rootDir: ROOT, outDir: undefined },
+  );
+  checker = program.getTypeChecker();
+});
+
+function exportsOf(file: string): readonly ts.Symbol[] {
+  const module = checker.getSymbolAtLocation(program.getSourceFile(file)!);
+  return checker
+    .getExportsOfModule(module!)
+    .map((symbol) => (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol));
+}
+
+/** The text of a docstring, with its tags. */
+function docstringOf(symbol: ts.Symbol): string {
+  const tags = symbol
+    .getJsDocTags(checker)
+    .map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
+  const text = [ts.displayPartsToString(symbol.getDocumentationComment(checker)), ...tags].join('\n').trim();
+  // What a link leads to comes with a blank.
+  return text.replaceAll(/(\{@link [^}]*?) \}/g, '$1}');
+}
+
+/** The docstrings of what a file exports and of its public members, by name. */
+function docstringsOf(file: string): Readonly<Record<string, string>> {
+  const all = exportsOf(file).flatMap((symbol) => [
+    [symbol.name, symbol] as const,
+    ...[...(symbol.members?.values() ?? []), ...(symbol.exports?.values() ?? [])].map(
+      (member) => [`${symbol.name}.${member.name}`, member] as const,
+    ),
+  ]);
+  const texts = all.map(([name, symbol]) => [name, docstringOf(symbol)] as const);
+  return Object.fromEntries(
+    texts.filter(([name, text]) => text !== '' && !name.includes('#') && !text.includes('@internal')),
+  );
+}
+
+describe.each(ENTRIES)('the packed types of %s', (entry) => {
+  test('have the names that its source exports, and no others', async () => {
+    const names = (symbols: readonly ts.Symbol[]): string[] => symbols.map(({ name }) => name).sort();
+    const source = exportsOf(sourceOf(entry));
+    expect(names(exportsOf(typesOf(entry)))).toEqual(names(source));
+    const script = `console.log(Object.keys(await import('./dist/esm/${entry}.js')).sort().join())`;
+    const values = await runCommand(process.execPath, ['--input-type=module', '-e', script], { cwd: ROOT });
+    expect(values.trim().split(',')).toEqual(
+      names(source.filter(({ flags }) => flags & ts.SymbolFlags.Value)),
+    );
+  });
+
+  test('have the docstrings of its source, for editors to show', () => {
+    const docstrings = docstringsOf(sourceOf(entry));
+    expect(Object.keys(docstrings).length).toBeGreaterThan(0);
+    expect(docstringsOf(typesOf(entry))).toEqual(docstrings);
+  });
+
+  test('are the same in both formats', async () => {
+    await expect(readFile(typesOf(entry, 'cjs'), 'utf8')).resolves.toBe(
+      await readFile(typesOf(entry), 'utf8'),
+    );
+  });
+});
+
+test('the packed types compile, and hide what is internal', () => {
+  const ours = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(join(ROOT, 'dist')));
+  expect(ours.length).toBeGreaterThan(ENTRIES.length);
+  for (const file of ours) {
+    const messages = program.getSemanticDiagnostics(file).map(({ messageText }) => messageText);
+    expect({ file: file.fileName, messages }).toEqual({ file: file.fileName, messages: [] });
+    expect(file.text).not.toMatch(/@internal|\bLocker\b/);
+  }
+});
