@@ -15,6 +15,7 @@ import { latency } from './groups/latency.js';
 import { overhead } from './groups/overhead.js';
 import { simulation } from './groups/simulation.js';
 import { throughput } from './groups/throughput.js';
+import { weight } from './groups/weight.js';
 import { installPeers, ROOT, versionOf } from './peers.js';
 import { inSvg } from './report/plot.js';
 import { inMarkdown, inTerminal } from './report/tables.js';
@@ -28,6 +29,7 @@ const GROUPS: readonly Group[] = [
   overhead,
   growth,
   simulation,
+  weight,
 ];
 
 const USAGE = `npm run bench -- [group ...] [options]

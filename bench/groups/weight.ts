@@ -1,0 +1,155 @@
+import { execFileSync } from 'node:child_process';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import type { Contender } from '../contenders/contender.js';
+import { interleaved, once, type Runner } from '../measure/rounds.js';
+import { installPeers, ROOT } from '../peers.js';
+import { type Group, times } from './group.js';
+
+/** An application that has what all of them build on. */
+const APP = join(ROOT, 'bench', 'peers');
+const BUILT_ON = ['reflect-metadata', '@nestjs/common', '@nestjs/core', 'rxjs', 'ioredis', 'redis'];
+const OURS = 'nestjs-redlock';
+
+/** What a library costs before it locks anything. */
+export const weight: Group = {
+  name: 'weight',
+  about: 'bytes to download and on disk, and the time to load, once what the libraries build on is there',
+  async run(plan) {
+    installPeers();
+    const libraries = plan.contenders.filter(({ name }) => name !== 'raw');
+    const ours = join(APP, 'node_modules', OURS);
+    unpackOurs(ours);
+    try {
+      const sizes = packedSizes(libraries.map(({ packages }) => packages[0] ?? ''));
+      const rows = libraries.map(({ name, packages: [library = ''] }) => {
+        const folders = broughtBy(library);
+        const files = [...folders].flatMap(filesIn);
+        const installed = files.reduce((sum, file) => sum + statSync(file).size, 0);
+        const packed = sizes.get(library) ?? NaN;
+        const figures = { packed: packed / 1024, installed: installed / 1024, files: files.length };
+        return [name, once({ ...figures, others: folders.size - 1 })] as const;
+      });
+      return {
+        tables: [
+          {
+            title: 'Size, KiB',
+            rows: new Map(rows),
+            columns: [
+              { figure: 'packed', title: 'to download', digits: 1 },
+              { figure: 'installed', title: 'on disk', digits: 0 },
+              { figure: 'files', title: 'files', digits: 0 },
+              { figure: 'others', title: 'other packages', digits: 0 },
+            ],
+            notes: [
+              'To download: its own tarball. On disk: with the other packages that it brings itself; not those that it',
+              'leaves to the application, and not NestJS where it fits the one that is there.',
+            ],
+          },
+          {
+            title: 'Time to load, ms',
+            rows: await interleaved(libraries.flatMap(loaders), times(21, plan, 3)),
+            columns: [{ figure: 'took', title: 'p50', digits: 1, ratio: true }],
+            notes: [
+              'Each in a process of its own that has loaded NestJS 11 and the Redis clients before, the same way. Where Node can',
+              'require ECMAScript modules, it gives those of ours to `require`, too, and then reads the whole of NestJS 11 for',
+              'the names that it exports: once for all packages of ECMAScript modules. NestJS 12 costs nothing there.',
+            ],
+          },
+        ],
+      };
+    } finally {
+      rmSync(ours, { recursive: true, force: true });
+    }
+  },
+};
+
+/** Puts what would be published next to the other libraries. */
+function unpackOurs(folder: string): void {
+  if (!existsSync(join(ROOT, 'dist', 'esm', 'index.js'))) throw new Error('Run "npm run build:lib" first.');
+  mkdirSync(folder, { recursive: true });
+  const [tarball] = npmPack('--pack-destination', APP, ROOT);
+  if (!tarball) throw new Error('npm has packed nothing');
+  execFileSync('tar', ['-xzf', join(APP, tarball.filename), '-C', folder, '--strip-components=1']);
+  rmSync(join(APP, tarball.filename));
+}
+
+/** Bytes of the tarballs of installed packages, by name. */
+function packedSizes(names: readonly string[]): ReadonlyMap<string, number> {
+  const packed = npmPack('--dry-run', ...names.map((name) => join(APP, 'node_modules', name)));
+  return new Map(packed.map(({ name, size }) => [name, size]));
+}
+
+function npmPack(...args: string[]): { name: string; filename: string; size: number }[] {
+  const output = execFileSync('npm', ['pack', '--json', '--ignore-scripts', ...args], {
+    cwd: APP,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  return Object.values(JSON.parse(output) as object);
+}
+
+/** The folder of a package and those of its dependencies, and theirs; what the application has is not counted. */
+function broughtBy(name: string): ReadonlySet<string> {
+  const has = new Set(BUILT_ON.map((each) => join(APP, 'node_modules', each)));
+  const folders = new Set([join(APP, 'node_modules', name)]);
+  // A set goes through what is added meanwhile, too.
+  for (const folder of folders) {
+    const { dependencies = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
+      dependencies?: object;
+    };
+    for (const each of Object.keys(dependencies)) {
+      const found = installedFor(folder, each);
+      if (!has.has(found)) folders.add(found);
+    }
+  }
+  return folders;
+}
+
+function installedFor(folder: string, name: string): string {
+  const found = join(folder, 'node_modules', name);
+  if (existsSync(found)) return found;
+  if (folder === ROOT) throw new Error(`${name} is not installed`);
+  return installedFor(dirname(folder), name);
+}
+
+/** Without those of packages in it. */
+function filesIn(folder: string): string[] {
+  return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
+    if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesIn(join(folder, entry.name));
+    return [join(folder, entry.name)];
+  });
+}
+
+/** An application in CommonJS loads it; ours also one in ECMAScript modules. */
+function loaders({ name, packages: [library = ''] }: Contender): readonly Runner[] {
+  const requiring = (each: string): string => `require(${JSON.stringify(each)})`;
+  const importing = (each: string): string => `await import(${JSON.stringify(each)})`;
+  if (library !== OURS) return [loader(name, library, requiring)];
+  return [
+    loader(`${name}, import`, library, importing, '--input-type=module'),
+    loader(`${name}, require`, library, requiring),
+    loader(`${name}, require of CommonJS`, library, requiring, '--no-experimental-require-module'),
+  ];
+}
+
+function loader(name: string, library: string, load: (name: string) => string, ...options: string[]): Runner {
+  // What the others have put off until the next turn is not to be counted.
+  const script = `${BUILT_ON.map((each) => `${load(each)};`).join('')}
+    setImmediate(async () => {
+      const begun = performance.now();
+      ${load(library)};
+      console.log(performance.now() - begun);
+      process.exit();
+    });`;
+  return {
+    name,
+    run() {
+      const output = execFileSync(process.execPath, [...options, '-e', script], {
+        cwd: APP,
+        encoding: 'utf8',
+      });
+      return Promise.resolve({ took: Number(output) });
+    },
+  };
+}
