@@ -3,6 +3,7 @@ export default {
   testEnvironment: 'node',
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.test.ts'],
+  testSequencer: '<rootDir>/test/support/longest-first.mjs',
   // Most tests wait for servers and processes, not for a processor.
   maxWorkers: 2,
   // For what hangs; how long a machine takes that is busy with other things says nothing of the code.

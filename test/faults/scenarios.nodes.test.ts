@@ -1,0 +1,10 @@
+import { crashes } from './scenarios/crashes.js';
+import { nodeClock } from './scenarios/node-clock.js';
+import { redisErrors } from './scenarios/redis-errors.js';
+import { playAll } from './suite.js';
+
+playAll([
+  ['crashes', crashes],
+  ['errors of Redis', redisErrors],
+  ['clocks of nodes', nodeClock],
+]);

@@ -1,0 +1,73 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { rm } from 'node:fs/promises';
+import { compile } from './compile.js';
+import { play, type Scenario } from './scenario.js';
+import type { Outcome } from './stage.js';
+import { rowOf, tableOf } from './table.js';
+
+// Real servers, several client processes, and a judge that knows nothing of the library. `npm run test:faults` runs
+// the same for longer, and prints the table that is in docs/fault-tests.md.
+
+const FORM = process.env['FAULTS'] === 'long' ? 'long' : 'short';
+/** A machine that is busy with other things shows nothing about throughput; the long form is run on one that is not. */
+const RATES_COUNT = FORM === 'long';
+
+/** What must not be found in any scenario. */
+function faultsOf(
+  outcome: Outcome,
+  { overlapsBecause, enough, leastRate = 0 }: Scenario,
+): Record<string, readonly string[]> {
+  const { acquisitions, rate, overlaps, tokenFaults, registerFaults, orphans, unhandled, late, events } =
+    outcome;
+  const found = {
+    overlaps: overlapsBecause === undefined ? overlaps : [],
+    tokenFaults,
+    registerFaults,
+    orphans,
+    unhandled,
+    late,
+    slowness:
+      RATES_COUNT && rate < leastRate ? [`${rate.toFixed(1)} acquisitions/s, ${leastRate} are required`] : [],
+    emptiness: [
+      ...(acquisitions === 0 ? ['nobody ever held the lock'] : []),
+      ...(enough?.(events) === false ? [`not enough happened: ${String(enough)}`] : []),
+    ],
+  };
+  return Object.fromEntries(Object.entries(found).filter(([, faults]) => faults.length > 0));
+}
+
+/** Defines a test for each scenario. Two files do, so that they run side by side: a scenario mostly waits. */
+export function playAll(groups: readonly (readonly [name: string, scenarios: readonly Scenario[]])[]): void {
+  let compiled: string;
+  const rows: string[][] = [];
+
+  beforeAll(async () => {
+    compiled = await compile(['lib', 'test/faults', 'test/support']);
+  });
+  afterAll(async () => {
+    await rm(compiled, { recursive: true, force: true });
+    if (FORM === 'long' || process.env['FAULTS'] === 'table') process.stdout.write(`\n${tableOf(rows)}\n`);
+  });
+
+  async function run(scenario: Scenario): Promise<Record<string, readonly string[]>> {
+    const outcome = await play(compiled, scenario, FORM);
+    rows.push(rowOf(scenario, outcome));
+    scenario.check?.(outcome);
+    return faultsOf(outcome, scenario);
+  }
+
+  describe.each(groups)('%s', (_group, scenarios) => {
+    const [skipped, played] = [true, false].map((skip) =>
+      scenarios
+        .filter(({ skippedBecause }) => (skippedBecause !== undefined) === skip)
+        .map((scenario) => [scenario.name, scenario] as const),
+    );
+    if (played!.length > 0) {
+      test.each(played!)('%s', async (_name, scenario) => expect(await run(scenario)).toEqual({}), 180_000);
+    }
+    for (const [name, { skippedBecause }] of skipped!) {
+      // oxlint-disable-next-line jest/no-disabled-tests -- only where the machine lacks what it takes; the name says what
+      test.skip(`${name} (skipped: ${skippedBecause})`, () => expect(skippedBecause).toBeUndefined());
+    }
+  });
+}
