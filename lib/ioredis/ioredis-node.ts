@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
+import { NoTimeError } from '../redlock/ask-all.js';
 import type { Claim } from '../redlock/claim.js';
 import { elapsedSince, type Instant, now } from '../redlock/clock.js';
 import { COUNTER_LIFE_MS } from '../redlock/fencing.js';
@@ -329,7 +330,7 @@ export class IoredisNode implements LockNode {
 
   #voteOf(keys: readonly string[], [outcome, detail, remaining]: AcquireResult, guard: number): AcquireReply {
     const code = Number(outcome);
-    if (code === TOO_LATE) throw new Error(`was asked ${detail} ms too late, and did nothing`);
+    if (code === TOO_LATE) throw new NoTimeError(`was asked ${detail} ms too late, and did nothing`);
     if (code === TOO_YOUNG) {
       const untilOldEnough = Math.ceil(guard - this.#inspection.age());
       throw this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : Number(detail));

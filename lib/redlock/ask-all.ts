@@ -7,6 +7,9 @@ export type Answer<T> =
   | { readonly node: LockNode; readonly reply: T; readonly error?: undefined }
   | { readonly node: LockNode; readonly reply?: undefined; readonly error: Error };
 
+/** There was no time for a node's answer, so nothing is known of it. */
+export class NoTimeError extends Error {}
+
 /**
  * Asks all nodes at once (S2) and resolves with the answers so far as soon as `decided` says that they decide the
  * matter, when all nodes have answered, when `limit` milliseconds have passed (S3), or when a signal aborts,
@@ -41,7 +44,7 @@ export function askAll<T>(
     };
     const giveUp = (): void => {
       if (settled) return;
-      const error = new Error(`no answer within ${Math.round(limit)} ms`);
+      const error = new NoTimeError(`no answer within ${Math.round(limit)} ms`);
       const answered = new Set(answers.map(({ node }) => node));
       for (const node of nodes) {
         if (answered.has(node)) continue;

@@ -1,10 +1,12 @@
 import { randomBytes } from 'node:crypto';
+import { NoTimeError } from './ask-all.js';
 import { Attempts, type Wish } from './attempts.js';
 import { elapsedSince } from './clock.js';
-import { LockHeldError } from './errors.js';
+import { LockHeldError, type LockUnavailableError } from './errors.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import type { ResolvedRetry } from './lock-options.js';
 import type { Place } from './place.js';
+import { quorumOf } from './quorum.js';
 import { gateOf, type Waiter, WaitingLine } from './waiting-line.js';
 
 /** What {@link Redlock.acquire} goes by. */
@@ -148,9 +150,10 @@ export class Redlock {
       if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
       asked = true;
 
-      // An attempt that had less time than a node may take says nothing about the nodes; the one before it did.
+      // An attempt that had less time than a node may take says nothing about nodes that were silent.
       const isHeld = outcome instanceof LockHeldError;
-      const result = left < limit && !isHeld ? (lastHeld ?? outcome) : outcome;
+      const hadNoTime = left < limit && !isHeld && !isRuledOut(outcome);
+      const result = hadNoTime ? (lastHeld ?? outcome) : outcome;
       lastHeld = result instanceof LockHeldError ? result : undefined;
       const budget = timeLeft() - lastAttempt;
       if (attempt >= attempts) throw result.afterTrying({ attempts });
@@ -171,4 +174,10 @@ export class Redlock {
   #newPlace(keys: readonly string[]): Place {
     return { keys, process: this.#process, number: ++this.#places, owner: this.settings.owner };
   }
+}
+
+/** Whether so many nodes answered with errors that there could be no quorum, however long one waits for the others. */
+function isRuledOut({ votes }: LockUnavailableError): boolean {
+  const errors = votes.filter(({ error }) => error && !(error instanceof NoTimeError)).length;
+  return votes.length - errors < quorumOf(votes.length);
 }

@@ -226,3 +226,20 @@ describe('on several nodes', () => {
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0, 0, 0]);
   });
 });
+
+test.each([
+  // A quorum says why it has no vote.
+  ['an error of a quorum, which it tells', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
+  // It had little time, and what is not there yet says nothing.
+  ['no answer in time, and tells who held it before', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
+] as const)('the last attempt of a wait that comes to %s', async (_what, fate, expected) => {
+  const nodes = scriptedNodes(3);
+  await redlockOver(nodes, { owner: 'alice' }).acquire(['k'], once);
+  const outcome = redlockOver(nodes, { owner: 'bob' })
+    .acquire(['k'], { ...waiting, retry: { ...waiting.retry, timeout: 1_000 } })
+    .catch((error: unknown) => error);
+  await pass(500);
+  for (const node of nodes.slice(1)) node.fate = { acquire: fate };
+  await pass(600);
+  await expect(outcome).resolves.toMatchObject(expected);
+});

@@ -155,16 +155,19 @@ export const redisErrors: readonly Scenario[] = [
     name: 'a key of the wrong type on a majority is a loud error (S19)',
     stage: { nodes: 3 },
     clients: 3,
-    client: { retry: { timeout: 300 } },
+    client: { retry: { timeout: 1_000 } },
     startsLocked: true,
     seconds: [1, 5],
     async before({ servers }) {
       await Promise.all(servers.slice(1).map((server) => server.client().rpush('lock:{k}:l', 'not a lock')));
     },
-    enough: (events) => refusals(events, 'WRONGTYPE') > 0,
+    enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
       await toTheEnd(play);
-      expect(refusals(await play.stage.events(), 'LOCK_HELD')).toBe(0);
+      // Nobody gets it, and only who has no time left to ask the broken nodes is told of the third.
+      const events = await play.stage.events();
+      expect(countOf(events, 'return')).toBe(0);
+      expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));
       await Promise.all(play.stage.servers.map((server) => server.client().del('lock:{k}:l')));
       await play.stage.acquired(1);
     },
