@@ -21,7 +21,9 @@ import {
   UseGuards,
   type ExecutionContext,
 } from '@nestjs/common';
-import { Reflector } from '@nestjs/core';
+import { type AbstractHttpAdapter, Reflector } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { ApiOkResponse, ApiOperation, ApiParam, DocumentBuilder, SwaggerModule } from '@nestjs/swagger';
 import type { Response } from 'express';
 import { Readable } from 'node:stream';
@@ -49,7 +51,7 @@ class Deny implements CanActivate {
 @Catch(LockHeldError)
 class Busy implements ExceptionFilter<LockHeldError> {
   catch(error: LockHeldError, host: ArgumentsHost): void {
-    host.switchToHttp().getResponse<Response>().status(409).json(error.keys);
+    host.switchToHttp().getResponse<Response>().status(409).send(error.keys);
   }
 }
 
@@ -166,88 +168,94 @@ class Composed {
   }
 }
 
-let app: INestApplication;
+describe.each<[string, () => AbstractHttpAdapter]>([
+  ['Express', () => new ExpressAdapter()],
+  ['Fastify', () => new FastifyAdapter()],
+])('on %s', (_platform, newAdapter) => {
+  let app: INestApplication;
 
-beforeAll(async () => {
-  app = await startApp({
-    controllers: [
-      ...controllersOf('documented', documented, json),
-      ...controllersOf('denied', denied, json),
-      ...controllersOf('sse', streams, sse),
-      ...controllersOf('file', files, file),
-      ...controllersOf('redirect', redirects, redirect),
-      Undecorated,
-      GuardedAsAWhole,
-      Composed,
-    ],
+  beforeAll(async () => {
+    const metadata = {
+      controllers: [
+        ...controllersOf('documented', documented, json),
+        ...controllersOf('denied', denied, json),
+        ...controllersOf('sse', streams, sse),
+        ...controllersOf('file', files, file),
+        ...controllersOf('redirect', redirects, redirect),
+        Undecorated,
+        GuardedAsAWhole,
+        Composed,
+      ],
+    };
+    app = await startApp(metadata, { nodes: 'memory' }, { adapter: newAdapter() });
+    await app.listen(0, '127.0.0.1');
   });
-  await app.listen(0, '127.0.0.1');
-});
-afterEach(() => {
-  calls.length = 0;
-  acquire.mockClear();
-});
-afterAll(() => app.close());
-
-const get = (path: string): request.Test =>
-  request(app.getHttpServer() as Parameters<typeof request>[0]).get(`/${path}`);
-const cases = (path: string, orders: readonly Named[][]): [string, string][] =>
-  orders.map((order, index) => [nameOf(order), `${path}/${index}/one`]);
-
-describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
-  test.each([
-    ...cases('denied', denied),
-    ['a guard of the class, @WithLock above the metadata', 'whole/below'],
-    ['a guard of the class, @WithLock below the metadata', 'whole/above'],
-    ['decorators in one, above @Get', 'composed/below'],
-    ['decorators in one, below @Get', 'composed/above'],
-  ])('%s', async (_name, path) => {
-    await get(path).expect(403);
-    expect(calls).toEqual([]);
-    expect(acquire).not.toHaveBeenCalled();
+  afterEach(() => {
+    calls.length = 0;
+    acquire.mockClear();
   });
-});
+  afterAll(() => app.close());
 
-describe('filters and swagger, with the decorators in every order', () => {
-  test.each(cases('documented', documented))('%s', async (_name, path) => {
-    await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
-    const lock = await app.get(LockService).acquire('http:one');
-    await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
-    await lock.release();
-  });
+  const get = (path: string): request.Test =>
+    request(app.getHttpServer() as Parameters<typeof request>[0]).get(`/${path}`);
+  const cases = (path: string, orders: readonly Named[][]): [string, string][] =>
+    orders.map((order, index) => [nameOf(order), `${path}/${index}/one`]);
 
-  test('the document is the same as without @WithLock', () => {
-    const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
-    const { tags: _tags, ...plain } = paths['/plain/{id}']!.get!;
-    expect(plain).toMatchObject({ summary: 'what it does', operationId: 'run' });
-    const operations = documented.map((_order, index) => {
-      const { tags, ...operation } = paths[`/documented/${index}/{id}`]!.get!;
-      expect(tags).toEqual(['Routes']);
-      return operation;
+  describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
+    test.each([
+      ...cases('denied', denied),
+      ['a guard of the class, @WithLock above the metadata', 'whole/below'],
+      ['a guard of the class, @WithLock below the metadata', 'whole/above'],
+      ['decorators in one, above @Get', 'composed/below'],
+      ['decorators in one, below @Get', 'composed/above'],
+    ])('%s', async (_name, path) => {
+      await get(path).expect(403);
+      expect(calls).toEqual([]);
+      expect(acquire).not.toHaveBeenCalled();
     });
-    expect(operations).toEqual(documented.map(() => plain));
   });
-});
 
-describe('server-sent events', () => {
-  test.each(cases('sse', streams))('%s', async (_name, path) => {
-    const { text } = await get(path)
-      .expect(200)
-      .expect('content-type', /^text\/event-stream/);
-    expect(text).toContain('data: http:one');
+  describe('filters and swagger, with the decorators in every order', () => {
+    test.each(cases('documented', documented))('%s', async (_name, path) => {
+      await expect(get(path)).resolves.toMatchObject({ status: 200, text: 'http:one' });
+      const lock = await app.get(LockService).acquire('http:one');
+      await expect(get(path)).resolves.toMatchObject({ status: 409, body: ['http:one'] });
+      await lock.release();
+    });
+
+    test('the document is the same as without @WithLock', () => {
+      const { paths } = SwaggerModule.createDocument(app, new DocumentBuilder().build());
+      const { tags: _tags, ...plain } = paths['/plain/{id}']!.get!;
+      expect(plain).toMatchObject({ summary: 'what it does', operationId: 'run' });
+      const operations = documented.map((_order, index) => {
+        const { tags, ...operation } = paths[`/documented/${index}/{id}`]!.get!;
+        expect(tags).toEqual(['Routes']);
+        return operation;
+      });
+      expect(operations).toEqual(documented.map(() => plain));
+    });
   });
-});
 
-describe('files', () => {
-  test.each(cases('file', files))('%s', async (_name, path) => {
-    const { status, body, headers } = await get(path).responseType('blob');
-    expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
+  describe('server-sent events', () => {
+    test.each(cases('sse', streams))('%s', async (_name, path) => {
+      const { text } = await get(path)
+        .expect(200)
+        .expect('content-type', /^text\/event-stream/);
+      expect(text).toContain('data: http:one');
+    });
   });
-});
 
-describe('redirects', () => {
-  test.each(cases('redirect', redirects))('%s', async (_name, path) => {
-    const { status, headers } = await get(path);
-    expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);
+  describe('files', () => {
+    test.each(cases('file', files))('%s', async (_name, path) => {
+      const { status, body, headers } = await get(path).responseType('blob');
+      expect([status, String(body), headers['content-disposition']]).toEqual([200, 'http:one', 'attachment']);
+    });
+  });
+
+  describe('redirects', () => {
+    test.each(cases('redirect', redirects))('%s', async (_name, path) => {
+      const { status, headers } = await get(path);
+      expect([status, headers['location']]).toEqual([303, 'https://elsewhere.example/one']);
+    });
   });
 });

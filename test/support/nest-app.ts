@@ -1,4 +1,6 @@
 import type { INestApplication, LoggerService, ModuleMetadata } from '@nestjs/common';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
 import { Test } from '@nestjs/testing';
 import { RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
 import { cleanUpAfterTests } from './leftovers.js';
@@ -6,6 +8,8 @@ import { cleanUpAfterTests } from './leftovers.js';
 export interface StartOptions {
   /** What happens to the application before it starts. */
   readonly prepare?: (app: INestApplication) => unknown;
+  /** Express without it. */
+  readonly adapter?: AbstractHttpAdapter;
   /** Hears everything; without it, errors are printed. */
   readonly logger?: LoggerService;
 }
@@ -23,12 +27,12 @@ export async function startApp(
 /** The same without a RedlockModule of its own. */
 export async function startPlainApp(
   metadata: ModuleMetadata,
-  { prepare, logger }: StartOptions = {},
+  { prepare, adapter = new ExpressAdapter(), logger }: StartOptions = {},
 ): Promise<INestApplication> {
   const builder = Test.createTestingModule(metadata);
   if (logger) builder.setLogger(logger);
   const module = await builder.compile();
-  const app = module.createNestApplication({ forceCloseConnections: true });
+  const app = module.createNestApplication(adapter, { forceCloseConnections: true });
   const closed = cleanUpAfterTests(() => app.close());
   const close = app.close.bind(app);
   app.close = () => {
