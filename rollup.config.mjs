@@ -17,7 +17,7 @@ const inputOf = (ending) =>
     ]),
   );
 /** It is run and not imported, so one format is enough, and no types. */
-const command = { 'cli/main': 'dist/lib/cli/main.js' };
+const COMMAND = 'cli/main';
 
 /**
  * The file for what several entry points have in common.
@@ -42,7 +42,7 @@ function small() {
       const minified = await minify(code, {
         module: true,
         ecma: 2022,
-        compress: { ...keep, passes: 2 },
+        compress: { ...keep, passes: 2, sequences: 0 },
         mangle: { ...keep, keep_private_props: true },
       });
       return inLines(minified.code, this.parse(minified.code));
@@ -98,7 +98,8 @@ function commonJs() {
       }
       return [...parts, code.slice(end), `module.exports={${exported}};\n`].join('');
     },
-    generateBundle() {
+    generateBundle(_, bundle) {
+      delete bundle[`${COMMAND}.js`];
       this.emitFile({ type: 'asset', fileName: 'package.json', source: '{"type":"commonjs"}\n' });
     },
   };
@@ -133,8 +134,11 @@ const output = (format, ending, plugins) => ({
 for (const format of ['esm', 'cjs']) rmSync(`dist/${format}`, { recursive: true, force: true });
 
 export default [
-  { ...common, input: { ...inputOf('js'), ...command }, output: output('esm', 'js', [small()]) },
-  { ...common, input: inputOf('js'), output: output('cjs', 'js', [small(), commonJs()]) },
+  {
+    ...common,
+    input: { ...inputOf('js'), [COMMAND]: `dist/lib/${COMMAND}.js` },
+    output: [output('esm', 'js', [small()]), output('cjs', 'js', [small(), commonJs()])],
+  },
   {
     ...common,
     input: inputOf('d.ts'),

@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -56,6 +57,10 @@ describe('the packed package', () => {
     );
     expect(packedKiB).toBeLessThanOrEqual(80);
     expect(installedKiB).toBeLessThanOrEqual(500);
+    // gzip finds the text of a file in the copy for the other format if that lies less than 32 KiB back.
+    expect(
+      packed.files.filter((path) => path.startsWith('dist/cjs/') && statSync(path).size > 32_000),
+    ).toEqual([]);
   });
 
   // To open a file takes longer than to run what is in it.
