@@ -11,6 +11,8 @@ import { distinct, fit, progress, type Group, type Plan, times } from './group.j
 const NODES = 5;
 const SLOWER = 100;
 const BUDGET = 1_000;
+/** Calls side by side, so few that their errors take no time. */
+const FEW = 10;
 const LOST_TTL = 3_000;
 /** Who has not come through by then hangs, in milliseconds. */
 const PATIENCE = 2_500;
@@ -34,9 +36,9 @@ export const failures: Group = {
         }
         progress('one node slower');
         const slow = await withSlowNode(staff, proxy, plan);
-        const away = await withNodesAway(staff, servers, plan);
         progress('locks lost');
         const lost = await withLocksLost(contenders, servers);
+        const away = await withNodesAway(staff, servers, plan);
         return { tables: [slow, away, lost] };
       });
     } finally {
@@ -98,6 +100,7 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
 
   progress('two of five hung');
   for (const { contender, worker } of staff) put(contender, { healthy: await cycles(worker, plan) });
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('fresh', sample)));
   for (const server of minority) server.pause();
   for (const { contender, worker } of staff) put(contender, { hung: await cycles(worker, plan) });
   await fresh(staff, urls, plan, (contender, sample) => put(contender, named('hungFresh', sample)));
@@ -128,13 +131,15 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
     rows: new Map([...samples].map(([name, sample]) => [name, once(sample)])),
     columns: [
       { figure: 'healthy', title: 'healthy', digits: 2 },
+      { figure: 'fresh.p50', title: 'healthy, fresh process', digits: 2 },
       { figure: 'hung', title: 'hung', digits: 2 },
       { figure: 'hungFresh.p50', title: 'hung, fresh process', digits: 2 },
       { figure: 'hungFresh.open', title: 'its start', digits: 0 },
       { figure: 'killed', title: 'killed', digits: 2 },
       { figure: 'killedFresh.p50', title: 'killed, fresh process', digits: 2 },
       { figure: 'killedFresh.open', title: 'its start', digits: 0 },
-      { figure: 'late', title: 'three hung: error after the deadline', digits: 0 },
+      { figure: 'late', title: `three hung: ${FEW} errors after the deadline`, digits: 0 },
+      { figure: 'lateMany', title: '500 errors', digits: 0 },
       { figure: 'heap', title: 'bytes left for each', digits: 0 },
     ],
     notes: [
@@ -147,7 +152,7 @@ function named(prefix: string, sample: Sample): Sample {
   return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
 }
 
-/** Processes that start while nodes are away. */
+/** Processes that have just started, as when nodes were away before. */
 function fresh(
   staff: readonly Employed[],
   urls: readonly string[],
@@ -175,18 +180,27 @@ function impossible(contender: Contender, servers: Servers, plan: Plan): Promise
     await worker?.ask('open', { name: contender.name, urls: servers.urls }, PATIENCE);
     await worker?.ask('cycles', { count: 200, within: 1_000 }, PATIENCE);
     for (const server of servers.all.slice(2)) server.pause();
-    const job = { attempts: times(500, plan, 10), budget: BUDGET, within: PATIENCE };
-    const result = await worker?.ask('fail', job, PATIENCE + 3_000);
-    return { late: result?.late ?? Infinity, heap: result?.heap ?? NaN };
+    const fail = (attempts: number) =>
+      worker?.ask('fail', { attempts, budget: BUDGET, within: PATIENCE }, PATIENCE + 3_000);
+    const few = await fail(FEW);
+    const many = await fail(times(500, plan, 10));
+    return {
+      late: few?.late ?? Infinity,
+      lateMany: many?.late ?? Infinity,
+      heap: many?.heap ?? NaN,
+    };
   });
 }
 
 /** Is a holder told that the lock is lost before its keys would have ended, had it not been renewed again? */
 async function withLocksLost(contenders: readonly Contender[], servers: Servers): Promise<ResultTable> {
-  // Two of the five are dead by now: one more makes a quorum impossible.
-  const third = servers.all[2]!;
-  const quorum = await lose(contenders, servers, () => Promise.resolve(third.pause()));
-  third.resume();
+  const majority = servers.all.slice(2);
+  const quorum = await lose(contenders, servers, () => {
+    for (const server of majority) server.pause();
+    return Promise.resolve();
+  });
+  for (const server of majority) server.resume();
+  await sleep(500);
   const deleted = await lose(contenders, servers, (key) => servers.remove(key));
   const rows = new Map(
     contenders.map(({ name }, index) => [

@@ -72,14 +72,14 @@ export class Servers {
     return used.reduce((sum, [, seconds]) => sum + 1_000 * Number(seconds), 0);
   }
 
-  /** Deletes what is stored for a lock, on all nodes that run. */
+  /** Deletes what is stored for a lock, on the first three nodes. */
   async remove(key: string): Promise<void> {
-    await this.onKeys(key, (admin, name) => admin.del(name));
+    await this.onKeys(3, key, (admin, name) => admin.del(name));
   }
 
   /** Milliseconds that the first two nodes still give a lock, at most; 0 when it is gone. */
   async remaining(key: string): Promise<number> {
-    const lives = await this.onKeys(key, (admin, name) => admin.pttl(name));
+    const lives = await this.onKeys(2, key, (admin, name) => admin.pttl(name));
     return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS));
   }
 
@@ -91,10 +91,14 @@ export class Servers {
     return lives.filter((life) => life > 0 && life <= LONGEST_LOCK_MS).length;
   }
 
-  /** Every library makes names of its own from a key; the first two servers are never taken away. */
-  private async onKeys(key: string, act: (admin: Redis, name: string) => Promise<number>): Promise<number[]> {
+  /** Every library makes names of its own from a key. */
+  private async onKeys(
+    nodes: number,
+    key: string,
+    act: (admin: Redis, name: string) => Promise<number>,
+  ): Promise<number[]> {
     const results = await Promise.all(
-      this.admins.slice(0, 2).map(async (admin) => {
+      this.admins.slice(0, nodes).map(async (admin) => {
         const names = (await admin.keys('*')).filter((name) => name.includes(key));
         return Promise.all(names.map((name) => act(admin, name)));
       }),

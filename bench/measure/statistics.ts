@@ -11,7 +11,8 @@ export function quantile(values: readonly number[], share: number): number {
   const position = (sorted.length - 1) * share;
   const below = sorted[Math.floor(position)] ?? NaN;
   const above = sorted[Math.ceil(position)] ?? NaN;
-  return below + (above - below) * (position - Math.floor(position));
+  // Values can be infinite.
+  return below === above ? below : below + (above - below) * (position - Math.floor(position));
 }
 
 export function median(values: readonly number[]): number {

@@ -5,6 +5,8 @@ import { CorkedWrites } from './corked-writes.js';
 import type { Script } from './scripts.js';
 import { Silence } from './silence.js';
 
+const SILENT = new Error('has not answered for a while; check whether it hangs');
+
 /**
  * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
  */
@@ -12,6 +14,7 @@ export class CommandChannel {
   readonly #silence: Silence;
   readonly #writes = new CorkedWrites();
   #lastError: Error | undefined;
+  #notConnected: Error | undefined;
 
   /**
    * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
@@ -98,12 +101,17 @@ export class CommandChannel {
     return reply;
   };
 
+  /** One error for all that cannot be sent for the same reason: while a node is away there can be thousands a second. */
   #unreachable(): Error {
-    if (this.#silence.isSilent) return new Error('has not answered for a while; check whether it hangs');
-    const { message } = this.#lastError ?? {};
-    const reason = message === undefined ? '' : ` (${message})`;
-    const advice = adviceOnConnection(message ?? '') ?? 'check that it is up and reachable';
-    return new Error(`not connected${reason}; ${advice}`, { cause: this.#lastError });
+    if (this.#silence.isSilent) return SILENT;
+    const cause = this.#lastError;
+    if (!this.#notConnected || this.#notConnected.cause !== cause) {
+      const { message } = cause ?? {};
+      const reason = message === undefined ? '' : ` (${message})`;
+      const advice = adviceOnConnection(message ?? '') ?? 'check that it is up and reachable';
+      this.#notConnected = new Error(`not connected${reason}; ${advice}`, { cause });
+    }
+    return this.#notConnected;
   }
 
   #explained(error: Error): Error {
