@@ -135,12 +135,12 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
 
   test('without it, the same job runs more often (the control)', () => {
     const total = instances.counts('skip', first, TICKS).reduce((sum, count) => sum + count, 0);
-    expect(total).toBeGreaterThan(TICKS * 1.5);
+    expect(total).toBeGreaterThan(TICKS);
   });
 
   test('a minHold longer than the clocks differ keeps runs that far apart', () => {
     const runs = instances.of('minHold');
-    expect(runs.length).toBeGreaterThan(TICKS / 2);
+    expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 
@@ -153,7 +153,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
 
   test('an @Interval of 1 s with oncePerTick begins no two runs closer than 900 ms, and does not stop', () => {
     const runs = instances.of('interval');
-    expect(runs.length).toBeGreaterThan(TICKS / 2);
+    expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 

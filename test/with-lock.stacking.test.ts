@@ -170,7 +170,7 @@ describe('routes, with the decorators in every order', () => {
     class Unlocked {
       @Get('unlocked')
       async run(): Promise<void> {
-        await overlap.work(50);
+        await overlap.work(300);
       }
     }
     const unlocked = await startApp({ controllers: [Unlocked] });

@@ -6,14 +6,15 @@ import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
 
-const TTL = 1_000;
+const TTL = 2_000;
 /** What is left of the ttl after drift (S4). */
-const USABLE = 988;
+const USABLE = 1_978;
 /** How long a node may take to answer with this ttl. */
-const NODE_LIMIT = 50;
-/** What a busy machine may add to a limit of time (J6), in milliseconds. */
-const NOISE = 200;
+const NODE_LIMIT = 100;
+/** What a busy machine may add to a limit of time, in milliseconds; with it, the limit is still well before the ttl. */
+const NOISE = 800;
 const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 /** For what is to succeed: a busy machine may miss the time limit of a node once. */
 const patient: Acquisition = {
@@ -95,8 +96,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     expect(value).toBeInstanceOf(LockUnavailableError);
     expect(after).toBeLessThan(1_000 + NOISE);
     for (const server of servers.slice(1)) server.resume();
-    for (let look = 0; look < 200 && (await keysLeft()) > 0; look++) await delay(10);
-    await expect(keysLeft()).resolves.toBe(0);
+    await until(async () => (await keysLeft()) === 0);
   });
 
   test('the holder is told at the end of the validity, before anybody else can hold it (S10)', async () => {
@@ -110,7 +110,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
       toldAfter = performance.now() - start;
     });
     // While the last renewal may still count, nobody can say that it is lost.
-    await delay(600);
+    await delay(TTL / 2);
     expect(signal.aborted).toBe(false);
     for (const server of servers.slice(1)) server.resume();
     // What the paused servers were asked meanwhile was in time, so the lock lives on.
@@ -139,8 +139,8 @@ describe('slow connections', () => {
     const { value, after } = await timed(alice.acquire(['k'], once));
     expect(value).toBeInstanceOf(LockUnavailableError);
     expect(after).toBeLessThan(NODE_LIMIT + NOISE);
-    for (let look = 0; look < 100 && (await keysLeft()) > 0; look++) await delay(10);
-    await expect(keysLeft()).resolves.toBe(0);
+    // Before it would have ended by itself.
+    await until(async () => (await keysLeft()) === 0, TTL / 2);
   });
 
   test('the validity is counted from the send: a slow reply makes it shorter, not the lock longer (S4)', async () => {

@@ -266,7 +266,7 @@ describe('a transaction', () => {
     await impatient.transaction(pool, holder(2), (client) => write('new', client));
 
     expect(performance.now() - start).toBeGreaterThan(150);
-    expect(performance.now() - start).toBeLessThan(3_000);
+    expect(performance.now() - start).toBeLessThan(15_000);
     resume.open();
     await expect(older).resolves.toMatch(/not queryable|terminat/);
     await expect(read()).resolves.toBe('new');

@@ -73,14 +73,14 @@ test('with the certificate of an authority of one’s own', async () => {
 test('those who wait are told by a message, over TLS as well', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
   const looker = servers.mutual.redis.client();
-  const next = app!.get(LockService).acquire('key', { retry: { timeout: 15_000, delay: 5_000 } });
+  const next = app!.get(LockService).acquire('key', { retry: { timeout: 60_000, delay: 30_000 } });
   await until(async () => (await looker.zcard('lock:{key}:q')) === 1);
   // On a connection of its own, which must have the certificates, too.
   await until(async () => (await looker.pubsub('CHANNELS', 'lock:wake:*')).length === 1);
   const start = performance.now();
   await lock.release();
   await (await next).release();
-  expect(performance.now() - start).toBeLessThan(4_000);
+  expect(performance.now() - start).toBeLessThan(15_000);
 });
 
 test('with a certificate of the client', async () => {
