@@ -30,7 +30,8 @@ function sharedFile(id) {
   const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
   if (/^(redlock\/(checks|errors|keys|lock-events)|lock-skipped|lock-telemetry\.events)$/.test(path))
     return 'base';
-  return path.includes('/') ? /^(redlock|memory|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
+  if (/^(memory\/|ioredis\/scripts$)/.test(path)) return 'stores';
+  return path.includes('/') ? /^(redlock|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
 }
 
 /** Takes out comments and shortens the names of local variables; names that show in errors and stack traces stay. */

@@ -49,6 +49,8 @@ export class LockInterceptor {
    * A method that returns an Observable or is an async generator acquires when it is subscribed to or first read. Any
    * other returns a Promise, and what that resolves to is held to its end if it has one: an Observable, an async
    * iterable, a stream.
+   *
+   * @internal `@WithLock` calls it.
    */
   intercept(call: LockedCall): unknown {
     if (call.kind === 'observable')
@@ -58,7 +60,7 @@ export class LockInterceptor {
     return call.kind === 'unknown' ? iterablePromise(settled) : settled;
   }
 
-  /** Whether its application has shut down. */
+  /** @internal Whether its application has shut down. */
   get isClosed(): boolean {
     return this.locker.isClosed;
   }
