@@ -1,7 +1,7 @@
 import type { Cluster, Redis } from 'ioredis';
 import { CommandChannel } from '../ioredis/command-channel.js';
 import { addressOf } from '../ioredis/connection.js';
-import { unsafeBecause } from '../ioredis/node-checks.js';
+import { NO_SUCH_DATABASE, unsafeBecause } from '../ioredis/node-checks.js';
 import { quorumOf } from '../redlock/quorum.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
@@ -69,7 +69,9 @@ async function examineNode(
       const itsName = client.isCluster ? addressOf(server) : name;
       servers.push(await examineServer(itsName, server, client.isCluster, guarded && !client.isCluster));
     }
-    return { name, servers, findings: await examineRights(channel, keyPrefix) };
+    const findings = await examineRights(channel, keyPrefix);
+    if (channel.lacksDatabase) findings.unshift({ level: 'problem', text: NO_SUCH_DATABASE });
+    return { name, servers, findings };
   } catch (error) {
     return { name, servers, findings: [{ level: 'problem', text: adviceOn(error as Error) }] };
   }

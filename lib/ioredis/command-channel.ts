@@ -15,6 +15,7 @@ export class CommandChannel {
   readonly #writes = new CorkedWrites();
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
+  #lacksDatabase = false;
 
   /**
    * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
@@ -31,12 +32,21 @@ export class CommandChannel {
       // ioredis adds the command that failed, with its arguments: for AUTH, the password.
       delete error.command;
       this.#lastError = error;
+      if (/DB index is out of range/.test(error.message)) this.#lacksDatabase = true;
+    });
+    client.on('connect', () => {
+      this.#lacksDatabase = false;
     });
   }
 
   /** Whether a command would be written now, to a server that answers as far as is known. */
   get canSend(): boolean {
     return canSendNow(this.client) && !this.#silence.isSilent;
+  }
+
+  /** The server has no database of the number that the connection is for: ioredis goes on with database 0. */
+  get lacksDatabase(): boolean {
+    return this.#lacksDatabase;
   }
 
   /** There is a new connection, of which nothing bad is known. */

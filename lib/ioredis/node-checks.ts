@@ -21,6 +21,10 @@ export function unsafeBecause({ mode, role }: NodeReport, twin: string | undefin
   return undefined;
 }
 
+/** Why a node of whose server the database does not exist does not vote: it would lock in database 0. */
+export const NO_SUCH_DATABASE =
+  'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
+
 /** What makes locks on a node weaker than they could be (S13, S14), and what to change. */
 export function weakBecause(
   { evictionPolicy, appendOnly }: NodeReport,

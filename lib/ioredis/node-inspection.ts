@@ -2,7 +2,7 @@ import { elapsedSince, type Instant, now } from '../redlock/clock.js';
 import { type CommandChannel, isRefusal } from './command-channel.js';
 import type { Fleet } from './fleet.js';
 import { bornKey } from './lock-key.js';
-import { unsafeBecause, weakBecause } from './node-checks.js';
+import { NO_SUCH_DATABASE, unsafeBecause, weakBecause } from './node-checks.js';
 import { type NodeReport, parseInfo } from './node-report.js';
 import { BIRTH } from './scripts.js';
 import { ServerClock } from './server-clock.js';
@@ -86,6 +86,8 @@ export class NodeInspection {
         `${this.name}: restartGuard does not work on a Cluster; set appendonly to yes and appendfsync to always`,
       );
     }
+    // SELECT was sent before INFO, so it is known by now whether it failed.
+    if (this.channel.lacksDatabase) this.#refuse(NO_SUCH_DATABASE);
     if (report) {
       this.#uptime = { least: report.uptime, at: now() };
       this.#refuseUnsafe(report);
@@ -120,11 +122,15 @@ export class NodeInspection {
     const unsafe = unsafeBecause(report, report.runId === '' ? undefined : runIds.get(report.runId));
     if (unsafe !== undefined) {
       this.#runId = undefined;
-      this.fleet.warnOnce(`${this.name} cannot be used for locks: ${unsafe}`);
-      throw new UnsafeNodeError(`cannot be used for locks: ${unsafe}`);
+      this.#refuse(unsafe);
     }
     this.#runId = report.runId;
     runIds.set(report.runId, this.name);
+  }
+
+  #refuse(reason: string): never {
+    this.fleet.warnOnce(`${this.name} cannot be used for locks: ${reason}`);
+    throw new UnsafeNodeError(`cannot be used for locks: ${reason}`);
   }
 
   /** `undefined` when the server does not say, as many that are hosted by others. */

@@ -99,6 +99,12 @@ describe('what it finds, with code 1 when it is a problem', () => {
     );
   });
 
+  test('a database that is not there', async () => {
+    const run = await doctor([`${good[0]!.url}/99`]);
+    expect(run.code).toBe(1);
+    expect(said(run, `${good[0]!.port}/99`)[0]).toMatch(/^problem: .*it has no database of that number/);
+  });
+
   test('no memory', async () => {
     const full = await newServer('--maxmemory', '1');
     const run = await doctor([full]);

@@ -97,6 +97,14 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
+  test('one without the database, where ioredis would go on in database 0', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
+    const { nodes, failures } = await connect([`${server.url}/2`]);
+    expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
+    await expect(attempt(redlockOver(nodes))).resolves.toContain('it has no database of that number');
+    await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
+  });
+
   test('a node of a Cluster, given as a plain node', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
