@@ -288,7 +288,8 @@ describe('the restart guard (S12)', () => {
     const lookers = three.map((server) => server.client());
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
 
-    await (await alice!.acquire(['k'], { ...once, minHold: 3_600_000 })).release();
+    const patiently = { timeout: 10_000, attempts: Infinity, delay: 20, jitter: 0 };
+    await (await alice!.acquire(['k'], { ...once, retry: patiently, minHold: 3_600_000 })).release();
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 1));
     for (const looker of lookers.slice(0, wiped)) await looker.flushall();
     await expect(attempt(bob!)).resolves.not.toBe('acquired');
@@ -296,6 +297,9 @@ describe('the restart guard (S12)', () => {
     await until(async () =>
       (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
     );
-    await expect(attempt(bob!)).resolves.toContain(outcome);
+    // Several attempts, because a busy machine may miss the time limit of a node. What is held for an hour stays so.
+    let said = '';
+    await until(async () => /acquired|is held/.test((said = await attempt(bob!))));
+    expect(said).toContain(outcome);
   });
 });
