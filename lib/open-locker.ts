@@ -136,12 +136,10 @@ async function connectLoudly(node: LockNode, logger: Logger, nodeLog: NodeLog): 
   } catch (error) {
     if (!(error instanceof UnsafeNodeError)) {
       nodeLog.unreached(node.name);
-      const { message } = error as Error;
+      const message = (error as Error).message.replace(/\.$/, '');
       const advice = adviceOnConnection(message);
       const reason = advice === undefined ? message : `${message}; ${advice}`;
-      logger.warn(
-        `Cannot reach Redis at ${node.name}: ${reason.replace(/\.$/, '')}. Trying again in the background.`,
-      );
+      logger.warn(`Cannot reach Redis at ${node.name}: ${reason}. Trying again in the background.`);
     }
     throw error;
   }
