@@ -69,11 +69,15 @@ describe('several instances, each a process of its own', () => {
   test(
     'without the lock push tasks twice',
     async () => {
-      const result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });
+      // Where one instance happens to be late it finds nothing to push; that does not go well every time.
+      let result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });
+      for (let more = 0; more < 4 && result.duplicatePushes === 0; more++) {
+        result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });
+      }
 
       expect(result.duplicatePushes).toBeGreaterThan(0);
       expect(result.pushes).toBeGreaterThan(TASKS);
     },
-    RUN_TIMEOUT,
+    5 * RUN_TIMEOUT,
   );
 });
