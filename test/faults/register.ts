@@ -35,7 +35,10 @@ function answer(request: RegisterRequest): RegisterAnswer {
 const server = createServer((socket) => {
   socket.setNoDelay(true);
   socket.on('error', () => socket.destroy());
-  createInterface({ input: socket }).on('line', (line) => {
+  const requests = createInterface({ input: socket });
+  // A client that is killed resets its connection; without a listener the register would die of it.
+  requests.on('error', () => socket.destroy());
+  requests.on('line', (line) => {
     socket.write(`${JSON.stringify(answer(JSON.parse(line) as RegisterRequest))}\n`);
   });
 });
