@@ -24,7 +24,9 @@ export const held: Group = {
       try {
         await servers.oldEnough();
         const rows = new Map<string, Readonly<Record<string, Figure>>>();
-        for (const contender of distinct(fit(plan.contenders, nodes))) {
+        const contenders = distinct(fit(plan.contenders, nodes));
+        // It takes ten seconds for each.
+        for (const contender of nodes === 1 ? contenders : contenders.slice(0, 2)) {
           const sample = await hold(contender, servers, count, ttl);
           if (sample) rows.set(contender.name, once(sample));
         }
@@ -37,7 +39,7 @@ export const held: Group = {
             { figure: 'heap', title: 'heap per lock, bytes', digits: 0 },
             { figure: 'kept', title: 'kept, %', digits: 1 },
           ],
-          notes: ['Who is missing does not renew.'],
+          notes: nodes === 1 ? ['Who is missing does not renew.'] : [],
         });
       } finally {
         await servers.stop();

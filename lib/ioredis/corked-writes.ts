@@ -8,7 +8,7 @@ const { nextTick } = process;
 
 /**
  * Writes what is sent in one turn of the event loop to the socket at once, when the turn ends: one system call for many
- * commands, at no delay. Under load that is 2 to 3 times the throughput at less than half the CPU (docs/performance.md).
+ * commands, at no delay. How much that gains depends on what a system call costs (docs/performance.md).
  *
  * The auto-pipelining of ioredis does not do: it keeps one pipeline in flight, so every call waits for the one before.
  */
