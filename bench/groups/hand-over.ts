@@ -32,7 +32,7 @@ export const handOver: Group = {
 async function single(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
   const rows = await withSessions(nodes, contenders, async (holders, servers) => {
     const waiting = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
-    const handsOver = holders.map(
+    const exchanges = holders.map(
       ({ contender, session }, index) =>
         async (after: number): Promise<number> => {
           const key = `hand-over:${contender.name}`;
@@ -46,15 +46,15 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
           return at - released;
         },
     );
-    for (const handOver of handsOver) {
+    for (const exchange of exchanges) {
       const begun = performance.now();
-      while (performance.now() - begun < times(1_000, plan)) await handOver(2);
+      while (performance.now() - begun < times(1_000, plan)) await exchange(2);
     }
     const figures = await interleaved(
-      handsOver.map((handOver, index) => ({
+      exchanges.map((exchange, index) => ({
         name: contenders[index]!.name,
         // Not in step with anybody's polling interval.
-        run: async () => ({ took: await handOver(50 + Math.random() * 400) }),
+        run: async () => ({ took: await exchange(50 + Math.random() * 400) }),
       })),
       times(7, plan, 2),
     );
