@@ -78,8 +78,10 @@ async function bench(): Promise<void> {
     for (const table of findings.tables) console.log(inTerminal(table));
     console.log(`(${Math.round((performance.now() - begun) / 1_000)} s)`);
     results[group.name] = findings;
+    // After each, as somebody may have seen enough.
+    write(contenders, machine, results);
   }
-  write(contenders, machine, results);
+  console.log(`\nWritten to ${values.out}`);
 }
 
 function groupNamed(name: string): Group {
@@ -123,5 +125,4 @@ function write(
     `${all.flatMap(({ tables }) => tables.map((table) => inMarkdown(table))).join('\n\n')}\n`,
   );
   for (const plot of all.flatMap(({ plots = [] }) => plots)) put(`${plot.file}.svg`, inSvg(plot));
-  console.log(`\nWritten to ${values.out}`);
 }

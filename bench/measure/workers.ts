@@ -11,6 +11,8 @@ type Reply =
 /** Another process that does work for a group; see `worker.ts`. */
 export class Worker {
   readonly #child: ChildProcess;
+  /** Also when it ends by itself: not every library survives what is done to it. */
+  readonly #ended: Promise<unknown>;
   readonly #pending = new Map<number, (reply: { result?: unknown; error?: string }) => void>();
   #requests = 0;
   /** Called when a lock that the worker holds is lost. */
@@ -18,6 +20,9 @@ export class Worker {
 
   constructor() {
     this.#child = fork(SCRIPT, { execArgv: ['--expose-gc'], serialization: 'advanced' });
+    this.#ended = new Promise((resolve) => this.#child.once('exit', resolve));
+    // It cannot be told anything any more.
+    this.#child.on('error', () => undefined);
     this.#child.on('message', (reply: Reply) => {
       if ('lost' in reply) this.onLost(reply.lost);
       else {
@@ -27,7 +32,7 @@ export class Worker {
     });
   }
 
-  /** @returns `undefined` when it has not answered within so many milliseconds */
+  /** @returns `undefined` when it has not answered within so many milliseconds, or has failed or ended */
   async ask<Job extends keyof Work>(
     job: Job,
     args: Parameters<Work[Job]>[0],
@@ -38,15 +43,15 @@ export class Worker {
       this.#pending.set(id, resolve);
     });
     this.#child.send({ id, job, args });
-    const reply = await Promise.race([answered, sleep(within, { error: undefined }, { ref: false })]);
+    const gone = this.#ended.then(() => ({ error: 'it has ended' }));
+    const reply = await Promise.race([answered, gone, sleep(within, { error: undefined }, { ref: false })]);
     return ('result' in reply ? reply.result : undefined) as Awaited<ReturnType<Work[Job]>> | undefined;
   }
 
   async end(): Promise<void> {
-    const ended = new Promise((resolve) => this.#child.once('exit', resolve));
     // What hangs would keep it from ending by itself.
     this.#child.kill('SIGKILL');
-    await ended;
+    await this.#ended;
   }
 }
 
