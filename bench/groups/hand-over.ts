@@ -56,7 +56,7 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
         // Not in step with anybody's polling interval.
         run: async () => ({ took: await exchange(50 + Math.random() * 400) }),
       })),
-      times(7, plan, 2),
+      times(5, plan, 2),
     );
     await Promise.all(waiting.map((session) => session.close()));
     return figures;

@@ -38,11 +38,11 @@ export function inSvg({ title, xTitle, yTitle, logY = false, lines }: Plot): str
   ];
   for (const [value, y] of vertical.ticks) {
     parts.push(`<path d="M${LEFT} ${y}H${WIDTH - RIGHT}" stroke="#ddd"/>`);
-    parts.push(`<text x="${LEFT - 6}" y="${y + 4}" text-anchor="end">${short(value)}</text>`);
+    parts.push(`<text x="${LEFT - 6}" y="${y + 4}" text-anchor="end">${value}</text>`);
   }
   for (const [value, x] of horizontal.ticks) {
     parts.push(`<path d="M${x} ${TOP}V${HEIGHT - BOTTOM}" stroke="#eee"/>`);
-    parts.push(`<text x="${x}" y="${HEIGHT - BOTTOM + 16}" text-anchor="middle">${short(value)}</text>`);
+    parts.push(`<text x="${x}" y="${HEIGHT - BOTTOM + 16}" text-anchor="middle">${value}</text>`);
   }
   for (const [index, { name, points }] of lines.entries()) {
     const colour = COLOURS[index % COLOURS.length];
@@ -62,7 +62,7 @@ export function inSvg({ title, xTitle, yTitle, logY = false, lines }: Plot): str
 }
 
 interface Scale {
-  readonly ticks: readonly (readonly [value: number, position: number])[];
+  readonly ticks: readonly (readonly [label: string, position: number])[];
   at(value: number): number;
 }
 
@@ -72,7 +72,10 @@ function scale(values: readonly number[], logarithmic: boolean, from: number, to
   const domain = [Math.min(...values), Math.max(...values)];
   const axis = logarithmic ? scaleLog(domain, range) : scaleLinear(domain, range).nice(5);
   const at = (value: number): number => Math.round(10 * axis(value)) / 10;
-  return { at, ticks: axis.ticks(5).map((tick) => [tick, at(tick)] as const) };
+  // A logarithmic axis has many ticks, and room for the labels of some: for the others the format is empty.
+  const label = axis.tickFormat(4, '~s');
+  const ticks = axis.ticks(5).filter((tick) => label(tick) !== '');
+  return { at, ticks: ticks.map((tick) => [short(tick), at(tick)] as const) };
 }
 
 function short(value: number): string {
