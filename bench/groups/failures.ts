@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { startTcpProxy, type TcpProxy } from '../../test/support/tcp-proxy.js';
 import type { Contender } from '../contenders/contender.js';
-import { type Figure, once, type Sample } from '../measure/rounds.js';
+import { type Figure, once, prefixed, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
 import { median } from '../measure/statistics.js';
 import { withWorkers, type Worker } from '../measure/workers.js';
@@ -102,10 +102,10 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
 
   progress('two of five hung');
   for (const { contender, worker } of staff) put(contender, { healthy: await cycles(worker, plan) });
-  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('fresh', sample)));
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, prefixed('fresh', sample)));
   for (const server of minority) server.pause();
   for (const { contender, worker } of staff) put(contender, { hung: await cycles(worker, plan) });
-  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('hungFresh', sample)));
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, prefixed('hungFresh', sample)));
 
   progress('three of five hung');
   servers.all[2]?.pause();
@@ -125,7 +125,7 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
       put(contender, { killed: await cycles(workers[index]!, plan) });
     }
   });
-  await fresh(staff, urls, plan, (contender, sample) => put(contender, named('killedFresh', sample)));
+  await fresh(staff, urls, plan, (contender, sample) => put(contender, prefixed('killedFresh', sample)));
 
   return {
     title: 'Two of five nodes away: acquire and release, p50, ms',
@@ -147,10 +147,6 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
       `never: not within ${PATIENCE / 1_000} s. The deadline is ${BUDGET} ms where a library has one, and else 0.`,
     ],
   };
-}
-
-function named(prefix: string, sample: Sample): Sample {
-  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
 }
 
 /** Processes that have just started, as when nodes were away before. */
@@ -204,7 +200,7 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
   const rows = new Map(
     contenders.map(({ name }, index) => [
       name,
-      once({ ...named('quorum', quorum[index]!), ...named('deleted', deleted[index]!) }),
+      once({ ...prefixed('quorum', quorum[index]!), ...prefixed('deleted', deleted[index]!) }),
     ]),
   );
   return {

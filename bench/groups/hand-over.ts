@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Contender } from '../contenders/contender.js';
-import { type Figure, interleaved, once, type Sample } from '../measure/rounds.js';
+import { type Figure, interleaved, once, prefixed, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
 import { jain, quantile } from '../measure/statistics.js';
 import { withWorkers } from '../measure/workers.js';
@@ -106,10 +106,6 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
   }
 }
 
-function named(prefix: string, sample: Sample): Sample {
-  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
-}
-
 export interface Turns {
   /** How often each waiter wants the lock. */
   readonly each: number;
@@ -146,7 +142,7 @@ export function queue(
       const served = counts.reduce((sum, count) => sum + count, 0);
       const took = Math.max(...results.map((result) => result?.took ?? Infinity));
       samples.push(
-        named(run, {
+        prefixed(run, {
           took,
           commands: sent / served,
           perSecond: served / seconds,

@@ -1,5 +1,5 @@
 import { ours } from '../contenders/ours.js';
-import { once, type Sample } from '../measure/rounds.js';
+import { once, prefixed, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
 import { mean, median, quantile } from '../measure/statistics.js';
 import type { Line } from '../report/plot.js';
@@ -69,10 +69,6 @@ export const simulation: Group = {
     return { tables: [table], plots: [plot] };
   },
 };
-
-function prefixed(prefix: string, sample: Sample): Sample {
-  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
-}
 
 function simulate(
   Kind: typeof Waiter | typeof Poller,

@@ -57,3 +57,8 @@ export function alone(values: readonly number[]): Figure {
 export function once(sample: Sample): Readonly<Record<string, Figure>> {
   return Object.fromEntries(Object.entries(sample).map(([name, value]) => [name, alone([value])]));
 }
+
+/** The same figures under names of their own, `prefix.figure`, beside those of other runs. */
+export function prefixed(prefix: string, sample: Sample): Sample {
+  return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
+}
