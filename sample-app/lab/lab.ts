@@ -63,19 +63,27 @@ export class Lab {
     if (!services) throw new Error('the servers have not started yet');
     if (part.needsRealRedis && services.redis.kind !== 'redis-server') {
       record.notRun = 'needs redis-server on the PATH: js-redis-server has no replicas';
+      this.end(record);
     } else {
       const own = new StopList();
       await this.stops.add(() => own.stopAll());
       try {
         await this.perform(part, record, services, own);
+      } catch (error) {
+        record.deviations = [(error as Error).message];
+        throw error;
       } finally {
         this.stage = undefined;
         await own.stopAll();
+        this.end(record);
       }
     }
+    return record;
+  }
+
+  private end(record: RunRecord): void {
     record.endedAt = Date.now();
     for (const watcher of this.watchers) watcher.runEnded(record);
-    return record;
   }
 
   private async perform(

@@ -179,7 +179,7 @@ export const playground: Situation = async (stage) => {
 
 async function keepSubmitting(stage: Stage, signal: AbortSignal): Promise<void> {
   while (!signal.aborted) {
-    if (stage.instances.some(({ state }) => state === 'running')) await stage.submit(2);
+    if (stage.serving) await stage.submit(2);
     await sleep(300, undefined, { signal }).catch(() => undefined);
   }
 }

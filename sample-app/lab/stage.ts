@@ -47,11 +47,14 @@ export interface StagePlan {
 export interface LabInstance {
   readonly name: string;
   readonly worker: Worker;
+  /** Empty while it starts. */
   url: string;
   /** One for each node. */
   readonly toNodes: readonly NetworkLink[];
   readonly toDatabase: NetworkLink;
   state: 'running' | 'paused' | 'killed';
+  /** Aborts when it is paused or killed: what it was asked for then gets no answer. */
+  serving: AbortController;
 }
 
 /** The processes of one run and the network between them, with everything that can happen to them. */
@@ -104,21 +107,34 @@ export class Stage {
     this.tell('lab', { kind: 'note', text });
   }
 
+  /** An instance that takes requests. */
+  get serving(): LabInstance | undefined {
+    return this.instances.find(({ state, url }) => state === 'running' && url !== '');
+  }
+
+  /** Whoever watches may stop the instance or the run in the middle of it: then nobody knows whether it took the tasks. */
   async submit(count: number): Promise<void> {
-    const tasks = Array.from({ length: count }, (_, index) => ({
-      name: `task-${this.tasks + index + 1}`,
+    const target = this.serving;
+    if (!target) throw new NotAsDescribedError('no instance is running that could take tasks');
+    const tasks = Array.from({ length: count }, () => ({
+      name: `task-${++this.tasks}`,
       items: 1,
       msPerItem: 1,
     }));
-    const target = this.instances.find(({ state }) => state === 'running');
-    const response = await fetch(`${target?.url}/tasks`, {
-      method: 'POST',
-      headers: { 'content-type': 'application/json' },
-      body: JSON.stringify({ tasks }),
-    });
-    if (response.status !== 202) throw new Error(`POST /tasks answered ${response.status}`);
-    this.tasks += count;
-    this.tell('lab', { kind: 'submitted', tasks: count });
+    const signal = AbortSignal.any([target.serving.signal, this.ended]);
+    try {
+      const response = await fetch(`${target.url}/tasks`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ tasks }),
+        signal,
+      });
+      if (response.status !== 202) throw new Error(`POST /tasks answered ${response.status}`);
+      this.tell('lab', { kind: 'submitted', tasks: count });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      this.note(`${target.name} had no time to answer; it may have taken ${count} tasks`);
+    }
   }
 
   /** Lets these instances dispatch, on their timers. */
@@ -171,6 +187,7 @@ export class Stage {
   async kill(instance: LabInstance): Promise<void> {
     if (instance.state === 'killed') return;
     instance.state = 'killed';
+    instance.serving.abort();
     await instance.worker.kill();
     this.tell(instance.name, { kind: 'killed' });
   }
@@ -178,6 +195,7 @@ export class Stage {
   pause(instance: LabInstance): void {
     if (instance.state !== 'running') return;
     instance.state = 'paused';
+    instance.serving.abort();
     instance.worker.pause();
     this.tell(instance.name, { kind: 'paused' });
   }
@@ -185,6 +203,7 @@ export class Stage {
   resume(instance: LabInstance): void {
     if (instance.state !== 'paused') return;
     instance.state = 'running';
+    instance.serving = new AbortController();
     this.tell(instance.name, { kind: 'resumed' });
     instance.worker.resume();
   }
@@ -291,7 +310,7 @@ export class Stage {
     const spans = spansOf(events);
     const count = (kind: LabEvent['kind']): number => events.filter((event) => event.kind === kind).length;
     return {
-      tasks: this.tasks,
+      tasks: await this.count('true'),
       pushes,
       duplicates,
       lost: await this.unfinished(),
@@ -444,6 +463,7 @@ export class Stage {
       toNodes,
       toDatabase: toDatabase as NetworkLink,
       state: 'running',
+      serving: new AbortController(),
     };
     this.instances.push(instance);
     await stops.add(() => this.giveBack(instance, forget));

@@ -4,9 +4,13 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { ReadableStream } from 'node:stream/web';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import type { Browser, Page } from 'playwright-core';
+import type { LabEvent } from '../../../sample-app/lab/lab-event.js';
+import type { LabHello } from '../../../sample-app/lab/page-messages.js';
+import { spansOf } from '../../../sample-app/lab/spans.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { until } from '../../support/until.js';
 import { launchChromium } from './chromium.js';
@@ -65,6 +69,27 @@ async function open(url: string, width: number): Promise<{ page: Page; complaint
   return { page, complaints };
 }
 
+/** What a page is told that opens now. */
+async function eventsSoFar(url: string): Promise<readonly LabEvent[]> {
+  const { body } = await fetch(`${url}/events`);
+  const reader = (body as ReadableStream).pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  while (!/^data: .*\n\n/m.test(text)) text += (await reader.read()).value ?? '';
+  await reader.cancel();
+  const [, hello = ''] = /^data: (.*)$/m.exec(text) ?? [];
+  return (JSON.parse(hello) as LabHello).records.at(-1)?.events ?? [];
+}
+
+/** Whether every instance has tried to lock, and nobody is at it without a lock any more. */
+function allLock(events: readonly LabEvent[]): boolean {
+  const lockers = new Set(
+    events
+      .filter((event) => event.kind === 'skipped' || (event.kind === 'acquired' && event.locked !== false))
+      .map(({ who }) => who),
+  );
+  return lockers.size === 3 && spansOf(events).every(({ locked, to }) => locked || to !== undefined);
+}
+
 test(
   'duplicates appear without the lock and stop when it is switched on; instances and nodes die and return',
   async () => {
@@ -79,9 +104,9 @@ test(
 
     await page.click('#lock-on');
     await page.getByText('the lock is now: with-lock').waitFor();
-    // What was begun before the switch still ends; then a token shows that pushes come from a holder.
+    // What was begun before the switch still ends; a token shows that pushes come from a holder.
     await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
-    await page.waitForTimeout(1_500);
+    await until(async () => allLock(await eventsSoFar(url)), PATIENCE);
     const before = await duplicates(page);
     await page.click('[aria-label="kill instance-1"]');
     await page.click('[aria-label="pause instance-2"]');
