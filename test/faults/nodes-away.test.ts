@@ -8,18 +8,18 @@ import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-const TTL = 2_000;
+const TTL = 5_000;
 /** What is left of the ttl after drift (S4). */
-const USABLE = 1_978;
-/** How long a node may take to answer with this ttl. */
-const NODE_LIMIT = 100;
+const USABLE = 4_948;
+/** How long a node may take to answer: what is to answer does, also on a machine that stands still for a moment. */
+const NODE_LIMIT = 1_000;
 /** What a busy machine may add to a limit of time, in milliseconds; with it, the limit is still well before the ttl. */
-const NOISE = 800;
+const NOISE = 2_000;
 const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 /** For what is to succeed: a busy machine may miss the time limit of a node once. */
 const patient: Acquisition = {
   ...once,
-  retry: { timeout: 5_000, attempts: Infinity, delay: 10, jitter: 10 },
+  retry: { timeout: 30_000, attempts: Infinity, delay: 10, jitter: 10 },
 };
 
 let servers: RedisServer[];
@@ -38,7 +38,7 @@ afterEach(async () => {
 async function newProcess(owner: string, urls = servers.map(({ url }) => url)): Promise<Redlock> {
   const nodes = nodesTo(urls);
   await Promise.all(nodes.map((node) => node.connect()));
-  const redlock = redlockOver(nodes, { owner });
+  const redlock = redlockOver(nodes, { owner, nodeTimeout: NODE_LIMIT });
   opened.push(redlock);
   // Every server knows the scripts, so that what follows measures one round trip.
   await (await redlock.acquire(['warm'], patient)).release();
@@ -66,7 +66,7 @@ describe.each([
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await takeAway(servers[1]!);
     const lock = await alice.acquire(['k'], patient);
-    await delay(2 * TTL);
+    await delay(1.5 * TTL);
     lock.assertHeld();
     await expect(bob.acquire(['k'], once)).rejects.toBeInstanceOf(LockHeldError);
     await lock.release();
@@ -135,7 +135,7 @@ describe('slow connections', () => {
       'alice',
       proxies.map(({ url }) => url),
     );
-    for (const proxy of proxies.slice(1)) proxy.delayReplies(10 * NODE_LIMIT);
+    for (const proxy of proxies.slice(1)) proxy.delayReplies(3 * NODE_LIMIT);
     const { value, after } = await timed(alice.acquire(['k'], once));
     expect(value).toBeInstanceOf(LockUnavailableError);
     expect(after).toBeLessThan(NODE_LIMIT + NOISE);
