@@ -4,6 +4,7 @@ import { ExpressAdapter } from '@nestjs/platform-express';
 import { Test } from '@nestjs/testing';
 import { RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { PATIENT } from './patience.js';
 
 export interface StartOptions {
   /** What happens to the application before it starts. */
@@ -14,13 +15,13 @@ export interface StartOptions {
   readonly logger?: LoggerService;
 }
 
-/** A started application with locks; closed after the test file at the latest. */
+/** A started application with locks, which waits patiently for its nodes; closed after the test file at the latest. */
 export async function startApp(
   metadata: ModuleMetadata,
   options: RedlockModuleOptions = { nodes: 'memory' },
   start: StartOptions = {},
 ): Promise<INestApplication> {
-  const imports = [RedlockModule.forRoot(options), ...(metadata.imports ?? [])];
+  const imports = [RedlockModule.forRoot({ ...PATIENT, ...options }), ...(metadata.imports ?? [])];
   return startPlainApp({ ...metadata, imports }, start);
 }
 
