@@ -9,11 +9,12 @@ import { LockHeldError, LockUnavailableError } from '../../lib/redlock/errors.js
 import { NO_RETRY } from '../../lib/redlock/lock-options.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, newFleet, nodesTo, redlockOver } from '../support/core.js';
+import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-const once: Acquisition = { ttl: 2_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: Acquisition = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -47,7 +48,7 @@ async function borrowNode(client: Redis): Promise<IoredisNode> {
 
 /** As patient as a busy machine needs it. */
 function redlockOn(node: IoredisNode): Redlock {
-  return redlockOver([node], { nodeTimeout: 1_000 });
+  return redlockOver([node], PATIENT);
 }
 
 /** For what gets no answer. */
@@ -182,7 +183,10 @@ describe('nothing is left behind', () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
-    const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 500, tick });
+    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+    const redlock = redlockOn(await openNode(proxy.url));
+    const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry, tick });
     proxy.cut();
     proxy.refuse();
     await lock.release();
@@ -247,10 +251,10 @@ test("an estimate of the server's clock that is behind costs a second try and no
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   // The clock is learned from a reply that took long, so it seems to be behind by so much.
-  proxy.delayReplies(1_000);
+  proxy.delayReplies(1_500);
   const node = await openNode(proxy.url);
   proxy.delayReplies(0);
-  const lock = await redlockOver([node], { nodeTimeout: 300 }).acquire(['k'], once);
+  const lock = await redlockOver([node], { nodeTimeout: 1_000 }).acquire(['k'], once);
   expect(lock.isHeld()).toBe(true);
   await lock.release();
 });

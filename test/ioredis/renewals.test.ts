@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Cluster, type Redis } from 'ioredis';
-import { setTimeout as delay } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { newFleet, nodesTo, redlockOver } from '../support/core.js';
@@ -15,13 +15,18 @@ const NODE_TIMEOUT = 600;
 const AFTER_RENEWALS = 1.2 * TTL;
 
 /** So many locks, on keys that begin with `name`. */
-async function acquireMany(nodes: readonly IoredisNode[], count: number, name: string): Promise<HeldLock[]> {
+async function acquireMany(
+  nodes: readonly IoredisNode[],
+  count: number,
+  name: string,
+  renew = true,
+): Promise<HeldLock[]> {
   const redlock = redlockOver(nodes, { nodeTimeout: NODE_TIMEOUT });
   const retry = { timeout: 10_000, attempts: Infinity, delay: 20, jitter: 20 };
   const locks: HeldLock[] = [];
   for (let first = 0; first < count; first += 100) {
     const some = Array.from({ length: Math.min(100, count - first) }, (_, index) =>
-      redlock.acquire([`${name}:${first + index}`], { ttl: TTL, retry, renew: true, signals: [] }),
+      redlock.acquire([`${name}:${first + index}`], { ttl: TTL, retry, renew, signals: [] }),
     );
     locks.push(...(await Promise.all(some)));
   }
@@ -72,7 +77,7 @@ describe('on one server', () => {
   });
 
   test('a command is for 100 keys at most, so that others have their turn in between', async () => {
-    const locks = await acquireMany([node], 250, 'part');
+    const locks = await acquireMany([node], 250, 'part', false);
     await looker.config('RESETSTAT');
     const claims = locks.map(({ claim }) => claim);
     await expect(Promise.all(node.extend(claims, TTL))).resolves.toEqual(claims.map(() => true));
@@ -81,7 +86,7 @@ describe('on one server', () => {
   });
 
   test('works when the server has forgotten the script, and when a claim has ended meanwhile starts nothing for it (S15)', async () => {
-    const [first, second] = (await acquireMany([node], 2, 'flushed')) as [HeldLock, HeldLock];
+    const [first, second] = (await acquireMany([node], 2, 'flushed', false)) as [HeldLock, HeldLock];
     await looker.script('FLUSH');
     await expect(Promise.all(node.extend([first.claim, second.claim], TTL))).resolves.toEqual([true, true]);
     await looker.script('FLUSH');
@@ -143,12 +148,13 @@ describe('on three servers', () => {
     try {
       // An answer that was on its way may still lengthen a lock; what is left after that is the last word.
       await delay(50);
+      await turn();
       const ends = locks.map((lock) => performance.now() + lock.remaining());
       const told = await Promise.all(late);
       for (const [index, at] of told.entries()) {
         expect(at).toBeGreaterThan(ends[index]! - 5);
         // What is more is the delay of a busy machine.
-        expect(at).toBeLessThan(ends[index]! + 1_000);
+        expect(at).toBeLessThan(ends[index]! + 2_000);
       }
       expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'lost'));
     } finally {

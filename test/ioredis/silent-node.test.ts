@@ -4,6 +4,7 @@ import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import { NO_RETRY } from '../../lib/redlock/lock-options.js';
 import type { Acquisition } from '../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../support/core.js';
+import { PATIENT } from '../support/patience.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
@@ -16,7 +17,7 @@ test('a server that hangs is not asked again and again, and votes at once when i
   const node = new IoredisNode(server.client(), false, newFleet());
   await node.connect();
   const redlock = redlockOver([node], { nodeTimeout: 100 });
-  await (await redlock.acquire(['k'], once)).release();
+  await (await redlockOver([node], PATIENT).acquire(['k'], { ...once, ttl: 60_000 })).release();
   await looker.config('RESETSTAT');
 
   server.pause();
