@@ -28,6 +28,7 @@ import { currentLock, LockHeldError, LockLostError, LockService, WithLock } from
 import { countLocks } from './support/core.js';
 import { startApp } from './support/nest-app.js';
 import { type RedisServer, startRedis } from './support/redis-server.js';
+import { renewed } from './support/renewed.js';
 import { until } from './support/until.js';
 
 let redis: RedisServer;
@@ -54,12 +55,6 @@ const KEY = 'lock:{key}:l';
 const TTL = 30_000;
 /** For what ends after a ttl or is renewed; a machine that stands still for a moment does not use it up. */
 const SHORT = { ttl: 2_400 };
-
-/** Resolves when the time that Redis keeps the key has grown, which nothing but a renewal does. */
-async function renewed(): Promise<void> {
-  const left = await looker.pttl(KEY);
-  await until(async () => (await looker.pttl(KEY)) > left);
-}
 
 /** What the code that runs under the lock sees of it. */
 function held(): boolean {
@@ -515,7 +510,7 @@ describe('an Observable whose type is declared', () => {
     const values: number[] = [];
     const subscription = service.watch(interval(5)).subscribe((value) => values.push(value));
     await until(() => values.length > 0);
-    await renewed();
+    await renewed(looker, KEY);
     subscription.unsubscribe();
     expect(ended.at(-1)).toBe('torn down');
     await until(free);
@@ -778,7 +773,7 @@ describe('over HTTP', () => {
     let text = '';
     response.on('data', (chunk: string) => (text += chunk));
     await until(() => text.includes('data:'));
-    await renewed();
+    await renewed(looker, KEY);
     expect(text).not.toContain('data: false');
     await expect(app.get(LockService).tryAcquire('key')).resolves.toBeNull();
     response.destroy();
