@@ -51,7 +51,7 @@ export class ConsumerApp {
     return runCommand(process.execPath, args, {
       cwd: this.folder,
       env: { REDIS_URL: this.redisUrl },
-      timeout: 30_000,
+      timeout: 120_000,
     });
   }
 

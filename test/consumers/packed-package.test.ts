@@ -10,7 +10,7 @@ import { loadedBy, packPackage, type PackedPackage } from './packed-package.js';
 import { runCommand } from './run-command.js';
 
 // Installing two applications takes its time on a slow connection.
-jest.setTimeout(240_000);
+jest.setTimeout(600_000);
 
 const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing'];
 

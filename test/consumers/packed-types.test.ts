@@ -1,12 +1,9 @@
 import { readFile } from 'node:fs/promises';
 import { join, resolve } from 'node:path';
-import { beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { beforeAll, describe, expect, test } from '@jest/globals';
 import ts from 'typescript';
 import { assertBuilt } from './packed-package.js';
 import { runCommand } from './run-command.js';
-
-// To read the types of the sources, and of all that they build on, takes a while.
-jest.setTimeout(120_000);
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing'];

@@ -8,7 +8,7 @@ export interface CommandOptions {
 
 /** Runs a command as a user of the package would, outside Jest and npm. Resolves to what it printed to stdout. */
 export function runCommand(file: string, args: readonly string[], options: CommandOptions): Promise<string> {
-  const { cwd, timeout = 120_000 } = options;
+  const { cwd, timeout = 500_000 } = options;
   const env = { ...cleanEnvironment(), ...options.env };
   return new Promise((resolve, reject) => {
     execFile(file, args, { cwd, env, timeout, maxBuffer: 50_000_000 }, (error, stdout, stderr) => {

@@ -4,6 +4,9 @@ import { expectLocked, RedlockTestingModule, TestLocks } from 'nestjs-redlock/te
 import { AppModule } from './app.module';
 import { ReportsService, type Report } from './reports.service';
 
+// For what hangs; a busy machine takes longer than the five seconds that are the default.
+jest.setTimeout(60_000);
+
 const weekly = { name: 'weekly', keys: ['report:weekly'], held: true };
 
 describe('ReportsService', () => {

@@ -26,7 +26,7 @@ async function runsOfTick({ Cron, ScheduleModule }: typeof schedule5 | typeof sc
   const keyPrefix = `ticks:${process.pid}:${Cron === schedule5.Cron ? 5 : 6}:`;
 
   @Module({
-    imports: [ScheduleModule.forRoot(), RedlockModule.forRoot({ nodes, keyPrefix })],
+    imports: [ScheduleModule.forRoot(), RedlockModule.forRoot({ nodes, nodeTimeout: 60_000, keyPrefix })],
     providers: [Yearly],
   })
   class TicksModule {}

@@ -4,6 +4,9 @@ import { expectLocked, RedlockTestingModule, TestLocks } from 'nestjs-redlock/te
 import { AppModule } from './app.module.js';
 import { ReportsService, type Report } from './reports.service.js';
 
+// For what hangs; a busy machine takes longer than the five seconds that are the default.
+vi.setConfig({ testTimeout: 60_000 });
+
 const weekly = { name: 'weekly', keys: ['report:weekly'], held: true };
 
 describe('ReportsService', () => {

@@ -12,7 +12,7 @@ export interface Report {
 export class ReportsService {
   constructor(private readonly locks: LockService) {}
 
-  @WithLock((name: string) => `report:${name}`, { ttl: 5_000, onBusy: 'skip' })
+  @WithLock((name: string) => `report:${name}`, { ttl: 30_000, onBusy: 'skip' })
   async build(name: string): Promise<Report> {
     const lock = currentLock();
     await sleep(100);
@@ -21,7 +21,7 @@ export class ReportsService {
 
   /** What a second taker of a held key sees, and a third one after the release. */
   async takeTwice(key: string): Promise<{ second: string; error: string; third: string }> {
-    const first = await this.locks.acquire(key, { ttl: 5_000 });
+    const first = await this.locks.acquire(key, { ttl: 30_000 });
     const second = await this.locks.tryAcquire(key);
     const error: unknown = await this.locks.acquire(key, { retry: false }).catch((reason: unknown) => reason);
     await first.release();
