@@ -7,7 +7,7 @@ export default {
   // Most tests wait for servers and processes, not for a processor.
   maxWorkers: 2,
   // For what hangs; how long a machine takes that is busy with other things says nothing of the code.
-  testTimeout: 120_000,
+  testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   setupFilesAfterEnv: ['<rootDir>/test/support/after-each-file.ts'],
   reporters: ['default', '<rootDir>/test/support/tally-reporter.mjs'],

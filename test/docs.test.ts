@@ -95,7 +95,7 @@ test('docs/observability.md has every channel, and every field of what is publis
     const properties = checker.getDeclaredTypeOfSymbol(checker.getAliasedSymbol(type)).getProperties();
     expect([name, properties.map((property) => property.name).toSorted()]).toEqual([name, fields]);
   }
-}, 60_000);
+});
 
 test('the supported versions are those of package.json, and each is installed by an application', async () => {
   const table = new Map(
@@ -154,4 +154,4 @@ test('the API reference can be made: exports have docstrings, and their links le
   await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });
   await expect(readFile(join(out, 'index.md'), 'utf8')).resolves.toContain('### LockService');
   await expect(readFile(join(out, 'fencing.md'), 'utf8')).resolves.toContain('### FencedRegister');
-}, 120_000);
+});

@@ -10,7 +10,7 @@ import { StopList } from './stop-list.js';
 const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
 /** A task that is neither done nor dead by then is lost. */
-const TIME_LIMIT_MS = 60_000;
+const TIME_LIMIT_MS = 200_000;
 /** How long to look for an instance that is dispatching before one is killed anyway. */
 const HUNT_LIMIT_MS = 5_000;
 

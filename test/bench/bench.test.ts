@@ -1,12 +1,9 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, jest, test } from '@jest/globals';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { runCommand } from '../consumers/run-command.js';
 import { compile } from '../faults/compile.js';
-
-// It takes a second; on a machine with more to do than it can, a good deal more.
-jest.setTimeout(120_000);
 
 let compiled: string;
 let out: string;

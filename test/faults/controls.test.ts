@@ -48,7 +48,7 @@ describe('the judge flags', () => {
     };
     const scenario = scenarioNamed('counters of the nodes apart');
     await expect(playBroken(scenario, 'tokenFaults', [patch])).resolves.not.toEqual([]);
-  }, 120_000);
+  });
 
   test('an id that is used for every attempt (S5): J1', async () => {
     const patch = {
@@ -58,7 +58,7 @@ describe('the judge flags', () => {
     };
     const scenario = scenarioNamed('several waits side by side');
     await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
-  }, 120_000);
+  });
 
   test('a validity that is counted from the reply (S4): J1', async () => {
     const patch = {
@@ -68,14 +68,14 @@ describe('the judge flags', () => {
     };
     const scenario = scenarioNamed('slow replies to one client');
     await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
-  }, 120_000);
+  });
 
   test('nodes that forget a held lock, without the guard (S12): J1', async () => {
     const scenario = scenarioNamed('a majority of the nodes forgets');
     const module = { ...scenario.client?.module, restartGuard: false as const };
     const unguarded = { ...scenario, client: { ...scenario.client, module } };
     await expect(playBroken(unguarded, 'overlaps', [])).resolves.not.toEqual([]);
-  }, 120_000);
+  });
 });
 
 describe('a change that is not made is loud:', () => {

@@ -62,7 +62,7 @@ export class FaultClient {
   }
 
   /** Waits until it has written down such an event. */
-  async has(event: FaultEvent['event'], within = 20_000): Promise<void> {
+  async has(event: FaultEvent['event'], within = 60_000): Promise<void> {
     const seen = async (): Promise<boolean> => {
       const { exitCode } = this.#process;
       if (exitCode !== null && exitCode !== 0) throw new Error(`${this.name} ended: ${this.#errors}`);
@@ -82,7 +82,7 @@ export class FaultClient {
   }
 
   /** Shuts down; resolves when the process is gone of its own accord, as nothing of the library may keep it alive. */
-  async quit(within = 10_000): Promise<void> {
+  async quit(within = 60_000): Promise<void> {
     this.quitting = true;
     this.tell('quit');
     let timer: NodeJS.Timeout | undefined;

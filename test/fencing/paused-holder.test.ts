@@ -103,7 +103,7 @@ describe.each(['SIGSTOP', 'a blocked thread'])('a holder that is paused past its
     holder = await Holder.start(pause, fenced);
     const { token } = await holder.told();
     // Granted once the lock has ended, and not before.
-    const successor = await locks.withLock('account:a', { retry: { timeout: 10_000 } }, async (lock) => {
+    const successor = await locks.withLock('account:a', { retry: { timeout: 30_000 } }, async (lock) => {
       await register.transaction(pool, lock, (client) =>
         client.query(`update accounts set value = 'successor' where id = 'a'`),
       );

@@ -22,7 +22,7 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string; 
     env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', REDIS_URL: server.url },
     stdio: ['ignore', 'pipe', 'pipe'],
     // A command that does not end by itself holds on to a socket or a timer of ours.
-    timeout: 20_000,
+    timeout: 200_000,
   });
   const [output, errors, [code]] = await Promise.all([
     text(child.stdout),

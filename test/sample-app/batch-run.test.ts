@@ -5,7 +5,7 @@ import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
 
 const TASKS = 240;
 const ALWAYS_FAILING = 6;
-const RUN_TIMEOUT = 150_000;
+const RUN_TIMEOUT = 300_000;
 
 /** Most succeed, some fail once or twice before, and every fortieth always fails. */
 const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({

@@ -8,7 +8,7 @@ import { startRedis } from '../support/redis-server.js';
 export const MAIN = fileURLToPath(new URL('../../dist/sample-app/main.js', import.meta.url));
 
 /** How long the servers may take to start on a busy machine. */
-export const START_TIMEOUT = 60_000;
+export const START_TIMEOUT = 300_000;
 
 /** A stop list that is emptied after the test file at the latest. */
 export function stopList(): StopList {

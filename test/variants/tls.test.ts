@@ -110,7 +110,7 @@ describe('a rediss:// URL', () => {
         NODE_EXTRA_CA_CERTS: certFile,
         REDIS_URL: `rediss://127.0.0.1:${servers.open.port}`,
       },
-      timeout: 20_000,
+      timeout: 200_000,
     });
     expect(stdout).toBe('locked key');
   });

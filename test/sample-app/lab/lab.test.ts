@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 
 const LAB = fileURLToPath(new URL('../../../dist/sample-app/lab/main.js', import.meta.url));
-const TIMEOUT = 120_000;
+const TIMEOUT = 300_000;
 
 let folder: string;
 let report: string;
