@@ -132,7 +132,7 @@ export class Stage {
   }
 
   /** Waits until the lock has been acquired so many times in all. */
-  async acquired(times: number, within = 20_000): Promise<void> {
+  async acquired(times: number, within = 60_000): Promise<void> {
     const enough = async (): Promise<boolean> =>
       (await this.events()).filter(({ event }) => event === 'return').length >= times;
     await until(enough, within).catch((error: unknown) => {
@@ -148,7 +148,7 @@ export class Stage {
         if (!client.killed && (await client.holds())) found = client;
       }
       return found !== undefined;
-    }, 20_000);
+    }, 60_000);
     return found!;
   }
 

@@ -63,7 +63,7 @@ export function playAll(groups: readonly (readonly [name: string, scenarios: rea
         .map((scenario) => [scenario.name, scenario] as const),
     );
     if (played!.length > 0) {
-      test.each(played!)('%s', async (_name, scenario) => expect(await run(scenario)).toEqual({}), 180_000);
+      test.each(played!)('%s', async (_name, scenario) => expect(await run(scenario)).toEqual({}));
     }
     for (const [name, { skippedBecause }] of skipped!) {
       // oxlint-disable-next-line jest/no-disabled-tests -- only where the machine lacks what it takes; the name says what

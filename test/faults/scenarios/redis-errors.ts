@@ -15,7 +15,7 @@ function lookersOf({ servers }: Stage): Redis[] {
 /** Waits until one more acquisition is refused with this message. */
 async function oneMoreRefusal(stage: Stage, saying: string): Promise<void> {
   const before = refusals(await stage.events(), saying);
-  await until(async () => refusals(await stage.events(), saying) > before, 30_000);
+  await until(async () => refusals(await stage.events(), saying) > before, 60_000);
 }
 
 export const redisErrors: readonly Scenario[] = [
@@ -66,14 +66,14 @@ export const redisErrors: readonly Scenario[] = [
     stage: { nodes: 3 },
     clients: 3,
     // Room for a machine that is too busy for one renewal or two: none of these locks may be lost.
-    client: { ttl: 1_500, leastHold: 1_700, hold: 2_000, retry: { timeout: 400 } },
+    client: { ttl: 3_000, leastHold: 3_300, hold: 3_600, retry: { timeout: 400 } },
     seconds: [2, 10],
     async faults(play) {
       const lookers = lookersOf(play.stage).slice(1);
       await repeat(play, 500, async () => {
         await Promise.all(lookers.map((node) => node.config('SET', 'maxmemory', '1')));
         // Longer than the ttl, and until somebody has asked for the lock meanwhile.
-        await Promise.all([sleep(1_600), oneMoreRefusal(play.stage, 'OOM')]);
+        await Promise.all([sleep(3_200), oneMoreRefusal(play.stage, 'OOM')]);
         await Promise.all(lookers.map((node) => node.config('SET', 'maxmemory', '0')));
       });
     },

@@ -99,9 +99,9 @@ export const stalls: readonly Scenario[] = [
         const hung = stage.servers.slice(1);
         for (const server of hung) server.pause();
         const since = machineTime();
-        await until(async () => (await lost()) > before, 30_000);
+        await until(async () => (await lost()) > before, 60_000);
         // A whole wait of another one falls into the time in which nothing answers.
-        await until(async () => refusedSince(await stage.events(), since), 30_000);
+        await until(async () => refusedSince(await stage.events(), since), 60_000);
         for (const server of hung) server.resume();
         // A client that holds for so long looks at nothing else; it has lost, so let it go.
         await holder.kill();
