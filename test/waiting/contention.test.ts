@@ -8,10 +8,10 @@ import { outcomeOf, startContenders } from './contenders.js';
 import { countPerLoop, gapsOf, jainIndex, servedMeanwhile } from './fairness.js';
 
 /** A waiter that polls sleeps so long that it stands out; messages must do the work. */
-const lock: ContenderOptions['lock'] = {
+const lock = {
   ttl: 20_000,
   retry: { timeout: 60_000, delay: 10_000, jitter: 100 },
-};
+} satisfies ContenderOptions['lock'];
 
 /** Longer than any hand-over takes on a busy machine, and shorter than any sleep of a waiter that was forgotten. */
 const FORGOTTEN_MS = 4_500;
@@ -19,7 +19,9 @@ const FORGOTTEN_MS = 4_500;
 const HAND_OVERS = process.env.FAULTS === 'long' ? 10_000 : 2_000;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
-  const module = { nodes: servers.map(({ url }) => url), restartGuard: false as const, nodeTimeout: 500 };
+  // Who gets no answer in time polls. Of several nodes one hangs, and the others must not wait for it for long.
+  const nodeTimeout = servers.length === 1 ? 4_000 : 1_000;
+  const module = { nodes: servers.map(({ url }) => url), restartGuard: false as const, nodeTimeout };
   return { module, key: 'k', loops: 1, lock, hold: 1, ...more };
 }
 
@@ -65,10 +67,10 @@ describe('32 waiters on one node, over and over', () => {
     const settled = served.slice(64);
     expect(settled.length).toBeGreaterThan(100);
     expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
-    const overtaken = servedMeanwhile(settled);
-    const mean = overtaken.reduce((sum, count) => sum + count, 0) / overtaken.length;
-    // Where waiters poll, some are overtaken by hundreds.
-    expect(Math.max(...overtaken)).toBeLessThanOrEqual(4 * mean);
+    // Everybody else has one turn meanwhile; where waiters poll, some have two. A process that stands still for a moment
+    // misses its own.
+    const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
+    expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
     // Nothing remains but the counter.
     await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}:f`]);
   });
@@ -117,8 +119,10 @@ describe('sixteen waiters on five nodes, over and over', () => {
     expect(errors).toEqual([]);
     expectOneAtATime(served);
     expect(countPerLoop(served)).toHaveLength(16);
-    // Whoever stands in line at a node that hangs notices within a second or two, and meanwhile others pass.
-    expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000);
+    // Whoever stands in line at a node that hangs notices within a second or two, and meanwhile others pass. Whom a busy
+    // machine kept from a quorum of answers polls once.
+    const poll = lock.retry.delay + lock.retry.jitter;
+    expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000 + poll);
     expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
     const lookers = servers.map((server) => server.client());
     const [first = [], ...others] = await Promise.all(lookers.map((looker) => looker.keys('*')));
