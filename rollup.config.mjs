@@ -39,14 +39,16 @@ function small() {
   const keep = { keep_classnames: true, keep_fnames: true };
   return {
     name: 'small',
-    async renderChunk(code) {
+    async renderChunk(code, { name }) {
       const minified = await minify(code, {
         module: true,
         ecma: 2022,
         compress: { ...keep, passes: 2, sequences: 0 },
         mangle: { ...keep, keep_private_props: true },
       });
-      return inLines(minified.code, this.parse(minified.code));
+      // Lua scripts: the only texts of several lines in that file.
+      const dense = name === 'stores' ? minified.code.replaceAll(/\n[\n ]+/g, '\n') : minified.code;
+      return inLines(dense, this.parse(dense));
     },
   };
 }

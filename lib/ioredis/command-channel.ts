@@ -102,7 +102,7 @@ export class CommandChannel {
       // Others, such as a time limit of the client's own, are no sign of life.
       if (isRefusal(error)) this.#silence.answered();
       else this.#silence.failed();
-      return refused(this.#explained(error));
+      return refused(this.explained(error));
     });
   }
 
@@ -124,7 +124,8 @@ export class CommandChannel {
     return this.#notConnected;
   }
 
-  #explained(error: Error): Error {
+  /** What an error of the server means, in words that help; ends a connection that leads to a replica by now. */
+  explained(error: Error): Error {
     if (error.message.startsWith('CROSSSLOT')) {
       return new Error(
         'the keys of one lock must be in one slot of the Cluster; give them a common hash tag, such as {orders}:1 and {orders}:2',
@@ -150,6 +151,7 @@ export function isRefusal(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
-function isNoScript(error: unknown): boolean {
+/** The server does not know the script by its hash. */
+export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }

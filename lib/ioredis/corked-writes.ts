@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
  * The real one, also where a test puts fake timers in place later. To import it takes 2 ms: for the sake of all that
  * `node:process` exports, Node would set up stdin and read the list of its own options.
  */
-const { nextTick } = process;
+export const { nextTick } = process;
 
 /**
  * Writes what is sent in one turn of the event loop to the socket at once, when the turn ends: one system call for many

@@ -17,19 +17,18 @@ import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from
 import { NodeInspection, UnsafeNodeError } from './node-inspection.js';
 import { RecentWaiters } from './recent-waiters.js';
 import {
-  ACQUIRE,
   ALREADY_RAN,
   BIRTH,
   EXTEND,
   FORCE_RELEASE,
   LEAVE,
   RAISE,
-  RELEASE,
   TOO_LATE,
   TOO_YOUNG,
   TURN_OF_ANOTHER,
 } from './scripts.js';
 import { copyForMessages, Subscriber } from './subscriber.js';
+import { Together } from './together.js';
 
 /** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
 const MOST_OWED_RELEASES = 10_000;
@@ -55,6 +54,7 @@ const DEAF_JITTER_MS = 100;
 export class IoredisNode implements LockNode {
   readonly name: string;
   readonly #channel: CommandChannel;
+  readonly #together: Together;
   readonly #inspection: NodeInspection;
   readonly #reader: LockReader;
 
@@ -90,6 +90,7 @@ export class IoredisNode implements LockNode {
   ) {
     this.name = addressOf(client);
     this.#channel = new CommandChannel(client, opened);
+    this.#together = new Together(this.#channel, this.#channelBase);
     this.#inspection = new NodeInspection(this.name, this.#channel, fleet);
     this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
     client.on('ready', this.#onReady);
@@ -134,7 +135,7 @@ export class IoredisNode implements LockNode {
     try {
       if (!this.#inspection.isFit) await this.#inspection.passed();
       let result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
-      if (Number(result[0]) === TOO_LATE && elapsedSince(asked) < terms.limit) {
+      if (isTooLate(result) && elapsedSince(asked) < terms.limit) {
         // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
         // suspended machine or a step. It is right now.
         result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
@@ -164,18 +165,17 @@ export class IoredisNode implements LockNode {
 
   async release(claim: Claim, after = 0): Promise<void> {
     this.#owe(claim);
-    const { mark } = claim;
+    const { keepFor, mark } = claim;
     const keys = this.#locksAndQueues(claim.keys);
-    const { keepFor } = claim;
-    const args: (string | number)[] = [lockValue(claim), this.#channelBase];
-    if (keepFor > 0 || after > 0 || mark) args.push(keepFor, after);
-    if (mark) {
-      keys.push(this.#tickKeyOf(claim, mark));
-      args.push(tickValue(claim, mark), mark.life);
-    }
+    if (mark) keys.push(this.#tickKeyOf(claim, mark));
+    const plain = keepFor === 0 && after === 0 && !mark;
+    const numbers = plain
+      ? `${claim.keys.length}`
+      : `${claim.keys.length} ${keepFor} ${after} ${mark?.life ?? '-'}`;
+    const args = [lockValue(claim), numbers, mark ? tickValue(claim, mark) : ''];
     try {
-      const told = await this.#channel.run(RELEASE, keys, args);
-      if (Number(told) > 0) this.#waiters.note(claim.keys);
+      const { answer } = await this.#together.release(keys, args);
+      if (Number(answer) > 0) this.#waiters.note(claim.keys);
     } catch (error) {
       this.#payLater();
       if (isRefusal(error)) this.#reportRefusal(error);
@@ -311,16 +311,17 @@ export class IoredisNode implements LockNode {
     if (claim.tick) keys.push(this.#tickKeyOf(claim, claim.tick));
     const { ttl } = claim;
     const start = floor === 'fine' ? 0 : seed;
-    const numbers = `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start}`;
-    const args = [lockValue(claim), numbers, claim.tick?.at ?? ''];
-    if (order) this.#addOrder(args, order);
-    const result = (await this.#channel.run(ACQUIRE, keys, args, () => !claim.ended)) as AcquireResult;
+    const numbers =
+      `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start} ` +
+      `${order ? 1 : 0} ${claim.tick?.at ?? '-'}`;
+    const args = [lockValue(claim), numbers, order?.place ? placeOf(order, order.place) : ''];
+    const { answer, all } = await this.#together.acquire(keys, args, () => !claim.ended);
     if (connection !== this.#inspection.connection) {
       // The client sent it again by itself, to a server that had not been inspected.
       throw new Error('the connection was replaced before the answer came');
     }
-    this.#inspection.clock.learn(Number(result.at(-1)));
-    return result;
+    this.#inspection.clock.learn(Number(all.at(-1)));
+    return answer as AcquireResult;
   }
 
   /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
@@ -328,7 +329,12 @@ export class IoredisNode implements LockNode {
     return this.#inspection.age() < guard ? Number.MAX_SAFE_INTEGER : guard;
   }
 
-  #voteOf(keys: readonly string[], [outcome, detail, remaining]: AcquireResult, guard: number): AcquireReply {
+  #voteOf(keys: readonly string[], result: AcquireResult, guard: number): AcquireReply {
+    if (!Array.isArray(result)) {
+      this.#toldTooYoung = false;
+      return { granted: true, counter: Number(result) };
+    }
+    const [outcome, detail, remaining] = result as readonly (number | string)[];
     const code = Number(outcome);
     if (code === TOO_LATE) throw new NoTimeError(`was asked ${detail} ms too late, and did nothing`);
     if (code === TOO_YOUNG) {
@@ -337,7 +343,7 @@ export class IoredisNode implements LockNode {
     }
     this.#toldTooYoung = false;
     if (code === 0) {
-      if (Number(remaining) > 0) this.#waiters.note(keys);
+      this.#waiters.note(keys);
       return { granted: true, counter: Number(detail) };
     }
     const id = String(detail);
@@ -355,14 +361,6 @@ export class IoredisNode implements LockNode {
 
   get #channelBase(): string {
     return this.client.isCluster ? '' : channelBase(this.fleet.keyPrefix);
-  }
-
-  /** The last arguments of ACQUIRE. */
-  #addOrder(args: (string | number)[], { place, waited, next }: Order): void {
-    args.push(this.#channelBase);
-    if (!place) return;
-    args.push(placeName(place), waited.toFixed(3));
-    if (next !== undefined) args.push(next.toFixed(3));
   }
 
   #locksAndQueues(keys: readonly string[]): string[] {
@@ -452,8 +450,17 @@ function tooYoung(wait: number): string {
   );
 }
 
-/** What the script ACQUIRE returns; numbers may come as strings from a client of the user's (`stringNumbers`). */
-type AcquireResult = readonly (number | string)[];
+/** What the script ACQUIRE answers for a claim; numbers may come as strings from a client of the user's (`stringNumbers`). */
+type AcquireResult = number | string | readonly (number | string)[];
+
+function isTooLate(result: AcquireResult): boolean {
+  return Array.isArray(result) && Number(result[0]) === TOO_LATE;
+}
+
+/** What ACQUIRE is told of one that waits. */
+function placeOf({ waited, next }: Order, place: Place): string {
+  return `${waited.toFixed(3)} ${next?.toFixed(3) ?? '-'} ${placeName(place)}`;
+}
 
 /** Milliseconds that a fencing counter is kept after its last grant or extension: longer for longer locks. */
 function counterLife(ttl: number): number {

@@ -100,39 +100,60 @@ local function queueing()
     end
   end
 
-  return first, wake, leave
+  local function take_place(queue, now, waited, place)
+    redis.pcall('ZADD', queue, string.format('%.3f', now - waited), place)
+    redis.call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+  end
+
+  return first, wake, leave, take_place
 end
 `;
 
-/** What {@link ACQUIRE} returns first when it did not store the claim; a positive number is the position of a held key. */
+/** What {@link ACQUIRE} answers first when it did not store the claim; a positive number is the position of a held key. */
 export const TOO_LATE = -1;
 export const TOO_YOUNG = -2;
 export const ALREADY_RAN = -3;
 export const TURN_OF_ANOTHER = -4;
 
 /**
- * Stores a claim under all keys or under none, and counts the grant. At the node where waiters queue it also keeps
- * their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
+ * The end of a script that does `one` thing for each of several claims, with three arguments for each: an error with
+ * one of them is the answer for that one alone. It is a table, and before Redis 7 a string.
+ */
+const EACH = `
+local answers, key = {}, 0
+for arg = 2, #ARGV, 3 do
+  local fine, what = pcall(one, key, arg)
+  answers[#answers + 1] = (fine or type(what) == 'table') and what or redis.error_reply(what)
+  key = key + size
+end
+`;
+
+/**
+ * Stores claims, each under all its keys or under none, and counts the grants. At the node where waiters queue it also
+ * keeps their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
  *
- * KEYS     n lock keys, their n fencing counters, with a guard the marker of the node's birth, where order is kept the n
- *          queues, and for a tick of a schedule the key of the last one that ran
- * ARGV[1]  the value of the claim
- * ARGV[2]  numbers, with spaces between them, because each argument costs the client and the server a fraction of a
- *          microsecond: n; ttl in milliseconds; milliseconds that a counter is kept; the time on this server's clock, in
- *          milliseconds, after which nobody waits for the answer, or 0 for never; guard in milliseconds, or 0 for none;
- *          what to start a missing counter at, so that nodes agree on it, with counters kept at the second, or 0 to keep
- *          them at the microsecond, for a single node
- * ARGV[3]  the tick, in milliseconds since 1970; empty for none
- * ARGV[4]  what the names of channels begin with, which is empty on a Cluster; absent where no order is kept
- * ARGV[5]  the place of the waiter; empty or absent for one that does not wait
- * ARGV[6]  milliseconds that it has waited; absent for 0
- * ARGV[7]  milliseconds that the next waiter of its process has waited, who gets the place when it is granted; or absent
- * Returns  {0, counter, 1 if others wait else 0, time}   stored; time in microseconds on this server's clock
- *          {i, value, pttl, time}            the i-th key holds another value for pttl milliseconds more
- *          {-1, milliseconds late, time}     the deadline had passed (S16)
- *          {-2, milliseconds to go, time}    the node's data is younger than the guard (S12)
- *          {-3, value, pttl, time}           that tick or a later one has run, which is known for pttl milliseconds more
- *          {-4, place, milliseconds, time}   it is free, but the turn of that place for so long
+ * KEYS     for each claim: its n lock keys, their n fencing counters, with a guard the marker of the node's birth, where
+ *          order is kept the n queues, and for a tick of a schedule the key of the last one that ran
+ * ARGV[1]  what the names of channels begin with, which is empty on a Cluster
+ * ARGV     then for each claim:
+ *          - its value
+ *          - numbers, with spaces between them, because each argument costs the client and the server a fraction of a
+ *            microsecond: n; ttl in milliseconds; milliseconds that a counter is kept; the time on this server's clock,
+ *            in milliseconds, after which nobody waits for the answer, or 0 for never; guard in milliseconds, or 0 for
+ *            none; what to start a missing counter at, so that nodes agree on it, with counters kept at the second, or 0
+ *            to keep them at the microsecond, for a single node; 1 where order is kept, else 0; the tick, in
+ *            milliseconds since 1970, or - for none
+ *          - for one that waits: the milliseconds that it has waited, those that the next waiter of its process has
+ *            waited, who gets the place when it is granted, or - for none, and its place; else empty
+ * Returns  the answers for the claims, and then the time in microseconds on this server's clock. An answer is one of
+ *          counter                     stored
+ *          {0, counter}                stored, and others wait
+ *          {i, value, pttl}            the i-th key holds another value for pttl milliseconds more
+ *          {-1, milliseconds late}     the deadline had passed (S16)
+ *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
+ *          {-3, value, pttl}           that tick or a later one has run, which is known for pttl milliseconds more
+ *          {-4, place, milliseconds}   it is free, but the turn of that place for so long
+ *          an error
  *
  * GET comes first, so that a key of another type is a loud error and not a lock that looks held for ever (S19), and
  * so that running twice for the same claim, as a client that resends after a cut connection makes it do, grants
@@ -142,142 +163,154 @@ export const TURN_OF_ANOTHER = -4;
  */
 export const ACQUIRE = script(`
 ${QUEUE}
-local value = ARGV[1]
-local n, ttl, life, deadline, guard, seed =
-  string.match(ARGV[2], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-n, deadline, guard, seed = tonumber(n), tonumber(deadline), tonumber(guard), tonumber(seed)
+local base = ARGV[1]
 local time = redis.call('TIME')
 local seconds, micros = tonumber(time[1]), tonumber(time[2])
-local stamp = seconds * 1000000 + micros
 local now = seconds * 1000 + micros / 1000
-local late = deadline > 0 and now > deadline
-local queues = 2 * n + (guard > 0 and 1 or 0)
-local base, place, waited = ARGV[4], ARGV[5] or '', tonumber(ARGV[6] or '0')
-
-local function take_place(queue, since)
-  redis.pcall('ZADD', queue, string.format('%.3f', now - since), place)
-  redis.call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-end
-
-local function wait_at(i)
-  if place == '' or late then
-    return
-  end
-  local _, _, leave = queueing()
-  for j = 1, n do
-    if j == i then
-      take_place(KEYS[queues + j], waited)
-    else
-      leave(KEYS[j], KEYS[queues + j], base, now, place)
-    end
-  end
-end
-
-if ARGV[3] ~= '' then
-  local last = redis.call('GET', KEYS[#KEYS])
-  if last and tonumber(string.match(last, '^%d+')) >= tonumber(ARGV[3]) then
-    return {-3, last, redis.call('PTTL', KEYS[#KEYS]), stamp}
-  end
-end
-
-local mine = 0
-for i = 1, n do
-  local stored = redis.call('GET', KEYS[i])
-  if stored == value then
-    mine = mine + 1
-  elseif stored then
-    wait_at(i)
-    return {i, stored, redis.call('PTTL', KEYS[i]), stamp}
-  end
-end
-if mine > 0 then
-  local counter = redis.call('GET', KEYS[n + 1])
-  if mine == n and counter then
-    return {0, tonumber(counter), 0, stamp}
-  end
-  return redis.error_reply('ERR this claim was stored before, and a part of it is gone')
-end
-
-if late then
-  return {-1, math.ceil(now - deadline), stamp}
-end
-
-if guard > 0 then
-  local marker = KEYS[2 * n + 1]
-  local born = tonumber(redis.call('GET', marker) or '-1')
-  if born < 0 or born > now then
-    redis.call('SET', marker, string.format('%.0f', now))
-    born = now
-  end
-  if now - born < guard then
-    return {-2, math.ceil(guard - (now - born)), stamp}
-  end
-end
-
-local waiting
-for i = 1, base and n or 0 do
-  local queue = KEYS[queues + i]
-  if redis.call('EXISTS', queue) == 1 then
-    waiting = waiting or {}
-    local first, wake = queueing()
-    while true do
-      local head, arrived, turn = first(queue)
-      waiting[i] = head
-      if not head or head == place or (place ~= '' and now - waited < arrived) then
-        break
-      end
-      local till, whose = string.match(turn or '', '^!(%d+):(.*)$')
-      if whose ~= head then
-        -- The last holder has lapsed, and so told nobody.
-        wake(queue, base, now, 0)
-      elseif tonumber(till) > now then
-        wait_at(i)
-        return {-4, head, math.ceil(tonumber(till) - now), stamp}
-      else
-        redis.call('ZREM', queue, head, turn)
-      end
-    end
-  end
-end
-
 local fine = seconds * 1048576 + math.floor(micros * 1.048576)
 local coarse = seconds * 1048576
-local counter = 0
-for i = n + 1, 2 * n do
-  local last = tonumber(redis.call('GET', KEYS[i]) or '-1')
-  local following
-  if seed == 0 then
-    following = math.max(last + 1, fine)
-  elseif last < 0 then
-    following = math.max(fine, math.min(seed, fine + 2097152))
-  else
-    following = math.max(last + 1, coarse)
+local size
+
+local function wait_at(i, n, lock, queues, waited, place)
+  local _, _, leave, take_place = queueing()
+  for j = 1, n do
+    if j == i then
+      take_place(KEYS[queues + j], now, waited, place)
+    else
+      leave(KEYS[lock + j], KEYS[queues + j], base, now, place)
+    end
   end
-  counter = math.max(counter, following)
-end
-if counter > 9007199254740991 then
-  return redis.error_reply('ERR fencing counter out of range: it or the clock of this server is wrong')
-end
-local digits = string.format('%.0f', counter)
-for i = n + 1, 2 * n do
-  redis.call('SET', KEYS[i], digits, 'PX', life)
-end
-for i = 1, n do
-  redis.call('SET', KEYS[i], value, 'PX', ttl)
 end
 
-local others = 0
-if waiting then
-  local _, _, leave = queueing()
-  for i in pairs(waiting) do
-    leave(KEYS[i], KEYS[queues + i], base, now, place)
-    others = math.max(others, redis.call('EXISTS', KEYS[queues + i]))
+local function one(lock, arg)
+  local value = ARGV[arg]
+  local n, ttl, life, deadline, guard, seed, order, tick =
+    string.match(ARGV[arg + 1], '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%d) (.*)$')
+  n, deadline, guard, seed, tick = tonumber(n), tonumber(deadline), tonumber(guard), tonumber(seed), tonumber(tick)
+  local counters = lock + n
+  local queues = counters + n + (guard > 0 and 1 or 0)
+  size = queues + (order == '1' and n or 0) + (tick and 1 or 0) - lock
+  local late = deadline > 0 and now > deadline
+  local waited, next, place
+  if ARGV[arg + 2] ~= '' then
+    waited, next, place = string.match(ARGV[arg + 2], '^(%S+) (%S+) (.*)$')
+    waited, next = tonumber(waited), tonumber(next)
   end
+
+  if tick then
+    local ran = KEYS[lock + size]
+    local last = redis.call('GET', ran)
+    if last and tonumber(string.match(last, '^%d+')) >= tick then
+      return {-3, last, redis.call('PTTL', ran)}
+    end
+  end
+
+  local mine = 0
+  for i = 1, n do
+    local stored = redis.call('GET', KEYS[lock + i])
+    if stored == value then
+      mine = mine + 1
+    elseif stored then
+      if place and not late then
+        wait_at(i, n, lock, queues, waited, place)
+      end
+      return {i, stored, redis.call('PTTL', KEYS[lock + i])}
+    end
+  end
+  if mine > 0 then
+    local counter = redis.call('GET', KEYS[counters + 1])
+    if mine == n and counter then
+      return tonumber(counter)
+    end
+    return redis.error_reply('ERR this claim was stored before, and a part of it is gone')
+  end
+
+  if late then
+    return {-1, math.ceil(now - deadline)}
+  end
+
+  if guard > 0 then
+    local marker = KEYS[counters + n + 1]
+    local born = tonumber(redis.call('GET', marker) or '-1')
+    if born < 0 or born > now then
+      redis.call('SET', marker, string.format('%.0f', now))
+      born = now
+    end
+    if now - born < guard then
+      return {-2, math.ceil(guard - (now - born))}
+    end
+  end
+
+  local waiting
+  for i = 1, order == '1' and n or 0 do
+    local queue = KEYS[queues + i]
+    if redis.call('EXISTS', queue) == 1 then
+      waiting = waiting or {}
+      local first, wake = queueing()
+      while true do
+        local head, arrived, turn = first(queue)
+        waiting[i] = head
+        if not head or head == place or (place and now - waited < arrived) then
+          break
+        end
+        local till, whose = string.match(turn or '', '^!(%d+):(.*)$')
+        if whose ~= head then
+          -- The last holder has lapsed, and so told nobody.
+          wake(queue, base, now, 0)
+        elseif tonumber(till) > now then
+          if place then
+            wait_at(i, n, lock, queues, waited, place)
+          end
+          return {-4, head, math.ceil(tonumber(till) - now)}
+        else
+          redis.call('ZREM', queue, head, turn)
+        end
+      end
+    end
+  end
+
+  local counter = 0
+  for i = counters + 1, counters + n do
+    local last = tonumber(redis.call('GET', KEYS[i]) or '-1')
+    local following
+    if seed == 0 then
+      following = math.max(last + 1, fine)
+    elseif last < 0 then
+      following = math.max(fine, math.min(seed, fine + 2097152))
+    else
+      following = math.max(last + 1, coarse)
+    end
+    counter = math.max(counter, following)
+  end
+  if counter > 9007199254740991 then
+    return redis.error_reply('ERR fencing counter out of range: it or the clock of this server is wrong')
+  end
+  local digits = string.format('%.0f', counter)
+  for i = counters + 1, counters + n do
+    redis.call('SET', KEYS[i], digits, 'PX', life)
+  end
+  for i = lock + 1, lock + n do
+    redis.call('SET', KEYS[i], value, 'PX', ttl)
+  end
+
+  local others = 0
+  if waiting then
+    local _, _, leave = queueing()
+    for i in pairs(waiting) do
+      leave(KEYS[lock + i], KEYS[queues + i], base, now, place or '')
+      others = math.max(others, redis.call('EXISTS', KEYS[queues + i]))
+    end
+  end
+  if next then
+    local _, _, _, take_place = queueing()
+    take_place(KEYS[queues + 1], now, next, place)
+  end
+  return others == 0 and counter or {0, counter}
 end
-if ARGV[7] then
-  take_place(KEYS[queues + 1], tonumber(ARGV[7]))
-end
-return {0, counter, others, stamp}
+
+${EACH}
+answers[#answers + 1] = seconds * 1000000 + micros
+return answers
 `);
 
 /**
@@ -361,54 +394,66 @@ return table.concat(outcomes)
 `);
 
 /**
- * Deletes the keys that hold the claim, and no others (S7), or gives them a last while to live; and tells those who wait
- * when they can try. Counters stay.
+ * For each claim deletes the keys that hold it, and no others (S7), or gives them a last while to live; and tells those
+ * who wait when they can try. Counters stay.
  *
  * Then remembers the tick that has run, if there is one, unless a later one is known: whoever holds the keys by now, it
  * has run. The DEL comes first, because it works when memory is short; then the messages (S7), and last what can fail.
  *
- * KEYS     n lock keys, their n queues, and, for a tick, the key of the last one that ran
- * ARGV[1]  the value of the claim
- * ARGV[2]  what the names of channels begin with; empty on a Cluster
- * ARGV[3]  milliseconds for which the keys are kept still (minHold), longer or shorter than their present life; 0 or
- *          absent to delete them
- * ARGV[4]  milliseconds after which the first in line shall try; absent for at once
- * ARGV[5]  what to remember: the tick, in milliseconds since 1970, a colon, and the owner; absent for none
- * ARGV[6]  for so many milliseconds
- * Returns  how many waiters were told
+ * KEYS     for each claim: its n lock keys, their n queues, and, for a tick, the key of the last one that ran
+ * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV     then for each claim:
+ *          - its value
+ *          - n alone, or numbers with spaces between them: n; milliseconds for which the keys are kept still (minHold),
+ *            longer or shorter than their present life, or 0 to delete them; milliseconds after which the first in line
+ *            shall try, or 0 for at once; milliseconds for which the tick is remembered, or - for none
+ *          - what to remember: the tick, in milliseconds since 1970, a colon, and the owner; empty for none
+ * Returns  for each claim how many waiters were told, or an error
  */
 export const RELEASE = script(`
 ${QUEUE}
-local n = math.floor(#KEYS / 2)
-local keep = tonumber(ARGV[3] or '0')
-local kept = {}
-for i = 1, n do
-  if redis.call('GET', KEYS[i]) == ARGV[1] then
-    if keep > 0 then
-      redis.call('PEXPIRE', KEYS[i], keep)
-      kept[i] = true
-    else
-      redis.call('DEL', KEYS[i])
+local size
+
+local function one(lock, arg)
+  local n, keep, after, life = tonumber(ARGV[arg + 1]), 0, 0
+  if not n then
+    n, keep, after, life = string.match(ARGV[arg + 1], '^(%d+) (%d+) (%d+) (.*)$')
+    n, keep, after, life = tonumber(n), tonumber(keep), tonumber(after), tonumber(life)
+  end
+  size = 2 * n + (life and 1 or 0)
+  local kept = {}
+  for i = lock + 1, lock + n do
+    if redis.call('GET', KEYS[i]) == ARGV[arg] then
+      if keep > 0 then
+        redis.call('PEXPIRE', KEYS[i], keep)
+        kept[i] = true
+      else
+        redis.call('DEL', KEYS[i])
+      end
     end
   end
-end
-local told = 0
-for i = 1, n do
-  local queue = KEYS[n + i]
-  if redis.call('EXISTS', queue) == 1 and (kept[i] or redis.call('EXISTS', KEYS[i]) == 0) then
-    local time = redis.call('TIME')
-    local after = math.max(tonumber(ARGV[4] or '0'), kept[i] and keep or 0)
-    local _, wake = queueing()
-    told = told + wake(queue, ARGV[2], time[1] * 1000 + time[2] / 1000, after)
+  local told = 0
+  for i = lock + 1, lock + n do
+    local queue = KEYS[n + i]
+    if redis.call('EXISTS', queue) == 1 and (kept[i] or redis.call('EXISTS', KEYS[i]) == 0) then
+      local time = redis.call('TIME')
+      local _, wake = queueing()
+      told = told +
+        wake(queue, ARGV[1], time[1] * 1000 + time[2] / 1000, math.max(after, kept[i] and keep or 0))
+    end
   end
-end
-if ARGV[5] then
-  local last = redis.call('GET', KEYS[2 * n + 1])
-  if not last or tonumber(string.match(last, '^%d+')) <= tonumber(string.match(ARGV[5], '^%d+')) then
-    redis.call('SET', KEYS[2 * n + 1], ARGV[5], 'PX', ARGV[6])
+  if life then
+    local ran, tick = KEYS[lock + size], ARGV[arg + 2]
+    local last = redis.call('GET', ran)
+    if not last or tonumber(string.match(last, '^%d+')) <= tonumber(string.match(tick, '^%d+')) then
+      redis.call('SET', ran, tick, 'PX', life)
+    end
   end
+  return told
 end
-return told
+
+${EACH}
+return answers
 `);
 
 /**

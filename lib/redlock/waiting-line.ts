@@ -28,8 +28,10 @@ export class WaitingLine {
   #queuedAt: LockNode | undefined;
   /** A message said that it is our turn. */
   #turn = false;
-  /** Why the lock could not be had when the nodes were last asked. */
-  #refusal: { readonly error: LockHeldError | LockUnavailableError; readonly at: Instant } | undefined;
+  /** Who held the lock when the nodes were last asked, if that is how they answered. Not an error yet: those cost. */
+  #holder: { readonly owner: string; readonly retryAfter: number; readonly at: Instant } | undefined;
+  /** Why the lock could not be had otherwise. */
+  #unavailable: LockUnavailableError | undefined;
   /** The place stands in line already, put there when the waiter before was granted. */
   #inherited = false;
   /** A node that gave no vote when it was the gate, and since when. */
@@ -114,8 +116,15 @@ export class WaitingLine {
     this.#inherited = held && this.isQueued();
     // That a tick has run is no answer to those who wait without one.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
-    const error = held ? new LockHeldError(this.place.keys, this.place.owner, outcome.ttl) : outcome;
-    this.#refusal = { error, at: now() };
+    if (outcome instanceof LockUnavailableError) {
+      this.#holder = undefined;
+      this.#unavailable = outcome;
+    } else {
+      const [owner, retryAfter] = held
+        ? [this.place.owner, outcome.ttl]
+        : [outcome.owner, outcome.retryAfter];
+      this.#holder = { owner, retryAfter, at: now() };
+    }
   }
 
   /** Whether the place stands in line, so that a message will come. */
@@ -132,16 +141,16 @@ export class WaitingLine {
   refusal(): LockHeldError | LockUnavailableError {
     return (
       this.lastHeld() ??
-      (this.#refusal?.error as LockUnavailableError | undefined) ??
+      this.#unavailable ??
       new LockUnavailableError(this.place.keys, 'no node has answered those who came earlier')
     );
   }
 
   /** Who held it when the nodes were last asked, if that is how they answered. */
   lastHeld(): LockHeldError | undefined {
-    if (!(this.#refusal?.error instanceof LockHeldError)) return undefined;
-    const { keys, owner, retryAfter } = this.#refusal.error;
-    return new LockHeldError(keys, owner, Math.max(0, retryAfter - elapsedSince(this.#refusal.at)));
+    if (!this.#holder) return undefined;
+    const { owner, retryAfter, at } = this.#holder;
+    return new LockHeldError(this.place.keys, owner, Math.max(0, retryAfter - elapsedSince(at)));
   }
 
   #gate(): LockNode {

@@ -44,13 +44,16 @@ async function acquire(keys: string[], value: string, terms: Terms = {}): Promis
     ...(guard ? ['born'] : []),
     ...(order ? keys.map((key) => `${key}:q`) : []),
   ];
-  const { place = '', waited, next } = order ?? {};
-  const ordered = order ? ['wake:', place, waited!, ...(next === undefined ? [] : [next])] : [];
-  const args = [value, `${keys.length} ${ttl} ${DAY} ${deadline} ${guard} ${seed}`, '', ...ordered];
-  const reply = (await redis.eval(ACQUIRE.lua, all.length, ...all, ...args)) as (number | string)[];
-  const micros = reply.pop();
+  const { place, waited = 0, next = '-' } = order ?? {};
+  const numbers = `${keys.length} ${ttl} ${DAY} ${deadline} ${guard} ${seed} ${order ? 1 : 0} -`;
+  const args = ['wake:', value, numbers, place === undefined ? '' : `${waited} ${next} ${place}`];
+  const [answer, micros] = (await redis.eval(ACQUIRE.lua, all.length, ...all, ...args)) as [
+    number | (number | string)[] | Error,
+    number,
+  ];
   expect(Math.abs(Number(micros) / 1_000 - Date.now())).toBeLessThan(10_000);
-  return reply[0] === 0 ? reply.slice(0, 2) : reply;
+  if (answer instanceof Error) throw answer;
+  return Array.isArray(answer) ? answer : [0, answer];
 }
 
 function onQueues(script: { lua: string }, keys: string[], ...args: (string | number)[]): Promise<unknown> {
@@ -58,9 +61,18 @@ function onQueues(script: { lua: string }, keys: string[], ...args: (string | nu
   return redis.eval(script.lua, all.length, ...all, keys.length, ...args);
 }
 
-function release(keys: string[], value: string, { keep = 0, after = 0 } = {}): Promise<unknown> {
+async function release(keys: string[], value: string, { keep = 0, after = 0 } = {}): Promise<unknown> {
   const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:q`)];
-  return redis.eval(RELEASE.lua, all.length, ...all, value, 'wake:', keep, after);
+  const numbers = `${keys.length} ${keep} ${after} -`;
+  const answers = await redis.eval(RELEASE.lua, all.length, ...all, 'wake:', value, numbers, '');
+  return onlyAnswer(answers);
+}
+
+/** What a script answers that was asked for one claim. */
+function onlyAnswer(answers: unknown): unknown {
+  const [answer] = answers as unknown[];
+  if (answer instanceof Error) throw answer;
+  return answer;
 }
 
 function leave(keys: string[], place: string): Promise<unknown> {
@@ -314,7 +326,7 @@ describe('RELEASE', () => {
   test('remembers the tick that ran, unless a later one is known, whoever holds the key (oncePerTick)', async () => {
     await redis.set('a:l', 'theirs');
     const remember = (tick: string): Promise<unknown> =>
-      redis.eval(RELEASE.lua, 3, 'a:l', 'a:q', 'ticks', 'mine', 'wake:', 0, 0, tick, 9_000);
+      redis.eval(RELEASE.lua, 3, 'a:l', 'a:q', 'ticks', 'wake:', 'mine', '1 0 0 9000', tick);
     await remember('1700000000000:me');
     await remember('1600000000000:late');
     await expect(redis.mget('a:l', 'ticks')).resolves.toEqual(['theirs', '1700000000000:me']);
@@ -495,9 +507,100 @@ describe('the queue of a key', () => {
     const mute = server.client({ username: 'mute', password: 'secret' });
     await acquire(['k'], 'holder', { ttl: 5_000 });
     await acquire(['k'], 'x', { order: { place: 'aa:1:me', waited: 0 } });
-    await expect(mute.eval(RELEASE.lua, 2, 'k:l', 'k:q', 'holder', 'wake:')).resolves.toBe(1);
+    await expect(mute.eval(RELEASE.lua, 2, 'k:l', 'k:q', 'wake:', 'holder', 1, '')).resolves.toEqual([1]);
     await expect(redis.exists('k:l')).resolves.toBe(0);
     await expect(queue('k')).resolves.toEqual(['aa:1:me']);
     await redis.call('ACL', 'DELUSER', 'mute');
+  });
+});
+
+describe('several claims in one command', () => {
+  const numbers = (n: number, ...rest: (number | string)[]): string =>
+    [n, 5_000, DAY, ...(rest.length > 0 ? rest : [0, 0, 0, 1, '-'])].join(' ');
+
+  test('each is granted or refused for itself, whatever keys it has and whatever becomes of the others', async () => {
+    await redis.set('b:l', 'theirs', 'PX', 70_000);
+    await redis.lpush('list:l', 'of another type');
+    const keys = [
+      ['a:l', 'a:f', 'a:q'],
+      ['b:l', 'b:f', 'b:q'],
+      ['list:l', 'list:f', 'list:q'],
+      ['c:l', 'd:l', 'c:f', 'd:f', 'c:q', 'd:q'],
+      ['young:l', 'young:f', 'born'],
+      ['late:l', 'late:f'],
+      ['tick:l', 'tick:f', 'tick:q', 'ran'],
+      ['z:l', 'z:f'],
+    ];
+    const args = [
+      ['one', numbers(1), ''],
+      ['two', numbers(1), '12.5 - aa:1:me'],
+      ['three', numbers(1), ''],
+      ['four', numbers(2), ''],
+      ['five', numbers(1, 0, 600_000, 0, 0, '-'), ''],
+      ['six', numbers(1, 1_000, 0, 0, 0, '-'), ''],
+      ['seven', numbers(1, 0, 0, 0, 1, 1_700_000_000_000), ''],
+      ['eight', numbers(1, 0, 0, 0, 0, '-'), ''],
+    ];
+    await redis.set('ran', '1800000000000:me');
+    const all = keys.flat();
+
+    const answers = (await redis.eval(ACQUIRE.lua, all.length, ...all, 'wake:', ...args.flat())) as unknown[];
+
+    expect(answers).toHaveLength(keys.length + 1);
+    const [a, b, list, cd, young, late, tick, z] = answers;
+    expect([a, cd, z]).toEqual([expect.any(Number), expect.any(Number), expect.any(Number)]);
+    expect(b).toEqual([1, 'theirs', expect.any(Number)]);
+    expect(list).toMatchObject({ name: 'ReplyError', message: expect.stringMatching(/^WRONGTYPE/) });
+    expect([young, late]).toEqual([
+      [-2, 600_000],
+      [-1, expect.any(Number)],
+    ]);
+    expect(tick).toEqual([-3, '1800000000000:me', -1]);
+    await expect(
+      redis.mget('a:l', 'b:l', 'c:l', 'd:l', 'young:l', 'late:l', 'tick:l', 'z:l'),
+    ).resolves.toEqual(['one', 'theirs', 'four', 'four', null, null, null, 'eight']);
+    await expect(redis.mget('a:f', 'c:f', 'd:f', 'z:f')).resolves.toEqual([a, cd, cd, z].map(String));
+    await expect(redis.zrange('b:q', 0, -1)).resolves.toEqual(['aa:1:me']);
+  });
+
+  test('each is released for itself, and an error with one of them is no matter for the others', async () => {
+    await redis.mset('a:l', 'one', 'b:l', 'theirs', 'c:l', 'three', 'd:l', 'three', 'e:l', 'four');
+    await redis.lpush('list:l', 'of another type');
+    const keys = [
+      'a:l',
+      'a:q',
+      'ran',
+      'b:l',
+      'b:q',
+      'list:l',
+      'list:q',
+      'c:l',
+      'd:l',
+      'c:q',
+      'd:q',
+      'e:l',
+      'e:q',
+    ];
+    const args = [
+      ['one', '1 0 0 9000', '1700000000000:me'],
+      ['two', '1', ''],
+      ['list', '1 0 0 -', ''],
+      ['three', '2', ''],
+      ['four', '1 7000 0 -', ''],
+    ];
+
+    const answers = await redis.eval(RELEASE.lua, keys.length, ...keys, 'wake:', ...args.flat());
+
+    const error = expect.objectContaining({ name: 'ReplyError' }) as unknown;
+    expect(answers).toEqual([0, 0, error, 0, 0]);
+    await expect(redis.mget('a:l', 'b:l', 'c:l', 'd:l', 'e:l', 'ran')).resolves.toEqual([
+      null,
+      'theirs',
+      null,
+      null,
+      'four',
+      '1700000000000:me',
+    ]);
+    expect(await redis.pttl('e:l')).toBeLessThanOrEqual(7_000);
   });
 });

@@ -1,0 +1,120 @@
+import { type CommandChannel, isNoScript } from './command-channel.js';
+import { nextTick } from './corked-writes.js';
+import { ACQUIRE, RELEASE, type Script } from './scripts.js';
+
+/** The most keys that one command is for. A key takes the server some microseconds, and others wait meanwhile. */
+const MOST_KEYS = 100;
+
+/** What a script is to do for one claim. */
+interface Request {
+  readonly keys: readonly string[];
+  /** As many for each claim. */
+  readonly args: readonly string[];
+  /** Whether somebody still wants to have it done: else it must not be sent (S15). */
+  readonly wanted: () => boolean;
+  readonly resolve: (answered: Answered) => void;
+  readonly reject: (error: Error) => void;
+}
+
+/** The answer for one claim, and all that the command was answered with. */
+export interface Answered {
+  readonly answer: unknown;
+  readonly all: readonly unknown[];
+}
+
+/**
+ * What a node is asked within one turn of the event loop for many claims, sent as few commands when the turn ends: of
+ * many locks at a time, most of the cost is in making, sending and reading a command for each. Nobody waits for the end
+ * of the turn, because nothing would be written before ({@link CorkedWrites}).
+ */
+export class Together {
+  readonly #releases: Request[] = [];
+  readonly #acquisitions: Request[] = [];
+  #scheduled = false;
+
+  /** @param base - what the names of channels begin with */
+  constructor(
+    private readonly channel: CommandChannel,
+    private readonly base: string,
+  ) {}
+
+  acquire(keys: readonly string[], args: readonly string[], wanted: () => boolean): Promise<Answered> {
+    return this.#add(this.#acquisitions, keys, args, wanted);
+  }
+
+  release(keys: readonly string[], args: readonly string[]): Promise<Answered> {
+    return this.#add(this.#releases, keys, args, always);
+  }
+
+  #add(
+    requests: Request[],
+    keys: readonly string[],
+    args: readonly string[],
+    wanted: () => boolean,
+  ): Promise<Answered> {
+    if (!this.#scheduled) {
+      this.#scheduled = true;
+      nextTick(this.#sendAll);
+    }
+    return new Promise((resolve, reject) => requests.push({ keys, args, wanted, resolve, reject }));
+  }
+
+  /** Releases come first: whose turn comes with one of them may be among those who ask. */
+  readonly #sendAll = (): void => {
+    this.#scheduled = false;
+    this.#sendEach(RELEASE, this.#releases.splice(0));
+    this.#sendEach(ACQUIRE, this.#acquisitions.splice(0));
+  };
+
+  #sendEach(script: Script, requests: readonly Request[]): void {
+    let part: Request[] = [];
+    let keys = 0;
+    for (const request of requests) {
+      keys += request.keys.length;
+      // The keys of one command must be in one slot of a Cluster.
+      if (part.length > 0 && (keys > MOST_KEYS || this.channel.client.isCluster)) {
+        this.#send(script, part);
+        part = [];
+        keys = request.keys.length;
+      }
+      part.push(request);
+    }
+    if (part.length > 0) this.#send(script, part);
+  }
+
+  #send(script: Script, asked: readonly Request[]): void {
+    const requests = asked.filter((request) => {
+      const wanted = request.wanted();
+      if (!wanted) request.reject(new Error('given up before it could be asked'));
+      return wanted;
+    });
+    if (requests.length === 0) return;
+    const keys: string[] = [];
+    const args = [this.base];
+    for (const request of requests) {
+      keys.push(...request.keys);
+      args.push(...request.args);
+    }
+    const allWanted = (): boolean => requests.every(({ wanted }) => wanted());
+    this.channel.run(script, keys, args, allWanted).then(
+      (all) => this.#deliver(requests, all as readonly unknown[]),
+      (error: Error) => {
+        // The server did not know the script, and some are not wanted any more: the others ask again.
+        if (isNoScript(error) && !allWanted()) this.#send(script, requests);
+        else for (const { reject } of requests) reject(error);
+      },
+    );
+  }
+
+  #deliver(requests: readonly Request[], all: readonly unknown[]): void {
+    requests.forEach(({ resolve, reject }, index) => {
+      const answer = all[index];
+      if (answer instanceof Error) reject(this.channel.explained(answer));
+      else resolve({ answer, all });
+    });
+  }
+}
+
+function always(): boolean {
+  return true;
+}

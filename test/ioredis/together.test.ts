@@ -1,0 +1,167 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import type { LockHandle } from '../../lib/redlock/lock-handle.js';
+import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import { countLocks, newFleet, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+
+// What is asked in one turn of the event loop is one command; each lock is still a lock for itself.
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let server: RedisServer;
+let looker: Redis;
+const ends: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  server = await startRedis();
+  looker = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => looker.flushall());
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end();
+});
+
+/** Locks over a client of the user's that knows its scripts. */
+async function openRedlock(url = server.url): Promise<Redlock> {
+  const client = server.client({ port: Number(new URL(url).port) });
+  ends.push(() => client.disconnect());
+  const node = new IoredisNode(client, false, newFleet());
+  await node.connect();
+  const redlock = redlockOver([node], { nodeTimeout: 10_000 });
+  await (await redlock.acquire(['first'], once)).release();
+  await looker.config('RESETSTAT');
+  return redlock;
+}
+
+function acquireAll(redlock: Redlock, keys: readonly string[]): Promise<LockHandle[]> {
+  return Promise.all(keys.map((key) => redlock.acquire([key], once)));
+}
+
+async function callsOf(command: string): Promise<number> {
+  const [, calls = '0'] =
+    new RegExp(`^cmdstat_${command}:calls=(\\d+)`, 'm').exec(await looker.info('commandstats')) ?? [];
+  return Number(calls);
+}
+
+test('locks that are asked for together are one command, and so are their releases', async () => {
+  const redlock = await openRedlock();
+
+  const locks = await acquireAll(redlock, ['a', 'b', 'c']);
+  expect(await callsOf('evalsha')).toBe(1);
+  expect(await countLocks(looker)).toBe(3);
+
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await callsOf('evalsha')).toBe(2);
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('very many are several commands, none of which keeps the server from others for long', async () => {
+  const redlock = await openRedlock();
+  const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
+
+  const locks = await acquireAll(redlock, keys);
+
+  // Three keys for each lock, at most a hundred in one command.
+  expect(await callsOf('evalsha')).toBe(Math.ceil(1_000 / 33));
+  expect(await countLocks(looker)).toBe(1_000);
+  expect(new Set(locks.map(({ fencingToken }) => fencingToken)).size).toBeGreaterThan(1);
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('one that is held, and one whose key is of another type, are no matter for the others (S19)', async () => {
+  const redlock = await openRedlock();
+  const held = await redlock.acquire(['b'], once);
+  await looker.lpush('lock:{c}:l', 'of another type');
+
+  const outcomes = await Promise.allSettled(['a', 'b', 'c', 'd'].map((key) => redlock.acquire([key], once)));
+
+  expect(outcomes).toMatchObject([
+    { status: 'fulfilled' },
+    { reason: { code: 'LOCK_HELD', owner: 'me' } },
+    { reason: { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('WRONGTYPE') as unknown } },
+    { status: 'fulfilled' },
+  ]);
+  for (const outcome of outcomes) if (outcome.status === 'fulfilled') await outcome.value.release();
+  await held.release();
+  await looker.del('lock:{c}:l');
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('who asks for the same key twice gets it once, and who came first', async () => {
+  const redlock = await openRedlock();
+  const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
+});
+
+test('a lock that is released and asked for again in the same turn is free', async () => {
+  const redlock = await openRedlock();
+  const [lock] = await acquireAll(redlock, ['k']);
+
+  // Something else is asked first, so that the command with what is acquired is begun before the release.
+  const outcomes = await Promise.allSettled([
+    redlock.acquire(['other'], once),
+    lock?.release(),
+    redlock.acquire(['k'], once),
+  ]);
+
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
+});
+
+test('what is given up in the turn in which it was asked for is not sent behind its own release (S6, S15)', async () => {
+  const redlock = await openRedlock();
+  const [held] = await acquireAll(redlock, ['held']);
+  const giveUp = new AbortController();
+
+  // The release begins a command before anything is acquired, and takes in what is released later in this turn.
+  const releasing = held?.release();
+  const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
+  const kept = redlock.acquire(['other'], once);
+  giveUp.abort(new Error('given up'));
+
+  await expect(given).rejects.toThrow('given up');
+  await releasing;
+  await (await kept).release();
+  expect(await countLocks(looker)).toBe(0);
+  expect(await looker.exists('lock:{k}:f')).toBe(0);
+});
+
+test('when the server has forgotten the script, what is not given up meanwhile is granted (S15)', async () => {
+  const proxy = await startTcpProxy(server);
+  ends.push(() => proxy.close());
+  const redlock = await openRedlock(proxy.url);
+  await looker.script('FLUSH');
+  proxy.holdReplies();
+  const giveUp = new AbortController();
+  const given = redlock.acquire(['given-up'], { ...once, signals: [giveUp.signal] });
+  const kept = acquireAll(redlock, ['a', 'b']);
+  await until(async () => (await callsOf('evalsha')) === 1);
+
+  giveUp.abort(new Error('given up'));
+  await expect(given).rejects.toThrow('given up');
+  proxy.heal();
+
+  const locks = await kept;
+  expect(locks).toHaveLength(2);
+  expect(await looker.exists('lock:{given-up}:f')).toBe(0);
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('an error that the command itself is answered with is the answer for all in it', async () => {
+  const redlock = await openRedlock();
+  await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
+  ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));
+
+  const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
+
+  for (const outcome of outcomes) {
+    expect(outcome).toMatchObject({ reason: { message: expect.stringContaining('NOPERM') as unknown } });
+  }
+});
