@@ -29,7 +29,7 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * metadata, `name` and `length` unchanged. What the method returns or throws reaches the caller.
  *
  * @param key - what to lock: a string, or a function of the method's arguments that gives one or several keys
- * @throws TypeError or RangeError, when the class is defined, naming the option that does not fit
+ * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
  * @example
  * ```ts
  * @WithLock((order: Order) => `order:${order.id}`, { ttl: 10_000, retry: { timeout: 3_000 } })
@@ -44,8 +44,6 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
   name: string | symbol,
   descriptor: DescriptorFor<Key, Method>,
 ) => void {
-  if (typeof key !== 'function') keysOf(key);
-  checkWithLockOptions(options);
   const keyOf = typeof key === 'function' ? (key as (...args: unknown[]) => LockKey) : (): LockKey => key;
 
   return (target, name, descriptor: PropertyDescriptor) => {
@@ -54,9 +52,16 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
       const what = name === undefined ? 'a class' : `\`${String(name)}\``;
       throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not`);
     }
+    const fullName = `${target.constructor.name}.${String(name)}`;
+    try {
+      if (typeof key !== 'function') keysOf(key);
+      checkWithLockOptions(options);
+    } catch (error) {
+      const Kind = error instanceof RangeError ? RangeError : TypeError;
+      throw new Kind(`@WithLock of ${fullName}: ${(error as Error).message}`);
+    }
     injectInterceptor(target, options.instance);
     const kind = resultKindOf(target, name, method);
-    const fullName = `${target.constructor.name}.${String(name)}`;
     const origin = {
       label: options.label ?? (typeof key === 'string' ? key : fullName),
       method: fullName,

@@ -141,6 +141,12 @@ describe('what it cannot lock is refused when the class is defined', () => {
 });
 
 describe('options that do not fit are refused when the class is defined', () => {
+  const settleWith = (key: unknown, options?: unknown): void => {
+    class Orders {
+      async settle(): Promise<void> {}
+    }
+    decorate(Orders.prototype, 'settle', lockUnchecked(key, options));
+  };
   const msRule = (option: string, least: number, got: string): string =>
     `Expected \`${option}\` to be a whole number of milliseconds, at least ${least}, got ${got}`;
 
@@ -185,9 +191,9 @@ describe('options that do not fit are refused when the class is defined', () => 
     [null, TypeError, 'Expected `@WithLock` to be an object of options, got null'],
     ['skip', TypeError, "Expected `@WithLock` to be an object of options, got 'skip'"],
   ])('%j: %p', (options, kind, message) => {
-    const define = (): unknown => lockUnchecked('key', options);
+    const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);
-    expect(define).toThrow(new Error(message));
+    expect(define).toThrow(new Error(`@WithLock of Orders.settle: ${message}`));
   });
 
   test.each<[unknown, string]>([
@@ -197,12 +203,12 @@ describe('options that do not fit are refused when the class is defined', () => 
     [{ key: 1 }, 'got { key: 1 }'],
   ])('key %j', (key, got) => {
     const rule =
-      'Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, ';
-    expect(() => lockUnchecked(key)).toThrow(new TypeError(rule + got));
+      '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, ';
+    expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 
   test('an option that is undefined counts as not given', () => {
     const nothing = { ttl: undefined, retry: undefined, onBusy: undefined } as unknown as WithLockOptions;
-    expect(() => WithLock('key', nothing)).not.toThrow();
+    expect(() => settleWith('key', nothing)).not.toThrow();
   });
 });
