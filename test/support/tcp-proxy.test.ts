@@ -64,37 +64,37 @@ test('passes everything on unchanged, large values in both directions too', asyn
 });
 
 test('delays replies: the server has executed the request long before the client knows', async () => {
-  proxy.delayReplies(1_000);
+  proxy.delayReplies(3_000);
   const start = performance.now();
   let known = false;
   const reply = client.set('key', 'value').then(() => (known = true));
   await until(async () => (await direct.get('key')) === 'value');
   expect(known).toBe(false);
   await reply;
-  expect(performance.now() - start).toBeGreaterThanOrEqual(998);
+  expect(performance.now() - start).toBeGreaterThanOrEqual(2_998);
 });
 
 test('delays requests: the server executes them later', async () => {
-  proxy.delayRequests(1_000);
+  proxy.delayRequests(3_000);
   const start = performance.now();
   const reply = client.set('key', 'value');
   await sleep(100);
   await expect(direct.get('key')).resolves.toBeNull();
   await expect(reply).resolves.toBe('OK');
-  expect(performance.now() - start).toBeGreaterThanOrEqual(998);
+  expect(performance.now() - start).toBeGreaterThanOrEqual(2_998);
 });
 
 test('a delay is per message, not per byte in a queue, and ends when it is set to 0', async () => {
   proxy.delayReplies(200);
-  const together = await elapsed(Promise.all(Array.from({ length: 20 }, () => client.ping())));
+  const together = await elapsed(Promise.all(Array.from({ length: 100 }, () => client.ping())));
   expect(together).toBeGreaterThanOrEqual(198);
-  // One after the other would take four seconds.
-  expect(together).toBeLessThan(2_000);
+  // One after the other would take twenty seconds.
+  expect(together).toBeLessThan(10_000);
 
-  proxy.delayReplies(10_000);
+  proxy.delayReplies(100_000);
   const late = client.ping();
   await sleep(20);
-  expect(await elapsed((proxy.delayReplies(0), late))).toBeLessThan(5_000);
+  expect(await elapsed((proxy.delayReplies(0), late))).toBeLessThan(50_000);
 });
 
 test('keeps the order when the delay becomes shorter', async () => {
@@ -150,7 +150,7 @@ test('cuts connections in flight with a reset, and serves new ones', async () =>
   const socket = createConnection(proxy.port, proxy.host);
   const failure = new Promise((resolve) => socket.once('error', resolve));
   socket.write('PING\r\n');
-  await sleep(100);
+  await until(() => proxy.connectionCount === 2);
 
   proxy.cut();
 
