@@ -6,9 +6,12 @@ import { withWorkers } from '../measure/workers.js';
 import type { ResultTable } from '../report/tables.js';
 import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group.js';
 
-/** Short where it shall only be seen to run. Renewals are due every third of the ttl, so less than a ttl may show none. */
+/**
+ * Short where it shall only be seen to run, but long enough for a busy machine to renew in time. Renewals are due every
+ * third of the ttl, so less than a ttl may show none.
+ */
 export function heldTtl({ effort }: Plan): number {
-  return effort < 0.5 ? 1_500 : 10_000;
+  return effort < 0.5 ? 4_500 : 10_000;
 }
 
 /** Many locks that are held for long. */
