@@ -251,7 +251,7 @@ describe('two holders at once', () => {
 
 describe('a transaction', () => {
   test('that idles for too long is ended, so that the successor gets in, and writes nothing', async () => {
-    const impatient = new FencedRegister({ idleTimeout: 300 });
+    const impatient = new FencedRegister({ idleTimeout: 3_000 });
     const [checked, resume] = [gate(), gate()];
     const older = impatient
       .transaction(pool, holder(1), async (client) => {
@@ -265,15 +265,15 @@ describe('a transaction', () => {
 
     await impatient.transaction(pool, holder(2), (client) => write('new', client));
 
-    expect(performance.now() - start).toBeGreaterThan(150);
-    expect(performance.now() - start).toBeLessThan(15_000);
+    expect(performance.now() - start).toBeGreaterThan(1_000);
+    expect(performance.now() - start).toBeLessThan(30_000);
     resume.open();
     await expect(older).resolves.toMatch(/not queryable|terminat/);
     await expect(read()).resolves.toBe('new');
   });
 
   test('gives its connection back, and not one that broke', async () => {
-    const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 2_000 });
+    const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 30_000 });
     try {
       const pidOf = async (client: SqlClient): Promise<number> => {
         const { rows } = await client.query<{ pid: number }>('select pg_backend_pid() as pid');
@@ -300,11 +300,11 @@ describe('a transaction', () => {
 
   test('does not give a connection back whose state it does not know', async () => {
     // The limit is the client's alone: the server goes on with the statement, and the rollback waits behind it.
-    const single = new Pool({ connectionString: url, max: 1, query_timeout: 200 });
+    const single = new Pool({ connectionString: url, max: 1, query_timeout: 2_000 });
     single.on('error', () => undefined);
     try {
       await expect(
-        register.transaction(single, holder(1), (client) => client.query('select pg_sleep(1)')),
+        register.transaction(single, holder(1), (client) => client.query('select pg_sleep(4)')),
       ).rejects.toThrow(/timeout/);
 
       const other = { keys: [randomUUID()], fencingToken: 1 };
