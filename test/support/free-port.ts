@@ -11,15 +11,23 @@ export const LOOPBACK = '127.0.0.1';
 const FIRST_PORT = 20_000;
 const LAST_PORT = 32_000;
 
+/**
+ * Workers of Jest have ports of their own: one on which a test wants nobody to answer, or a server to be back in a
+ * moment, is not given to a server of another test meanwhile.
+ */
+const SHARES = 4;
+const SHARE = (LAST_PORT - FIRST_PORT) / SHARES;
+const FIRST_OF_OURS = FIRST_PORT + (Number(process.env['JEST_WORKER_ID'] ?? 0) % SHARES) * SHARE;
+
 /** A port nobody listens on now. Another process may take it before the caller does: retry then. */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < 100; attempt++) {
-    const port = randomInt(FIRST_PORT, LAST_PORT);
+    const port = randomInt(FIRST_OF_OURS, FIRST_OF_OURS + SHARE);
     if (await canListen(port)) {
       return port;
     }
   }
-  throw new Error(`found no free port between ${FIRST_PORT} and ${LAST_PORT}`);
+  throw new Error(`found no free port between ${FIRST_OF_OURS} and ${FIRST_OF_OURS + SHARE}`);
 }
 
 function canListen(port: number): Promise<boolean> {
