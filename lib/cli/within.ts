@@ -4,7 +4,9 @@ import { NODE_LIMIT_MS } from './session.js';
 export async function within<T>(answer: Promise<T>): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const limit = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${NODE_LIMIT_MS} ms`)), NODE_LIMIT_MS);
+    const giveUp = (): void => reject(new Error(`no answer within ${NODE_LIMIT_MS} ms`));
+    // When the thread was blocked, the answer may be there and unread: it comes first.
+    timer = setTimeout(setImmediate, NODE_LIMIT_MS, giveUp);
   });
   try {
     return await Promise.race([answer, limit]);
