@@ -2,7 +2,7 @@ import 'reflect-metadata';
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { BullModule, getQueueToken, OnWorkerEvent, Processor, WorkerHost } from '@nestjs/bullmq';
 import { type INestApplication, Injectable } from '@nestjs/common';
-import { type Job, type Queue, QueueEvents } from 'bullmq';
+import type { Job, Queue } from 'bullmq';
 import { currentLock, LockService, WithLock } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 import { Overlap } from '../support/overlap.js';
@@ -55,14 +55,18 @@ let app: INestApplication | undefined;
 
 const queue = (name: string): Queue => app!.get<Queue>(getQueueToken(name));
 
-/** Resolves to what the jobs returned. */
+/**
+ * Resolves to what the jobs returned. Not by `waitUntilFinished`: BullMQ looks whether a job has finished, and only then
+ * begins to read events, so that one that finishes in between is waited for in vain.
+ */
 async function results(name: string, jobs: Promise<Job>[]): Promise<unknown[]> {
-  const events = new QueueEvents(name, { connection: { host: server.host, port: server.port } });
-  try {
-    return await Promise.all(jobs.map(async (job) => (await job).waitUntilFinished(events)));
-  } finally {
-    await events.close();
-  }
+  return Promise.all(
+    jobs.map(async (added) => {
+      const { id = '' } = await added;
+      await until(async () => (await queue(name).getJobState(id)) === 'completed');
+      return (await queue(name).getJob(id))?.returnvalue as unknown;
+    }),
+  );
 }
 
 // In a block of their own, so that the application is closed while its server still runs.
