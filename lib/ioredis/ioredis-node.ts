@@ -220,7 +220,7 @@ export class IoredisNode implements LockNode {
     return { state: 'guarded', votesIn, reason: tooYoung(votesIn), warnings };
   }
 
-  listen(place: Place, heard: (after: number, turn: boolean) => void): Listening {
+  listen(place: Place, heard: (after: number, turn: boolean, released?: string) => void): Listening {
     const subscriber = (this.#subscriber ??= this.#newSubscriber());
     const { keyPrefix } = this.fleet;
     const channels = place.keys.map((key) =>
@@ -229,8 +229,8 @@ export class IoredisNode implements LockNode {
     const listenings = [...new Set(channels)].map((channel) =>
       subscriber.listen(channel, {
         message: (text) => {
-          const [number, after] = text.split(' ');
-          if (Number(number) === place.number) heard(Number(after), Number(after) === 0);
+          const [number, after, released] = text.split(' ');
+          if (Number(number) === place.number) heard(Number(after), Number(after) === 0, released);
         },
         ready: (ready) => heard(ready ? 0 : Math.random() * DEAF_JITTER_MS, false),
       }),
@@ -344,7 +344,7 @@ export class IoredisNode implements LockNode {
     this.#toldTooYoung = false;
     if (code === 0) {
       this.#waiters.note(keys);
-      return { granted: true, counter: Number(detail) };
+      return { granted: true, counter: Number(detail), nextIsFirst: Number(remaining) > 1 };
     }
     const id = String(detail);
     if (code === ALREADY_RAN) {

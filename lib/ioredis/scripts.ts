@@ -20,7 +20,7 @@ function script(lua: string): Script {
 /** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
 const TURN_MS = 150;
 
-/** How long after the first of a queue was told the second tries, in milliseconds, and the third after the second. */
+/** How long after a turn began, at most, the next two of a queue try, in milliseconds; when they do, it has ended. */
 const STANDBY_MS = 200;
 
 /** How long a queue is kept that nobody comes to, in milliseconds; those who wait come every few seconds. */
@@ -31,8 +31,12 @@ const QUEUE_LIFE_MS = 60_000;
  * their scores the server's time in milliseconds at which the waiter came. The one whose turn it is stands there a
  * second time, in front of all: `!deadline:place` with the score -1.
  *
- * A message goes to the first in line, and to the next two for the case that it does not take its turn. Nobody
- * receives what is published to a process that has gone, so its place is dropped at once. PUBLISH comes after all
+ * A message goes to the first in line, and to the next two for the case that it does not take its turn: two, because one
+ * may hang as well. To wake them costs more than all the rest while a lock changes hands every millisecond, so who was
+ * told already is not told again, as long as it will try after the turn that begins now has ended, and soon. The last of
+ * the queue says who that is: `?places`, with 1e13 and a time for score, were told in the 50 ms since then.
+ *
+ * Nobody receives what is published to a process that has gone, so its place is dropped at once. PUBLISH comes after all
  * else and only as `pcall`: a user may have no right to the channel (S7). So does ZADD, which fails when memory is
  * short: the queue is advice, and an order that is lost costs time and nothing else.
  *
@@ -40,7 +44,7 @@ const QUEUE_LIFE_MS = 60_000;
  */
 const QUEUE = `
 local function queueing()
-  local function tell(queue, base, place, after)
+  local function tell(queue, base, place, text)
     local process, number = string.match(place, '^(%x+):(%d+):')
     if not process then
       return false
@@ -49,7 +53,7 @@ local function queueing()
     if base == '' then
       command, channel = 'SPUBLISH', queue .. ':' .. process
     end
-    local receivers = redis.pcall(command, channel, number .. ' ' .. after)
+    local receivers = redis.pcall(command, channel, number .. ' ' .. text)
     return receivers ~= 0
   end
 
@@ -61,14 +65,15 @@ local function queueing()
     return front[1], tonumber(front[2])
   end
 
-  local function begin_turn(queue, place, now, after)
-    redis.pcall('ZADD', queue, -1, string.format('!%.0f:%s', math.floor(now + after + ${TURN_MS}), place))
-  end
-
-  local function wake(queue, base, now, after)
+  local function wake(queue, base, after, released)
+    local time = redis.call('TIME')
+    local begin = math.floor(time[1] * 1000 + time[2] / 1000 + after)
     local _, _, turn = first(queue)
-    if turn then
-      redis.call('ZREM', queue, turn)
+    local last = redis.call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+    local watching, since = last[1], tonumber(last[2] or 0) - 1e13
+    redis.call('ZREM', queue, turn or '', since > 0 and watching or '')
+    if begin < since or begin > since + ${STANDBY_MS - TURN_MS} then
+      watching, since = '?', begin
     end
     local awake = 0
     while awake == 0 do
@@ -77,26 +82,38 @@ local function queueing()
         return 0
       end
       for _, place in ipairs(places) do
-        if tell(queue, base, place, math.ceil(after + awake * ${STANDBY_MS})) then
+        local standby = awake > 0
+        local delay = math.ceil(after + (standby and ${STANDBY_MS} or 0))
+        if standby and string.find(watching, place, 1, true) then
           awake = awake + 1
-          if awake == 1 then
-            begin_turn(queue, place, now, after)
+        elseif tell(queue, base, place, delay .. ' ' .. (released or '')) then
+          awake = awake + 1
+          if standby then
+            watching = watching .. place
+          else
+            redis.pcall('ZADD', queue, -1, string.format('!%.0f:%s', begin + ${TURN_MS}, place))
           end
         else
           redis.call('ZREM', queue, place)
         end
       end
     end
+    if watching ~= '?' then
+      redis.pcall('ZADD', queue, 1e13 + since, watching)
+    end
     return awake
   end
 
-  local function leave(lock, queue, base, now, place)
+  local function leave(lock, queue, base, place)
     local _, _, turn = first(queue)
     if turn and string.match(turn, '^!%d+:(.*)$') == place then
       redis.call('ZREM', queue, turn)
     end
-    if redis.call('ZREM', queue, place) == 1 and redis.call('EXISTS', lock) == 0 then
-      wake(queue, base, now, 0)
+    local left = redis.call('ZREM', queue, place)
+    if string.sub(first(queue) or '', 1, 1) == '?' then
+      redis.call('DEL', queue)
+    elseif left == 1 and redis.call('EXISTS', lock) == 0 then
+      wake(queue, base, 0)
     end
   end
 
@@ -147,7 +164,8 @@ end
  *            waited, who gets the place when it is granted, or - for none, and its place; else empty
  * Returns  the answers for the claims, and then the time in microseconds on this server's clock. An answer is one of
  *          counter                     stored
- *          {0, counter}                stored, and others wait
+ *          {0, counter, waiting}       stored, and others wait; waiting is 2 if the one who got the place is the first of
+ *                                      them, else 1
  *          {i, value, pttl}            the i-th key holds another value for pttl milliseconds more
  *          {-1, milliseconds late}     the deadline had passed (S16)
  *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
@@ -177,7 +195,7 @@ local function wait_at(i, n, lock, queues, waited, place)
     if j == i then
       take_place(KEYS[queues + j], now, waited, place)
     else
-      leave(KEYS[lock + j], KEYS[queues + j], base, now, place)
+      leave(KEYS[lock + j], KEYS[queues + j], base, place)
     end
   end
 end
@@ -256,7 +274,7 @@ local function one(lock, arg)
         local till, whose = string.match(turn or '', '^!(%d+):(.*)$')
         if whose ~= head then
           -- The last holder has lapsed, and so told nobody.
-          wake(queue, base, now, 0)
+          wake(queue, base, 0)
         elseif tonumber(till) > now then
           if place then
             wait_at(i, n, lock, queues, waited, place)
@@ -297,15 +315,18 @@ local function one(lock, arg)
   if waiting then
     local _, _, leave = queueing()
     for i in pairs(waiting) do
-      leave(KEYS[lock + i], KEYS[queues + i], base, now, place or '')
+      leave(KEYS[lock + i], KEYS[queues + i], base, place or '')
       others = math.max(others, redis.call('EXISTS', KEYS[queues + i]))
     end
   end
   if next then
     local _, _, _, take_place = queueing()
     take_place(KEYS[queues + 1], now, next, place)
+    if redis.call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == place then
+      others = 2
+    end
   end
-  return others == 0 and counter or {0, counter}
+  return others == 0 and counter or {0, counter, others}
 end
 
 ${EACH}
@@ -436,10 +457,8 @@ local function one(lock, arg)
   for i = lock + 1, lock + n do
     local queue = KEYS[n + i]
     if redis.call('EXISTS', queue) == 1 and (kept[i] or redis.call('EXISTS', KEYS[i]) == 0) then
-      local time = redis.call('TIME')
       local _, wake = queueing()
-      told = told +
-        wake(queue, ARGV[1], time[1] * 1000 + time[2] / 1000, math.max(after, kept[i] and keep or 0))
+      told = told + wake(queue, ARGV[1], math.max(after, kept[i] and keep or 0), string.sub(ARGV[arg], 1, 32))
     end
   end
   if life then
@@ -467,10 +486,9 @@ return answers
 export const LEAVE = script(`
 ${QUEUE}
 local n = tonumber(ARGV[1])
-local time = redis.call('TIME')
 local _, _, leave = queueing()
 for i = 1, n do
-  leave(KEYS[i], KEYS[n + i], ARGV[3], time[1] * 1000 + time[2] / 1000, ARGV[2])
+  leave(KEYS[i], KEYS[n + i], ARGV[3], ARGV[2])
 end
 return 1
 `);
@@ -519,9 +537,8 @@ if value then
     local id = ARGV[i]
     if string.sub(value, 1, #id) == id then
       redis.call('DEL', KEYS[1])
-      local time = redis.call('TIME')
       local _, wake = queueing()
-      wake(KEYS[2], ARGV[1], time[1] * 1000 + time[2] / 1000, 0)
+      wake(KEYS[2], ARGV[1], 0)
       return i - 1
     end
   end

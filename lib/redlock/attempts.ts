@@ -49,6 +49,8 @@ export interface Attempted {
   readonly atGate: 'granted' | 'refused' | 'failed' | 'pending';
   /** Nobody has a quorum: it makes sense to try again soon. */
   readonly split: boolean;
+  /** It was granted, and the next waiter of the process is the first in line. */
+  readonly nextIsFirst?: boolean;
 }
 
 /**
@@ -144,7 +146,8 @@ export class Attempts {
       claim.acquired(sent.monotonic, minHold);
       const lock = new HeldLock(claim, token, this.#upkeep, sent, { renew, maxHold });
       this.held.add(lock);
-      return { outcome: lock, atGate, split: false };
+      const nextIsFirst = granting.some(({ reply }) => reply.nextIsFirst);
+      return { outcome: lock, atGate, split: false, nextIsFirst };
     }
 
     const asked = shut ? [gate] : nodes;

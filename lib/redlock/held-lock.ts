@@ -83,6 +83,11 @@ export class HeldLock implements LockHandle, Renewable {
   /** Made when first asked for: most locks end without anybody looking at their signal. */
   #controller: AbortController | undefined;
   #release: Promise<void> | undefined;
+  /**
+   * Called when the release is on its way, for the next call of this process, when it is the first of all who wait: what
+   * it asks now, on the same connections, is answered behind the release.
+   */
+  follower: (() => void) | undefined;
 
   /**
    * @param validFrom - when the first request of the acquisition was sent
@@ -377,12 +382,14 @@ export class HeldLock implements LockHandle, Renewable {
     this.upkeep.ended(this);
     const { nodes, nodeTimeout } = this.upkeep.settings;
     const quorum = quorumOf(nodes.length);
-    await askAll(
+    const released = askAll(
       nodes,
       nodeTimeLimit(this.#ttl, nodeTimeout),
       (node) => node.release(this.claim),
       (answers) => answers.filter(({ error }) => !error).length >= quorum,
     );
+    if (this.claim.keepFor === 0) this.follower?.();
+    await released;
   }
 }
 

@@ -31,6 +31,8 @@ export type AcquireReply =
       readonly granted: true;
       /** The claim's fencing counter on this node: larger than that of every earlier grant of each of its keys. */
       readonly counter: number;
+      /** The next waiter, who got the place ({@link Order.next}), is the first in line. */
+      readonly nextIsFirst?: boolean;
     }
   | {
       readonly granted: false;
@@ -126,9 +128,9 @@ export interface LockNode {
   /**
    * Listens for the messages to a place. `heard` is called with the milliseconds after which the place may try: 0 also
    * when messages begin to arrive (again), and something more when they cease to, as polling is all that is left then;
-   * `turn` is whether it is first in line and the lock free.
+   * `turn` is whether it is first in line and the lock free, and `released` the id of the claim whose release made it so.
    */
-  listen(place: Place, heard: (after: number, turn: boolean) => void): Listening;
+  listen(place: Place, heard: (after: number, turn: boolean, released?: string) => void): Listening;
 
   /** Gives up the place in the queues. */
   leave(place: Place): Promise<void>;

@@ -3,10 +3,10 @@ import { onAbort } from './on-abort.js';
 /** Longer timers fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A wait that others can cut short, also before it has begun. */
+/** A wait that others can cut short. */
 export class Pause {
-  /** When it ends at the latest, by the monotonic clock; what was asked for before it begins counts, too. */
-  #end = Infinity;
+  /** When it ends at the latest, by the monotonic clock. */
+  #end = 0;
   #timer: NodeJS.Timeout | undefined;
   #resolve: (() => void) | undefined;
 
@@ -21,28 +21,22 @@ export class Pause {
       await new Promise<void>((resolve, reject) => {
         this.#resolve = resolve;
         stops = signals.map((signal) => onAbort(signal, () => reject(signal.reason as Error)));
-        this.#end = Math.min(this.#end, performance.now() + delay);
+        this.#end = performance.now() + delay;
         this.#setTimer();
       });
     } finally {
       for (const stop of stops) stop();
       clearTimeout(this.#timer);
       this.#resolve = undefined;
-      this.#end = Infinity;
     }
   }
 
   /** Ends it `delay` milliseconds from now at the latest. */
   cutTo(delay: number): void {
     const end = performance.now() + delay;
-    if (end >= this.#end) return;
+    if (!this.#resolve || end >= this.#end) return;
     this.#end = end;
-    if (this.#resolve) this.#setTimer();
-  }
-
-  /** Forgets what was asked for before it begins. */
-  forget(): void {
-    this.#end = Infinity;
+    this.#setTimer();
   }
 
   #setTimer(): void {

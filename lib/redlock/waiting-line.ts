@@ -26,14 +26,22 @@ export class WaitingLine {
   readonly #placedAt = new Set<LockNode>();
   /** The node in whose queue it stands, as far as is known. */
   #queuedAt: LockNode | undefined;
-  /** A message said that it is our turn. */
+  /** It is our turn, as far as we know. */
   #turn = false;
+  /**
+   * When the first waiter is to ask, by the monotonic clock and the last message that said so. It outlives the waiter that
+   * was first when that came, and requests sent before: the node takes it that somebody asks then.
+   */
+  #askAt = Infinity;
   /** Who held the lock when the nodes were last asked, if that is how they answered. Not an error yet: those cost. */
   #holder: { readonly owner: string; readonly retryAfter: number; readonly at: Instant } | undefined;
   /** Why the lock could not be had otherwise. */
   #unavailable: LockUnavailableError | undefined;
   /** The place stands in line already, put there when the waiter before was granted. */
   #inherited = false;
+  /** The ids of the locks that these calls had last, and before: the message of the release of that one is no news. */
+  #last: string | undefined;
+  #before: string | undefined;
   /** A node that gave no vote when it was the gate, and since when. */
   #failed: { readonly gate: LockNode; readonly at: Instant } | undefined;
 
@@ -79,6 +87,7 @@ export class WaitingLine {
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
+    this.first?.pause.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
   }
 
@@ -95,6 +104,7 @@ export class WaitingLine {
     const turn = this.#turn;
     this.#turn = false;
     waiter.pause.forget();
+    if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     const place = ready ? this.place : undefined;
     if (place) this.#placedAt.add(gate);
     const next = place && this.#second;
@@ -107,12 +117,23 @@ export class WaitingLine {
   }
 
   /** What came of asking like that. */
-  note({ gate, order: { place, next } }: Approach, { outcome, atGate }: Attempted): void {
+  note({ gate, order: { place, next } }: Approach, { outcome, atGate, nextIsFirst }: Attempted): void {
     const inLine = place && (atGate === 'refused' || (atGate === 'granted' && next !== undefined));
     this.#queuedAt = inLine ? gate : undefined;
     if (atGate === 'failed') this.#failed = { gate, at: now() };
     if (atGate === 'granted' && !inLine) this.#placedAt.delete(gate);
     const held = outcome instanceof HeldLock;
+    if (held) {
+      this.#before = this.#last;
+      this.#last = outcome.id;
+      // One round trip; to wait for the message takes two.
+      if (nextIsFirst) {
+        outcome.follower = () => {
+          this.#turn = true;
+          this.first?.pause.cutTo(0);
+        };
+      }
+    } else this.first?.pause.cutTo(this.#askAt - performance.now());
     this.#inherited = held && this.isQueued();
     // That a tick has run is no answer to those who wait without one.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
@@ -169,8 +190,10 @@ export class WaitingLine {
   #listenAt(gate: LockNode): Listening {
     let listening = this.#listening.get(gate);
     if (!listening) {
-      listening = gate.listen(this.place, (after, turn) => {
+      listening = gate.listen(this.place, (after, turn, released) => {
+        if (turn && released && released === this.#before) return;
         this.#turn ||= turn;
+        if (after > 0) this.#askAt = performance.now() + after;
         this.first?.pause.cutTo(after);
       });
       this.#listening.set(gate, listening);

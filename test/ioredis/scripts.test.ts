@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
 import {
   ACQUIRE,
   BIRTH,
@@ -38,7 +39,7 @@ interface Terms {
   readonly order?: { readonly place?: string; readonly waited: number; readonly next?: number };
 }
 
-/** Runs ACQUIRE for these keys; what it returns, without the server's time and whether others wait. */
+/** Runs ACQUIRE for these keys; what it returns, without the server's time and that nobody waits. */
 async function acquire(keys: string[], value: string, terms: Terms = {}): Promise<(number | string)[]> {
   const { ttl = 5_000, deadline = 0, guard = 0, seed = 0, order } = terms;
   const all = [
@@ -364,9 +365,9 @@ describe('the queue of a key', () => {
     return { place: `${process}:1:${process}`, told, stop: () => client.disconnect() };
   }
 
-  /** What the queue says of order, without the turn. */
+  /** What the queue says of order, without the turn and without who was told. */
   function queue(key: string): Promise<string[]> {
-    return redis.zrangebyscore(`${key}:q`, 0, '+inf');
+    return redis.zrangebyscore(`${key}:q`, 0, 1e13);
   }
 
   test('has those who were refused in the order in which they came, whenever they asked', async () => {
@@ -387,8 +388,60 @@ describe('the queue of a key', () => {
     }
     await expect(release(['k'], 'holder')).resolves.toBe(3);
     await until(() => all[2]!.told.length === 1);
-    expect(all.map(({ told }) => told)).toEqual([['1 0'], ['1 200'], ['1 400'], []]);
+    expect(all.map(({ told }) => told)).toEqual([['1 0 holder'], ['1 200 holder'], ['1 200 holder'], []]);
     for (const { stop } of all) stop();
+  });
+
+  test('does not tell again who will try soon after the next turn, and tells those who will not', async () => {
+    const all = await Promise.all(['aa', 'bb', 'cc', 'dd'].map(listener));
+    const told = (): string[][] => all.map((each) => each.told.splice(0));
+    const [first, second] = all;
+    const serverTime = async (): Promise<number> => {
+      const [seconds, micros] = await redis.time();
+      return Number(seconds) * 1_000 + Number(micros) / 1_000;
+    };
+    /** Two turns, sent together; how long that took by the clock of the server. */
+    const twoTurns = async (): Promise<number> => {
+      for (const [index, { place }] of all.entries()) {
+        await acquire(['k'], 'x', { order: { place, waited: 900 - index * 100 } });
+      }
+      const [began, , , , ended] = await Promise.all([
+        serverTime(),
+        release(['k'], 'one'),
+        acquire(['k'], 'two', { order: { place: first!.place, waited: 1_000 } }),
+        release(['k'], 'two'),
+        serverTime(),
+      ]);
+      await until(() => [1, 2, 1, 1].every((count, index) => all[index]!.told.length >= count));
+      return ended - began;
+    };
+
+    // The server can be kept from working between the two.
+    for (;;) {
+      await acquire(['k'], 'one', { ttl: 5_000 });
+      const took = await twoTurns();
+      const heard = told();
+      for (const { place } of all) await leave(['k'], place);
+      if (took > 40) continue;
+      expect(heard).toEqual([['1 0 one'], ['1 200 one', '1 0 two'], ['1 200 one'], ['1 200 two']]);
+      break;
+    }
+
+    told();
+    await acquire(['k'], 'one', { ttl: 5_000 });
+    await twoTurns();
+    told();
+    await acquire(['k'], 'three', { order: { place: second!.place, waited: 1_000 } });
+    // What they were told has passed by then.
+    await delay(60);
+    await release(['k'], 'three');
+    await until(() => all[2]!.told.length + all[3]!.told.length === 2);
+    expect(told()).toEqual([[], [], ['1 0 three'], ['1 200 three']]);
+    for (const { place, stop } of all) {
+      await leave(['k'], place);
+      stop();
+    }
+    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
   });
 
   test('drops those whose process has gone, and tells the next at once', async () => {
@@ -398,7 +451,7 @@ describe('the queue of a key', () => {
     await acquire(['k'], 'x', { order: { place: alive.place, waited: 100 } });
     await expect(release(['k'], 'holder')).resolves.toBe(1);
     await until(() => alive.told.length === 1);
-    expect(alive.told).toEqual(['1 0']);
+    expect(alive.told).toEqual(['1 0 holder']);
     await expect(queue('k')).resolves.toEqual([alive.place]);
     alive.stop();
   });
@@ -455,9 +508,15 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('has the next waiter of the process in line as soon as the one before is granted', async () => {
-    await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 500, next: 400 } });
+  test('has the next waiter of the process in line as soon as the one before is granted, and says if it is first', async () => {
+    const grant = await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 500, next: 400 } });
+    expect(grant).toEqual([0, expect.any(Number), 2]);
     await expect(queue('k')).resolves.toEqual(['aa:1:me']);
+    await acquire(['k'], 'x', { order: { place: 'bb:1:other', waited: 450 } });
+    await redis.del('k:l');
+    const again = await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 500, next: 400 } });
+    expect(again).toEqual([0, expect.any(Number), 1]);
+    await expect(queue('k')).resolves.toEqual(['bb:1:other', 'aa:1:me']);
   });
 
   test('passes the turn on when a place is given up', async () => {
@@ -470,7 +529,7 @@ describe('the queue of a key', () => {
     await until(() => second.told.length === 1);
     await leave(['k'], first.place);
     await until(() => second.told.length === 2);
-    expect(second.told).toEqual(['1 200', '1 0']);
+    expect(second.told).toEqual(['1 200 holder', '1 0 ']);
     await leave(['k'], second.place);
     await expect(redis.keys('*')).resolves.toEqual(['k:f']);
     first.stop();
@@ -502,7 +561,7 @@ describe('the queue of a key', () => {
     await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
     await release(['k'], 'holder', { keep: 700 });
     await until(() => first.told.length === 1);
-    expect(first.told).toEqual(['1 700']);
+    expect(first.told).toEqual(['1 700 holder']);
     first.stop();
   });
 

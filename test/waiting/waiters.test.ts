@@ -12,10 +12,13 @@ import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { newFleet, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { outcomeOf, startContenders } from './contenders.js';
+import { type Contender, outcomeOf, startContenders } from './contenders.js';
 
 /** Polling alone would take this long, so what comes sooner came by a message. */
 const POLL_MS = 20_000;
+
+/** Who stands in line asks this often, also without a message. */
+const LONGEST_SLEEP_MS = 5_000;
 
 /**
  * What a test allows for a machine that is busy, in milliseconds: less than a waiter that stands in line sleeps when no
@@ -56,9 +59,9 @@ async function newProcess(owner: string): Promise<Redlock> {
   return redlock;
 }
 
-/** How many stand in line for a key, without the one whose turn it is standing there twice. */
+/** How many stand in line for a key, without the turn and without who was told. */
 function inLine(key: string): Promise<number> {
-  return looker.zcount(`lock:{${key}}:q`, 0, '+inf');
+  return looker.zcount(`lock:{${key}}:q`, 0, 1e13);
 }
 
 async function subscriberIds(): Promise<string[]> {
@@ -225,6 +228,97 @@ describe('a dead waiter delays the others by a short time and not until they pol
     if (fault === 'pause') dead!.resume();
     await dead!.kill();
     await alive!.quit();
+  });
+});
+
+describe('a waiter that hangs delays the others by a short time', () => {
+  /** A process that has come for the lock, stands in line, and reads nothing any more. */
+  async function hanging(behind: number): Promise<Contender> {
+    const options = {
+      module: { nodes: [server.url] },
+      key: 'k',
+      loops: 1,
+      lock: { ttl: TTL, retry: { timeout: 60_000, delay: POLL_MS } },
+      hold: 0,
+    };
+    const [waiter] = await startContenders(1, options);
+    waiter!.tell('go');
+    await until(async () => (await inLine('k')) === behind + 1);
+    waiter!.pause();
+    return waiter!;
+  }
+
+  // Who waits behind them is told of the first turn, or of the second, or knows of it since its process was first itself.
+  test.each([
+    ['the second', ['bob', 'hangs', 'carol']],
+    ['the second, and the third with it', ['bob', 'hangs', 'hangs', 'carol']],
+    ['the third, behind a call of the process that comes after it', ['bob', 'carol', 'hangs', 'carol']],
+  ])('%s in line', async (_which, line) => {
+    const people = {
+      alice: await newProcess('alice'),
+      bob: await newProcess('bob'),
+      carol: await newProcess('carol'),
+    };
+    const held = await people.alice.acquire(['k'], waiting);
+    const dead: Contender[] = [];
+    const calls: Promise<number>[] = [];
+    const places = new Set<string>();
+    for (const who of line) {
+      if (who === 'hangs') dead.push(await hanging(places.size + dead.length));
+      else {
+        const call = people[who as 'bob' | 'carol'].acquire(['k'], waiting);
+        calls.push(
+          call.then(async (lock) => {
+            await lock.release();
+            return performance.now();
+          }),
+        );
+        places.add(who);
+        await until(async () => (await inLine('k')) === places.size + dead.length);
+      }
+    }
+    const released = performance.now();
+    await held.release();
+    for (const ended of await Promise.all(calls)) expect(ended - released).toBeLessThan(ROOM_MS);
+    await Promise.all(dead.map((waiter) => waiter.kill()));
+  });
+});
+
+describe('calls of one process follow each other', () => {
+  /** Resolves to how many milliseconds so many calls took, all made now, which keep the lock for a while. */
+  async function inTurn(redlock: Redlock, calls: number): Promise<number> {
+    const start = performance.now();
+    const all = Array.from({ length: calls }, async () => {
+      const lock = await redlock.acquire(['k'], waiting);
+      await delay(2);
+      await lock.release();
+    });
+    await Promise.all(all);
+    return performance.now() - start;
+  }
+
+  test('without a message, which takes longer and may not come', async () => {
+    await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
+    const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
+    await Promise.all(nodes.map((node) => node.connect()));
+    const mute = redlockOver(nodes, { owner: 'mute', nodeTimeout: 500 });
+    opened.push(mute);
+    // A release whose script the server does not know takes two round trips.
+    await (await mute.acquire(['k'], waiting)).release();
+    // The first of them gets it when this one lapses.
+    await mute.acquire(['k'], { ...waiting, ttl: 500, renew: false });
+    expect(await inTurn(mute, 10)).toBeLessThan(LONGEST_SLEEP_MS);
+    await looker.call('ACL', 'DELUSER', 'mute');
+  });
+
+  test('with two commands for each, though they are told of their own releases', async () => {
+    const alice = await newProcess('alice');
+    // The connection for messages is there from now on.
+    await inTurn(alice, 2);
+    await looker.config('RESETSTAT');
+    await inTurn(alice, 100);
+    const [, scripts = '0'] = /cmdstat_evalsha:calls=(\d+)/.exec(await looker.info('commandstats')) ?? [];
+    expect(Number(scripts)).toBeLessThan(2.5 * 100);
   });
 });
 
