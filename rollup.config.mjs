@@ -47,10 +47,34 @@ function small() {
         mangle: { ...keep, keep_private_props: true },
       });
       // Lua scripts: the only texts of several lines in that file.
-      const dense = name === 'stores' ? minified.code.replaceAll(/\n[\n ]+/g, '\n') : minified.code;
-      return inLines(dense, this.parse(dense));
+      const dense = name === 'stores' ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n') : minified.code;
+      const short = shortFields(dense, this.parse(dense));
+      return inLines(short, this.parse(short));
     },
   };
+}
+
+/** Shortens the names of private fields, but of those that hold functions: nobody sees them. */
+function shortFields(code, tree) {
+  const names = [];
+  const fields = new Set();
+  const others = new Set();
+  const visit = (node) => {
+    if (node.type === 'PrivateIdentifier') names.push(node);
+    if (/^(Property|Method)Definition$/.test(node.type) && node.key.type === 'PrivateIdentifier')
+      (/Function/.test(node.value?.type) ? others : fields).add(node.key.name);
+    for (const child of Object.values(node).flat()) if (typeof child?.type === 'string') visit(child);
+  };
+  visit(tree);
+  const shortened = [...fields].filter((name) => !others.has(name));
+  let end = 0;
+  const parts = [];
+  for (const { name, start, end: after } of names.sort((a, b) => a.start - b.start)) {
+    if (!shortened.includes(name)) continue;
+    parts.push(code.slice(end, start), `#_${shortened.indexOf(name).toString(36)}`);
+    end = after;
+  }
+  return [...parts, code.slice(end)].join('');
 }
 
 /** Node prints the line of an error that nobody catches, so a file is not one long line: a method has its own. */

@@ -3,10 +3,10 @@ import { onAbort } from './on-abort.js';
 /** Longer timers fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A wait that others can cut short. */
+/** A wait that others can cut short, also before it has begun. */
 export class Pause {
-  /** When it ends at the latest, by the monotonic clock. */
-  #end = 0;
+  /** When it ends at the latest, by the monotonic clock; what was asked for before it begins counts, too. */
+  #end = Infinity;
   #timer: NodeJS.Timeout | undefined;
   #resolve: (() => void) | undefined;
 
@@ -21,22 +21,28 @@ export class Pause {
       await new Promise<void>((resolve, reject) => {
         this.#resolve = resolve;
         stops = signals.map((signal) => onAbort(signal, () => reject(signal.reason as Error)));
-        this.#end = performance.now() + delay;
+        this.#end = Math.min(this.#end, performance.now() + delay);
         this.#setTimer();
       });
     } finally {
       for (const stop of stops) stop();
       clearTimeout(this.#timer);
       this.#resolve = undefined;
+      this.#end = Infinity;
     }
   }
 
   /** Ends it `delay` milliseconds from now at the latest. */
   cutTo(delay: number): void {
     const end = performance.now() + delay;
-    if (!this.#resolve || end >= this.#end) return;
+    if (end >= this.#end) return;
     this.#end = end;
-    this.#setTimer();
+    if (this.#resolve) this.#setTimer();
+  }
+
+  /** Forgets what was asked for before it begins. */
+  forget(): void {
+    this.#end = Infinity;
   }
 
   #setTimer(): void {

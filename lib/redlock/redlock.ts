@@ -39,9 +39,7 @@ export class Redlock {
   #places = 0;
 
   constructor(private readonly settings: RedlockSettings) {
-    this.#attempts = new Attempts(settings, (lock) => {
-      if (this.#lines.size > 0) this.#lines.get(lineOf(lock.keys))?.follow(lock);
-    });
+    this.#attempts = new Attempts(settings);
   }
 
   /**
@@ -80,7 +78,7 @@ export class Redlock {
   async #wait(wish: Wish, retry: ResolvedRetry): Promise<HeldLock> {
     const { keys, signals } = wish;
     for (const signal of signals) signal.throwIfAborted();
-    const name = lineOf(keys);
+    const name = keys.length === 1 ? `1${keys[0]}` : `${keys.length}${JSON.stringify(keys)}`;
     let line = this.#lines.get(name);
     if (!line) {
       line = new WaitingLine(this.settings.nodes, this.#newPlace(keys));
@@ -135,7 +133,7 @@ export class Redlock {
     const lapses = line.takeOver();
     if (lapses !== undefined) {
       const sleep = Math.min(lapses + random(), LONGEST_SLEEP_MS);
-      await line.sleep(waiter, Math.min(sleep, timeLeft() - lastAttempt), wish.signals);
+      await waiter.pause.for(Math.min(sleep, timeLeft() - lastAttempt), wish.signals);
     }
     let asked = lapses !== undefined;
     let everybody = false;
@@ -169,18 +167,13 @@ export class Redlock {
       const told = attempts === Infinity && line.isQueued();
       const longest = told ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
       const sleep = Math.min(longest, free) + random();
-      await line.sleep(waiter, Math.min(sleep, budget), wish.signals);
+      await waiter.pause.for(Math.min(sleep, budget), wish.signals);
     }
   }
 
   #newPlace(keys: readonly string[]): Place {
     return { keys, process: this.#process, number: ++this.#places, owner: this.settings.owner };
   }
-}
-
-/** What the line for these keys is called. */
-function lineOf(keys: readonly string[]): string {
-  return keys.length === 1 ? `1${keys[0]}` : `${keys.length}${JSON.stringify(keys)}`;
 }
 
 /** Whether so many nodes answered with errors that there could be no quorum, however long one waits for the others. */
