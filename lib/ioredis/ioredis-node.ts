@@ -174,7 +174,7 @@ export class IoredisNode implements LockNode {
       : `${claim.keys.length} ${keepFor} ${after} ${mark?.life ?? '-'}`;
     const args = [lockValue(claim), numbers, mark ? tickValue(claim, mark) : ''];
     try {
-      const { answer } = await this.#together.release(keys, args);
+      const { answer } = await this.#together.release(keys, args, after > 0);
       if (Number(answer) > 0) this.#waiters.note(claim.keys);
     } catch (error) {
       this.#payLater();
@@ -257,6 +257,7 @@ export class IoredisNode implements LockNode {
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
     clearTimeout(this.#payment);
     this.#owed.clear();
+    this.#together.flush();
     if (this.opened) this.client.disconnect();
     return Promise.resolve();
   }
@@ -302,7 +303,6 @@ export class IoredisNode implements LockNode {
     { guard, seed, floor, order }: AcquireTerms,
     limit: number,
   ): Promise<AcquireResult> {
-    if (claim.ended) throw new Error('given up before it could be asked');
     const { connection, guarded } = this.#inspection;
     const keys = this.#keysOf(claim);
     const leastAge = guarded ? this.#leastMarkerAge(guard) : 0;
@@ -332,7 +332,7 @@ export class IoredisNode implements LockNode {
   #voteOf(keys: readonly string[], result: AcquireResult, guard: number): AcquireReply {
     if (!Array.isArray(result)) {
       this.#toldTooYoung = false;
-      return { granted: true, counter: Number(result) };
+      return { granted: true, counter: checkedCounter(result) };
     }
     const [outcome, detail, remaining] = result as readonly (number | string)[];
     const code = Number(outcome);
@@ -344,7 +344,7 @@ export class IoredisNode implements LockNode {
     this.#toldTooYoung = false;
     if (code === 0) {
       this.#waiters.note(keys);
-      return { granted: true, counter: Number(detail), nextIsFirst: Number(remaining) > 1 };
+      return { granted: true, counter: checkedCounter(detail), nextIsFirst: Number(remaining) > 1 };
     }
     const id = String(detail);
     if (code === ALREADY_RAN) {
@@ -455,6 +455,12 @@ type AcquireResult = number | string | readonly (number | string)[];
 
 function isTooLate(result: AcquireResult): boolean {
   return Array.isArray(result) && Number(result[0]) === TOO_LATE;
+}
+
+/** @throws Error when it is no number: a grant without a counter is worth nothing */
+function checkedCounter(counter: unknown): number {
+  if (Number.isSafeInteger(Number(counter))) return Number(counter);
+  throw new Error(`answered ${String(counter)} in place of a fencing counter`);
 }
 
 /** What ACQUIRE is told of one that waits. */

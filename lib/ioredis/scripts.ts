@@ -134,13 +134,22 @@ export const TURN_OF_ANOTHER = -4;
 
 /**
  * The end of a script that does `one` thing for each of several claims, with three arguments for each: an error with
- * one of them is the answer for that one alone. It is a table, and before Redis 7 a string.
+ * one of them is the answer for that one alone. It is a table, and before Redis 7 a string. That the server is a replica
+ * is the answer for all: clients look for that error (`reconnectOnError` of ioredis).
  */
 const EACH = `
 local answers, key = {}, 0
 for arg = 2, #ARGV, 3 do
+  size = nil
   local fine, what = pcall(one, key, arg)
-  answers[#answers + 1] = (fine or type(what) == 'table') and what or redis.error_reply(what)
+  if not fine then
+    local text = type(what) == 'table' and what.err or what
+    what = redis.error_reply(string.match(text, '^@user_script: %d+: %-(.*)') or text)
+    if string.match(what.err, '^%-?READONLY') then
+      return what
+    end
+  end
+  answers[#answers + 1] = what
   key = key + size
 end
 `;
@@ -177,7 +186,7 @@ end
  * so that running twice for the same claim, as a client that resends after a cut connection makes it do, grants
  * again. Nothing that runs before an error is undone, so the counters are written before the locks: a counter too
  * high does no harm. A marker from the future, of a clock that was set back since, begins anew. When memory is short the
- * first SET fails and nothing is stored; after it the others cannot. A request that comes late leaves no place.
+ * first SET fails and nothing is stored; after it, and after a write for a claim before, the others cannot. A request that comes late leaves no place.
  */
 export const ACQUIRE = script(`
 ${QUEUE}

@@ -1,3 +1,4 @@
+import { asError } from '../redlock/ask-all.js';
 import { type CommandChannel, isNoScript } from './command-channel.js';
 import { nextTick } from './corked-writes.js';
 import { ACQUIRE, RELEASE, type Script } from './scripts.js';
@@ -25,7 +26,8 @@ export interface Answered {
 /**
  * What a node is asked within one turn of the event loop for many claims, sent as few commands when the turn ends: of
  * many locks at a time, most of the cost is in making, sending and reading a command for each. Nobody waits for the end
- * of the turn, because nothing would be written before ({@link CorkedWrites}).
+ * of the turn, because nothing would be written before ({@link CorkedWrites}; not so on a Cluster, where each claim has
+ * a command of its own anyway).
  */
 export class Together {
   readonly #releases: Request[] = [];
@@ -42,8 +44,21 @@ export class Together {
     return this.#add(this.#acquisitions, keys, args, wanted);
   }
 
-  release(keys: readonly string[], args: readonly string[]): Promise<Answered> {
-    return this.#add(this.#releases, keys, args, always);
+  /** @param atOnce - alone and now: the caller may go on at once, and close the client (S6) */
+  release(keys: readonly string[], args: readonly string[], atOnce: boolean): Promise<Answered> {
+    if (!atOnce) return this.#add(this.#releases, keys, args, always);
+    return new Promise((resolve, reject) => {
+      void this.#send(RELEASE, [{ keys, args, wanted: always, resolve, reject }]);
+    });
+  }
+
+  /**
+   * Sends what was asked so far. Releases come first: whose turn comes with one of them may be among those who ask.
+   */
+  flush(): void {
+    this.#scheduled = false;
+    this.#sendEach(RELEASE, this.#releases.splice(0));
+    this.#sendEach(ACQUIRE, this.#acquisitions.splice(0));
   }
 
   #add(
@@ -54,17 +69,10 @@ export class Together {
   ): Promise<Answered> {
     if (!this.#scheduled) {
       this.#scheduled = true;
-      nextTick(this.#sendAll);
+      nextTick(() => this.flush());
     }
     return new Promise((resolve, reject) => requests.push({ keys, args, wanted, resolve, reject }));
   }
-
-  /** Releases come first: whose turn comes with one of them may be among those who ask. */
-  readonly #sendAll = (): void => {
-    this.#scheduled = false;
-    this.#sendEach(RELEASE, this.#releases.splice(0));
-    this.#sendEach(ACQUIRE, this.#acquisitions.splice(0));
-  };
 
   #sendEach(script: Script, requests: readonly Request[]): void {
     let part: Request[] = [];
@@ -73,46 +81,56 @@ export class Together {
       keys += request.keys.length;
       // The keys of one command must be in one slot of a Cluster.
       if (part.length > 0 && (keys > MOST_KEYS || this.channel.client.isCluster)) {
-        this.#send(script, part);
+        void this.#send(script, part);
         part = [];
         keys = request.keys.length;
       }
       part.push(request);
     }
-    if (part.length > 0) this.#send(script, part);
+    if (part.length > 0) void this.#send(script, part);
   }
 
-  #send(script: Script, asked: readonly Request[]): void {
+  /** Settles each of the requests, whatever happens; never rejects. */
+  async #send(script: Script, asked: readonly Request[]): Promise<void> {
     const requests = asked.filter((request) => {
       const wanted = request.wanted();
       if (!wanted) request.reject(new Error('given up before it could be asked'));
       return wanted;
     });
     if (requests.length === 0) return;
-    const keys: string[] = [];
-    const args = [this.base];
-    for (const request of requests) {
-      keys.push(...request.keys);
-      args.push(...request.args);
-    }
     const allWanted = (): boolean => requests.every(({ wanted }) => wanted());
-    this.channel.run(script, keys, args, allWanted).then(
-      (all) => this.#deliver(requests, all as readonly unknown[]),
-      (error: Error) => {
+    try {
+      const keys: string[] = [];
+      const args = [this.base];
+      for (const request of requests) {
+        keys.push(...request.keys);
+        args.push(...request.args);
+      }
+      const all = (await this.channel.run(script, keys, args, allWanted)) as readonly unknown[];
+      requests.forEach(({ resolve, reject }, index) => {
+        const answer = all[index];
+        if (answer instanceof Error) reject(this.channel.explained(answer));
+        else resolve({ answer, all });
+      });
+    } catch (thrown) {
+      const error = asError(thrown) as Error & { command?: unknown };
+      // ioredis adds the command, with what all of them asked.
+      delete error.command;
+      if (isNoScript(error) && !allWanted()) {
         // The server did not know the script, and some are not wanted any more: the others ask again.
-        if (isNoScript(error) && !allWanted()) this.#send(script, requests);
-        else for (const { reject } of requests) reject(error);
-      },
-    );
+        void this.#send(script, requests);
+      } else if (requests.length > 1 && isAboutKeys(error)) {
+        for (const request of requests) void this.#send(script, [request]);
+      } else {
+        for (const { reject } of requests) reject(error);
+      }
+    }
   }
+}
 
-  #deliver(requests: readonly Request[], all: readonly unknown[]): void {
-    requests.forEach(({ resolve, reject }, index) => {
-      const answer = all[index];
-      if (answer instanceof Error) reject(this.channel.explained(answer));
-      else resolve({ answer, all });
-    });
-  }
+/** A command was refused for some of its keys, before anything was done: outside a user's rights, or in different slots. */
+function isAboutKeys({ message, cause }: Error): boolean {
+  return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);
 }
 
 function always(): boolean {

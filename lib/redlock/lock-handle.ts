@@ -52,7 +52,8 @@ export interface LockHandle extends AsyncDisposable {
 
   /**
    * Gives the lock back. Resolves when a quorum has confirmed, or the time limit for that has passed: what could
-   * not be deleted ends with its ttl. Never rejects, and a second call does nothing.
+   * not be deleted ends with its ttl. Never rejects, and a second call does nothing. It is sent when this turn of the
+   * event loop ends: wait for it before you end a Redis client of yours.
    */
   release(): Promise<void>;
 }

@@ -9,6 +9,14 @@ import type { Place } from './place.js';
 /** For how long a node that gave no vote is not asked to keep the order, in milliseconds. */
 const FAILED_FOR_MS = 1_000;
 
+/** That somebody held the lock, as nodes answered at some moment. */
+interface Holding {
+  readonly owner: string;
+  /** Milliseconds from then on. */
+  readonly retryAfter: number;
+  readonly at: Instant;
+}
+
 /** One call that waits for a lock. */
 export class Waiter {
   readonly since = now();
@@ -33,10 +41,8 @@ export class WaitingLine {
    * was first when that came, and requests sent before: the node takes it that somebody asks then.
    */
   #askAt = Infinity;
-  /** Who held the lock when the nodes were last asked, if that is how they answered. Not an error yet: those cost. */
-  #holder: { readonly owner: string; readonly retryAfter: number; readonly at: Instant } | undefined;
-  /** Why the lock could not be had otherwise. */
-  #unavailable: LockUnavailableError | undefined;
+  /** Why the lock could not be had when the nodes were last asked. That it is held is not an error yet: those cost. */
+  #refusal: LockUnavailableError | Holding | undefined;
   /** The place stands in line already, put there when the waiter before was granted. */
   #inherited = false;
   /** The ids of the locks that these calls had last, and before: the message of the release of that one is no news. */
@@ -138,13 +144,12 @@ export class WaitingLine {
     // That a tick has run is no answer to those who wait without one.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
     if (outcome instanceof LockUnavailableError) {
-      this.#holder = undefined;
-      this.#unavailable = outcome;
+      this.#refusal = outcome;
     } else {
       const [owner, retryAfter] = held
         ? [this.place.owner, outcome.ttl]
         : [outcome.owner, outcome.retryAfter];
-      this.#holder = { owner, retryAfter, at: now() };
+      this.#refusal = { owner, retryAfter, at: now() };
     }
   }
 
@@ -160,17 +165,19 @@ export class WaitingLine {
 
   /** Why a waiter that gives up now does not get the lock. */
   refusal(): LockHeldError | LockUnavailableError {
-    return (
-      this.lastHeld() ??
-      this.#unavailable ??
-      new LockUnavailableError(this.place.keys, 'no node has answered those who came earlier')
-    );
+    const refusal = this.#refusal;
+    if (!refusal)
+      return new LockUnavailableError(this.place.keys, 'no node has answered those who came earlier');
+    return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 
   /** Who held it when the nodes were last asked, if that is how they answered. */
   lastHeld(): LockHeldError | undefined {
-    if (!this.#holder) return undefined;
-    const { owner, retryAfter, at } = this.#holder;
+    const refusal = this.#refusal;
+    return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
+  }
+
+  #heldError({ owner, retryAfter, at }: Holding): LockHeldError {
     return new LockHeldError(this.place.keys, owner, Math.max(0, retryAfter - elapsedSince(at)));
   }
 

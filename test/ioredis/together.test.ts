@@ -1,5 +1,7 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import type { Duplex } from 'node:stream';
 import type { Redis } from 'ioredis';
+import { openClient } from '../../lib/ioredis/connection.js';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import type { LockHandle } from '../../lib/redlock/lock-handle.js';
 import { NO_RETRY } from '../../lib/redlock/lock-options.js';
@@ -27,16 +29,19 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-/** Locks over a client of the user's that knows its scripts. */
-async function openRedlock(url = server.url): Promise<Redlock> {
-  const client = server.client({ port: Number(new URL(url).port) });
+/** Locks over a client of the user's, to a server that knows the scripts. */
+async function redlockOn(client: Redis, opened = false): Promise<Redlock> {
   ends.push(() => client.disconnect());
-  const node = new IoredisNode(client, false, newFleet());
+  const node = new IoredisNode(client, opened, newFleet());
   await node.connect();
   const redlock = redlockOver([node], { nodeTimeout: 10_000 });
-  await (await redlock.acquire(['first'], once)).release();
+  await (await redlock.acquire(['a first one'], once)).release();
   await looker.config('RESETSTAT');
   return redlock;
+}
+
+function openRedlock(url = server.url): Promise<Redlock> {
+  return redlockOn(server.client({ port: Number(new URL(url).port) }));
 }
 
 function acquireAll(redlock: Redlock, keys: readonly string[]): Promise<LockHandle[]> {
@@ -62,15 +67,17 @@ test('locks that are asked for together are one command, and so are their releas
 });
 
 test('very many are several commands, none of which keeps the server from others for long', async () => {
-  const redlock = await openRedlock();
+  const client = server.client();
+  const redlock = await redlockOn(client);
   const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
+  const write = jest.spyOn(client.stream as Required<Pick<Duplex, '_writev'>>, '_writev');
 
   const locks = await acquireAll(redlock, keys);
 
-  // Three keys for each lock, at most a hundred in one command.
+  expect(write).toHaveBeenCalledTimes(1);
+  // Three keys for each lock, at most a hundred in one command; all of them in one write.
   expect(await callsOf('evalsha')).toBe(Math.ceil(1_000 / 33));
   expect(await countLocks(looker)).toBe(1_000);
-  expect(new Set(locks.map(({ fencingToken }) => fencingToken)).size).toBeGreaterThan(1);
   await Promise.all(locks.map((lock) => lock.release()));
   expect(await countLocks(looker)).toBe(0);
 });
@@ -152,6 +159,94 @@ test('when the server has forgotten the script, what is not given up meanwhile i
   expect(await looker.exists('lock:{given-up}:f')).toBe(0);
   await Promise.all(locks.map((lock) => lock.release()));
   expect(await countLocks(looker)).toBe(0);
+});
+
+test('a key outside of the rights of the user is no matter for the others, neither now nor when they are released', async () => {
+  await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
+  ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
+  const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
+
+  const outcomes = await Promise.allSettled(['a1', 'x', 'a2'].map((key) => redlock.acquire([key], once)));
+
+  expect(outcomes).toMatchObject([
+    { status: 'fulfilled' },
+    { reason: { message: expect.stringContaining('NOPERM') as unknown } },
+    { status: 'fulfilled' },
+  ]);
+  // What may be there of the one that failed is released as well, as often as it fails; in the same turn, too.
+  const another = redlock.acquire(['x'], once).catch(() => undefined);
+  for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
+  await another;
+  await until(async () => (await countLocks(looker)) === 0);
+});
+
+test('that the server became a replica is told to the client, which may be made to reconnect then', async () => {
+  const told: string[] = [];
+  const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
+  const redlock = await redlockOn(client);
+  const master = await startRedis();
+  ends.push(async () => {
+    await looker.replicaof('NO', 'ONE');
+    await master.stop();
+  });
+  await looker.replicaof(master.host, master.port);
+
+  const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
+
+  for (const outcome of outcomes) {
+    expect(outcome).toMatchObject({ reason: { message: expect.stringContaining('READONLY') as unknown } });
+  }
+  expect(told).toContainEqual(expect.stringMatching(/^READONLY/));
+});
+
+test.each(['quit', 'disconnect', 'close'] as const)(
+  'what is given up is released before its caller can end the client: %s (S6)',
+  async (how) => {
+    const client = how === 'close' ? openClient(server.url) : server.client();
+    const redlock = await redlockOn(client, how === 'close');
+    const giveUp = new AbortController();
+    const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] }).catch(() => undefined);
+    // It is on its way when the turn has ended.
+    await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
+    giveUp.abort(new Error('given up'));
+    await given;
+
+    if (how === 'quit') await client.quit();
+    else if (how === 'disconnect') client.disconnect();
+    else await redlock.close();
+
+    await until(async () => (await callsOf('evalsha')) === 2);
+    expect(await countLocks(looker)).toBe(0);
+  },
+);
+
+test('what is released is sent before the nodes are closed, though nobody waits for it', async () => {
+  const redlock = await redlockOn(openClient(server.url), true);
+  const [lock] = await acquireAll(redlock, ['k']);
+
+  void lock?.release();
+  await redlock.close();
+
+  await until(async () => (await callsOf('del')) === 1);
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('a client that throws fails the requests, and not the process', async () => {
+  const client = server.client();
+  const redlock = await redlockOn(client);
+  const [held] = await acquireAll(redlock, ['held']);
+  const throwing = jest.spyOn(client, 'evalsha').mockImplementation(() => {
+    throw new Error('broken by somebody');
+  });
+
+  const releasing = held?.release();
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('broken by somebody');
+  await releasing;
+
+  throwing.mockRestore();
+  await (await redlock.acquire(['k'], once)).release();
+  // The release that failed is tried again.
+  await until(async () => (await countLocks(looker)) === 0);
 });
 
 test('an error that the command itself is answered with is the answer for all in it', async () => {
