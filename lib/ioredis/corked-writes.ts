@@ -8,7 +8,8 @@ export const { nextTick } = process;
 
 /**
  * Writes what is sent in one turn of the event loop to the socket at once, when the turn ends: one system call for many
- * commands, at no delay. How much that gains depends on what a system call costs (docs/performance.md).
+ * commands, at no delay. How much that gains depends on what a system call costs: with one of 5 microseconds, and a command
+ * for each lock, the share of writing fell from 62 to 22 microseconds for a lock on five nodes.
  *
  * The auto-pipelining of ioredis does not do: it keeps one pipeline in flight, so every call waits for the one before.
  */

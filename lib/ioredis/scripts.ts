@@ -186,7 +186,8 @@ end
  * so that running twice for the same claim, as a client that resends after a cut connection makes it do, grants
  * again. Nothing that runs before an error is undone, so the counters are written before the locks: a counter too
  * high does no harm. A marker from the future, of a clock that was set back since, begins anew. When memory is short the
- * first SET fails and nothing is stored; after it, and after a write for a claim before, the others cannot. A request that comes late leaves no place.
+ * first SET fails and nothing is stored; after it, and after a write for a claim before, the others cannot. A request that
+ * comes late leaves no place.
  */
 export const ACQUIRE = script(`
 ${QUEUE}
