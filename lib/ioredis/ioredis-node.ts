@@ -11,6 +11,7 @@ import { ClusterSubscriber } from './cluster-subscriber.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
 import { addressOf, type Client } from './connection.js';
 import type { Fleet } from './fleet.js';
+import { inCommands } from './in-commands.js';
 import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
@@ -35,9 +36,6 @@ const MOST_OWED_RELEASES = 10_000;
 
 /** How long after a release that failed it is tried again, in milliseconds. */
 const RELEASE_AGAIN_MS = 1_000;
-
-/** The most keys that one command extends. A key takes the server about 10 microseconds, and others wait meanwhile. */
-const MOST_KEYS_EXTENDED = 100;
 
 /** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
 const UNFIT_FOR_MS = 1_000;
@@ -155,9 +153,7 @@ export class IoredisNode implements LockNode {
   }
 
   extend(claims: readonly Claim[], ttl: number): readonly Promise<boolean>[] {
-    // The keys of one command must be in one slot of a Cluster.
-    const commands = this.client.isCluster ? claims.map((claim) => [claim]) : inCommands(claims);
-    return commands.flatMap((some) => {
+    return inCommands(claims, this.client.isCluster).flatMap((some) => {
       const outcomes = this.#extendTogether(some, ttl);
       return some.map((_, index) => outcomes.then((each) => each[index] === '1'));
     });
@@ -426,21 +422,6 @@ export class IoredisNode implements LockNode {
       this.#owed.delete(oldest);
     }
   }
-}
-
-/** The claims in parts that one command each can extend without keeping the server from others for long. */
-function inCommands(claims: readonly Claim[]): Claim[][] {
-  const parts: Claim[][] = [];
-  let keys = Infinity;
-  for (const claim of claims) {
-    keys += claim.keys.length;
-    if (keys > MOST_KEYS_EXTENDED) {
-      keys = claim.keys.length;
-      parts.push([]);
-    }
-    parts.at(-1)?.push(claim);
-  }
-  return parts;
 }
 
 function tooYoung(wait: number): string {

@@ -1,10 +1,8 @@
 import { asError } from '../redlock/ask-all.js';
 import { type CommandChannel, isNoScript } from './command-channel.js';
 import { nextTick } from './corked-writes.js';
+import { inCommands } from './in-commands.js';
 import { ACQUIRE, RELEASE, type Script } from './scripts.js';
-
-/** The most keys that one command is for. A key takes the server some microseconds, and others wait meanwhile. */
-const MOST_KEYS = 100;
 
 /** What a script is to do for one claim. */
 interface Request {
@@ -75,19 +73,7 @@ export class Together {
   }
 
   #sendEach(script: Script, requests: readonly Request[]): void {
-    let part: Request[] = [];
-    let keys = 0;
-    for (const request of requests) {
-      keys += request.keys.length;
-      // The keys of one command must be in one slot of a Cluster.
-      if (part.length > 0 && (keys > MOST_KEYS || this.channel.client.isCluster)) {
-        void this.#send(script, part);
-        part = [];
-        keys = request.keys.length;
-      }
-      part.push(request);
-    }
-    if (part.length > 0) void this.#send(script, part);
+    for (const part of inCommands(requests, this.channel.client.isCluster)) void this.#send(script, part);
   }
 
   /** Settles each of the requests, whatever happens; never rejects. */
