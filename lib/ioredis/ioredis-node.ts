@@ -35,7 +35,7 @@ import { Together } from './together.js';
 const MOST_OWED_RELEASES = 10_000;
 
 /** How long after a release that failed it is tried again, in milliseconds. */
-const RELEASE_AGAIN_MS = 1_000;
+const RELEASE_AGAIN_MS = 500;
 
 /** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
 const UNFIT_FOR_MS = 1_000;

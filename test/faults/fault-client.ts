@@ -11,6 +11,8 @@ import type { WorkerCommand, WorkerOptions } from './worker.js';
 /** A client process of a fault test, seen from the test. */
 export class FaultClient {
   readonly name: string;
+  /** Milliseconds. */
+  readonly ttl: number;
   killed = false;
   quitting = false;
   readonly #process: ChildProcess;
@@ -23,6 +25,7 @@ export class FaultClient {
     private readonly options: WorkerOptions,
   ) {
     this.name = options.client;
+    this.ttl = options.ttl;
     const worker = join(compiled, 'test/faults/worker.js');
     this.#process = spawn(process.execPath, [worker, JSON.stringify(options)], {
       stdio: ['pipe', 'ignore', 'pipe'],

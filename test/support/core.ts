@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
 import { openClient } from '../../lib/ioredis/connection.js';
 import type { Fleet } from '../../lib/ioredis/fleet.js';
+import { ownerOf } from '../../lib/ioredis/lock-value.js';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import type { LockNode } from '../../lib/redlock/lock-node.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
@@ -40,4 +41,12 @@ export function nodesTo(urls: readonly string[], fleet: Fleet = newFleet()): Ior
 /** How many locks a server holds; fencing counters stay. */
 export async function countLocks(client: Redis): Promise<number> {
   return (await client.keys('*:l')).length;
+}
+
+/** Who has the locks that a server holds. */
+export async function ownersOfLocks(client: Redis): Promise<string[]> {
+  const keys = await client.keys('*:l');
+  const values = await Promise.all(keys.map((key) => client.get(key)));
+  // One that ended meanwhile is not there any more.
+  return values.flatMap((value) => (value === null ? [] : [ownerOf(value)]));
 }
