@@ -8,6 +8,7 @@ import type { NodeCheck } from '../redlock/node-status.js';
 import type { Place } from '../redlock/place.js';
 import type { Tick } from '../redlock/tick.js';
 import { ClusterSubscriber } from './cluster-subscriber.js';
+import { CommandBatcher } from './command-batcher.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
 import { addressOf, type Client } from './connection.js';
 import type { Fleet } from './fleet.js';
@@ -29,7 +30,6 @@ import {
   TURN_OF_ANOTHER,
 } from './scripts.js';
 import { copyForMessages, Subscriber } from './subscriber.js';
-import { Together } from './together.js';
 
 /** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
 const MOST_OWED_RELEASES = 10_000;
@@ -52,7 +52,7 @@ const DEAF_JITTER_MS = 100;
 export class IoredisNode implements LockNode {
   readonly name: string;
   readonly #channel: CommandChannel;
-  readonly #together: Together;
+  readonly #batcher: CommandBatcher;
   readonly #inspection: NodeInspection;
   readonly #reader: LockReader;
 
@@ -88,7 +88,7 @@ export class IoredisNode implements LockNode {
   ) {
     this.name = addressOf(client);
     this.#channel = new CommandChannel(client, opened);
-    this.#together = new Together(this.#channel, this.#channelBase);
+    this.#batcher = new CommandBatcher(this.#channel, this.#channelBase);
     this.#inspection = new NodeInspection(this.name, this.#channel, fleet);
     this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
     client.on('ready', this.#onReady);
@@ -170,7 +170,7 @@ export class IoredisNode implements LockNode {
       : `${claim.keys.length} ${keepFor} ${after} ${mark?.life ?? '-'}`;
     const args = [lockValue(claim), numbers, mark ? tickValue(claim, mark) : ''];
     try {
-      const { answer } = await this.#together.release(keys, args, after > 0);
+      const { answer } = await this.#batcher.release(keys, args, after > 0);
       if (Number(answer) > 0) this.#waiters.note(claim.keys);
     } catch (error) {
       this.#payLater();
@@ -253,7 +253,7 @@ export class IoredisNode implements LockNode {
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
     clearTimeout(this.#payment);
     this.#owed.clear();
-    this.#together.flush();
+    this.#batcher.flush();
     if (this.opened) this.client.disconnect();
     return Promise.resolve();
   }
@@ -311,7 +311,7 @@ export class IoredisNode implements LockNode {
       `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start} ` +
       `${order ? 1 : 0} ${claim.tick?.at ?? '-'}`;
     const args = [lockValue(claim), numbers, order?.place ? placeOf(order, order.place) : ''];
-    const { answer, all } = await this.#together.acquire(keys, args, () => !claim.ended);
+    const { answer, all } = await this.#batcher.acquire(keys, args, () => !claim.ended);
     if (connection !== this.#inspection.connection) {
       // The client sent it again by itself, to a server that had not been inspected.
       throw new Error('the connection was replaced before the answer came');

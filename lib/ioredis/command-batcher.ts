@@ -22,12 +22,12 @@ export interface Answered {
 }
 
 /**
- * What a node is asked within one turn of the event loop for many claims, sent as few commands when the turn ends: of
- * many locks at a time, most of the cost is in making, sending and reading a command for each. Nobody waits for the end
- * of the turn, because nothing would be written before ({@link CorkedWrites}; not so on a Cluster, where each claim has
- * a command of its own anyway).
+ * Collects what a node is asked within one turn of the event loop for many claims, and sends it as few commands when the
+ * turn ends: of many locks at a time, most of the cost is in making, sending and reading a command for each. Nobody waits
+ * for the end of the turn, because nothing would be written before ({@link CorkedWrites}; not so on a Cluster, where each
+ * claim has a command of its own anyway).
  */
-export class Together {
+export class CommandBatcher {
   readonly #releases: Request[] = [];
   readonly #acquisitions: Request[] = [];
   #scheduled = false;
