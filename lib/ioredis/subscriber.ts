@@ -71,7 +71,7 @@ export class Subscriber {
 
   close(): void {
     clearTimeout(this.#idle);
-    clearInterval(this.#heartbeat);
+    clearTimeout(this.#heartbeat);
     const connection = this.#connection;
     this.#connection = undefined;
     this.#connected = false;
@@ -149,13 +149,20 @@ export class Subscriber {
     const heard = (): void => {
       answered = true;
     };
-    this.#heartbeat = setInterval(() => {
+    const beat = (): void => {
+      if (connection !== this.#connection) return;
+      waitForNext();
       const [channel] = this.#channels.keys();
       if (!this.#connected || channel === undefined) return;
       if (!answered) connection.stream?.destroy();
       answered = !answered;
       if (!answered) this.#send(connection, channel).then(heard, heard);
-    }, HEARTBEAT_MS).unref();
+    };
+    const waitForNext = (): void => {
+      // When the thread was blocked, the answer may be there and unread: it comes first.
+      this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
+    };
+    waitForNext();
   }
 
   #send(connection: Redis, channel: string): Promise<unknown> {

@@ -390,13 +390,17 @@ describe('the connection for messages', () => {
   });
 
   test('is replaced when the server no longer answers on it', async () => {
-    const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
+    const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
+    const [node] = nodesTo([server.url]) as [IoredisNode];
+    await node.connect();
+    const bob = redlockOver([node], { owner: 'bob', nodeTimeout: TTL / 5 });
+    opened.push(bob);
     const next = bob.acquire(['k'], waiting);
     await until(async () => (await inLine('k')) === 1);
     const before = await subscriberIds();
     server.pause();
-    await delay(1_500);
+    await until(() => !node.hearing);
     server.resume();
     await until(async () => (await subscriberIds()).some((id) => !before.includes(id)));
     await held.release();
