@@ -53,8 +53,10 @@ const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}:l';
 /** Milliseconds; no machine stands still for so long that a lock ends by itself. */
 const TTL = 30_000;
-/** For what ends after a ttl or is renewed; a machine that stands still for a moment does not use it up. */
+/** For what ends after a ttl; a machine that stands still for a moment does not use it up. */
 const SHORT = { ttl: 2_400 };
+/** For what is renewed, a third of it later: Redis can stand still for seconds just then, and the lock lives on. */
+const RENEWED = { ttl: 6_000 };
 
 /** What the code that runs under the lock sees of it. */
 function held(): boolean {
@@ -167,7 +169,7 @@ class Service {
     return ['result', held()];
   }
 
-  @WithLock('key', SHORT)
+  @WithLock('key', RENEWED)
   watch<T>(source: Observable<T>): Observable<T> {
     ended.push('made');
     return new Observable((subscriber) => {
@@ -313,13 +315,13 @@ class Routes {
   }
 
   @Sse('events')
-  @WithLock('key', SHORT)
+  @WithLock('key', RENEWED)
   events(): Observable<{ data: string }> {
     return interval(5).pipe(map(() => ({ data: String(held()) })));
   }
 
   @Sse('silence')
-  @WithLock('key', SHORT)
+  @WithLock('key', RENEWED)
   silence(): Observable<{ data: string }> {
     return concat(of({ data: 'hello' }), NEVER);
   }
