@@ -158,7 +158,8 @@ describe('what it finds, with code 1 when it is a problem', () => {
     hanging.pause();
     const start = performance.now();
     const run = await doctor([good[0]!, good[1]!, hanging]);
-    expect(performance.now() - start).toBeLessThan(10_000);
+    // Each of its twenty questions, if every one were waited for, would take two seconds.
+    expect(performance.now() - start).toBeLessThan(30_000);
     hanging.resume();
     expect(run.code).toBe(1);
     expect(said(run, hanging.port).join()).toContain('no answer within 2000 ms');
