@@ -107,7 +107,9 @@ test(
     // What was begun before the switch still ends; a token shows that pushes come from a holder.
     await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
     await until(async () => allLock(await eventsSoFar(url)), PATIENCE);
-    const before = await duplicates(page);
+    // The page draws what it hears four times a second.
+    const before = (await eventsSoFar(url)).reduce((sum, event) => sum + (event.duplicates?.length ?? 0), 0);
+    await until(async () => (await duplicates(page)) >= before, PATIENCE);
     await page.click('[aria-label="kill instance-1"]');
     await page.click('[aria-label="pause instance-2"]');
     await page.click('[aria-label="kill node-1"]');
