@@ -4,33 +4,46 @@ import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises'
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { newFleet, nodesTo, redlockOver } from '../support/core.js';
+import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// Many locks of one process on real servers. The ttl leaves a busy machine two seconds to be late in.
-const TTL = 3_000;
-const NODE_TIMEOUT = 600;
+// Many locks of one process on real servers. The ttl leaves a busy machine six seconds to be late in.
+const TTL = 9_000;
 
-/** Longer than the ttl, so that only what was renewed is held. */
-const AFTER_RENEWALS = 1.2 * TTL;
+/** For a lock that is to end by itself, soon. */
+const SHORT_TTL = 3_000;
 
 /** So many locks, on keys that begin with `name`. */
 async function acquireMany(
   nodes: readonly IoredisNode[],
   count: number,
   name: string,
-  renew = true,
+  { renew = true, ttl = TTL } = {},
 ): Promise<HeldLock[]> {
-  const redlock = redlockOver(nodes, { nodeTimeout: NODE_TIMEOUT });
+  const redlock = redlockOver(nodes, PATIENT);
   const retry = { timeout: 10_000, attempts: Infinity, delay: 20, jitter: 20 };
   const locks: HeldLock[] = [];
   for (let first = 0; first < count; first += 100) {
     const some = Array.from({ length: Math.min(100, count - first) }, (_, index) =>
-      redlock.acquire([`${name}:${first + index}`], { ttl: TTL, retry, renew, signals: [] }),
+      redlock.acquire([`${name}:${first + index}`], { ttl, retry, renew, signals: [] }),
     );
     locks.push(...(await Promise.all(some)));
   }
   return locks;
+}
+
+/** Resolves when each of them has been renewed: what is left of it has grown, which nothing else does. */
+async function renewed(locks: readonly HeldLock[]): Promise<void> {
+  const left = new Map(locks.map((lock) => [lock, lock.remaining()]));
+  await until(() => {
+    for (const [lock, before] of left) {
+      const now = lock.remaining();
+      if (now > before) left.delete(lock);
+      else left.set(lock, now);
+    }
+    return left.size === 0;
+  });
 }
 
 function release(locks: readonly HeldLock[]): Promise<unknown> {
@@ -62,22 +75,19 @@ describe('on one server', () => {
 
   test('1,000 locks stay held, for a few commands a second', async () => {
     const locks = await acquireMany([node], 1_000, 'many');
-    const held = (): boolean => locks.every((lock) => lock.isHeld());
     await looker.config('RESETSTAT');
-    const start = performance.now();
-    await delay(AFTER_RENEWALS);
-    expect(held()).toBe(true);
+    await renewed(locks);
     const scripts = await scriptsRun(looker);
     // The count counts: a look at the wrong line of INFO would be below any limit.
     expect(scripts).toBeGreaterThan(0);
-    // One command for each lock and third of the ttl would be 1.
-    expect(scripts / 1_000 / ((performance.now() - start) / 1_000)).toBeLessThan(0.1);
+    // One command for each renewal of a lock would be 1.
+    expect(scripts / 1_000).toBeLessThan(0.1);
     await release(locks);
     await expect(looker.keys('*:l')).resolves.toEqual([]);
   });
 
   test('a command is for 100 keys at most, so that others have their turn in between', async () => {
-    const locks = await acquireMany([node], 250, 'part', false);
+    const locks = await acquireMany([node], 250, 'part', { renew: false });
     await looker.config('RESETSTAT');
     const claims = locks.map(({ claim }) => claim);
     await expect(Promise.all(node.extend(claims, TTL))).resolves.toEqual(claims.map(() => true));
@@ -86,7 +96,10 @@ describe('on one server', () => {
   });
 
   test('works when the server has forgotten the script, and when a claim has ended meanwhile starts nothing for it (S15)', async () => {
-    const [first, second] = (await acquireMany([node], 2, 'flushed', false)) as [HeldLock, HeldLock];
+    const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
+      HeldLock,
+      HeldLock,
+    ];
     await looker.script('FLUSH');
     await expect(Promise.all(node.extend([first.claim, second.claim], TTL))).resolves.toEqual([true, true]);
     await looker.script('FLUSH');
@@ -114,10 +127,11 @@ describe('on three servers', () => {
   test('a lock that a majority lost is told at the next renewal, and no other of its batch (S9)', async () => {
     const locks = await acquireMany(nodes, 50, 'gone');
     const gone = locks[20]!;
+    const others = renewed(locks.filter((lock) => lock !== gone));
     for (const server of servers.slice(1)) await server.client().del('lock:{gone:20}:l');
     await until(() => !gone.isHeld());
     expect(gone.loss?.message).toContain('no quorum is left');
-    await delay(AFTER_RENEWALS);
+    await others;
     expect(locks.filter((lock) => !lock.isHeld())).toEqual([gone]);
     await release(locks);
   });
@@ -126,7 +140,7 @@ describe('on three servers', () => {
     const locks = await acquireMany(nodes, 100, 'minority');
     servers[2]!.pause();
     try {
-      await delay(AFTER_RENEWALS);
+      await renewed(locks);
       expect(locks.filter((lock) => !lock.isHeld())).toEqual([]);
     } finally {
       servers[2]!.resume();
@@ -138,7 +152,7 @@ describe('on three servers', () => {
     await until(
       async () => (await Promise.all(servers.map((server) => server.client().ping()))).length === 3,
     );
-    const locks = await acquireMany(nodes, 100, 'majority');
+    const locks = await acquireMany(nodes, 100, 'majority', { ttl: SHORT_TTL });
     const late = locks.map(({ signal }) => {
       return new Promise<number>((resolve) => {
         signal.addEventListener('abort', () => resolve(performance.now()));
@@ -154,7 +168,7 @@ describe('on three servers', () => {
       for (const [index, at] of told.entries()) {
         expect(at).toBeGreaterThan(ends[index]! - 5);
         // What is more is the delay of a busy machine.
-        expect(at).toBeLessThan(ends[index]! + 2_000);
+        expect(at).toBeLessThan(ends[index]! + 20_000);
       }
       expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'lost'));
     } finally {
@@ -176,9 +190,10 @@ test('on a Cluster each lock is asked for by itself, as their keys are in differ
   await node.connect();
   try {
     const locks = await acquireMany([node], 20, 'slots');
+    const others = renewed(locks.filter((_, index) => index !== 7));
     await looker.del('lock:{slots:7}:l');
     await until(() => !locks[7]!.isHeld());
-    await delay(AFTER_RENEWALS);
+    await others;
     expect(locks.filter((lock) => !lock.isHeld())).toEqual([locks[7]]);
     await release(locks);
   } finally {
