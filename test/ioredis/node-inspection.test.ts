@@ -50,9 +50,9 @@ function locksOver(nodes: readonly LockNode[], options: CoreOptions = {}): Redlo
   return redlockOver(nodes, { ...PATIENT, ...options });
 }
 
-async function attempt(redlock: Redlock, retry = NO_RETRY): Promise<'acquired' | string> {
+async function attempt(redlock: Redlock): Promise<'acquired' | string> {
   try {
-    const lock = await redlock.acquire(['k'], { ...once, retry });
+    const lock = await redlock.acquire(['k'], once);
     await lock.release();
     return 'acquired';
   } catch (error) {
@@ -204,6 +204,16 @@ describe('the restart guard (S12)', () => {
     return { server, looker: server.client(), redlock: locksOver(nodes, { guard: GUARD }), warnings };
   }
 
+  /**
+   * Whether it can be acquired, or what is said instead. A node of a busy machine may miss its time limit, and what the
+   * others say then is not what is asked for; but what is acquired once is never what must not be.
+   */
+  async function saidWithAllVotes(redlock: Redlock, outcome: string): Promise<string> {
+    let said = '';
+    await until(async () => (said = await attempt(redlock)) === 'acquired' || said.includes(outcome));
+    return said;
+  }
+
   /** It votes when it said that it would, and not before. */
   async function expectToKeepItsWord(redlock: Redlock, answer: string, asked: number): Promise<void> {
     const [, wait] = /it votes again in (\d+) ms \(restartGuard\)/.exec(answer) ?? [];
@@ -254,13 +264,12 @@ describe('the restart guard (S12)', () => {
   ])('%s (guard %d ms)', async (_what, guard, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const urls = three.map(({ url }) => url);
-    const [alice, bob] = await Promise.all(
-      ['alice', 'bob'].map(async (owner) => {
-        const { nodes } = await connect(urls, guard > 0);
-        return locksOver(nodes, { owner, guard, nodeTimeout: 100 });
-      }),
-    );
-    await until(async () => (await attempt(bob!)) === 'acquired');
+    const { nodes: alices } = await connect(urls, guard > 0);
+    const { nodes: bobs } = await connect(urls, guard > 0);
+    // What she asks of a server that is paused is soon too late.
+    const alice = locksOver(alices, { owner: 'alice', guard, nodeTimeout: 100 });
+    const bob = locksOver(bobs, { owner: 'bob', guard });
+    await until(async () => (await attempt(bob)) === 'acquired');
 
     // Bob's release is complete when a quorum has confirmed it; the last node may still hold his lock.
     const lookers = three.map((server) => server.client());
@@ -268,16 +277,15 @@ describe('the restart guard (S12)', () => {
 
     // Two of three nodes grant Alice the lock, and one of the two loses it.
     three[2]!.pause();
-    // Several attempts, here and below, because a busy machine may miss the time limit of a node.
-    const patiently = { timeout: GUARD / 2, attempts: Infinity, delay: 20, jitter: 0 };
-    const lock = await alice!.acquire(['k'], { ...once, ttl: 2 * GUARD, retry: patiently });
+    // Several attempts, because a busy machine may miss the time limit of a node.
+    const patiently = { timeout: 10 * GUARD, attempts: Infinity, delay: 20, jitter: 0 };
+    const lock = await alice.acquire(['k'], { ...once, ttl: 2 * GUARD, retry: patiently });
     // When the third wakes up, what Alice asked it is too late to do anything (S16).
     await delay(150);
     three[2]!.resume();
     await three[1]!.client().flushall();
-    const second = await attempt(bob!, patiently);
+    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
     expect(lock.isHeld()).toBe(true);
-    expect(second).toContain(outcome);
     await lock.release();
   });
 
@@ -307,9 +315,6 @@ describe('the restart guard (S12)', () => {
     await until(async () =>
       (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
     );
-    // Several attempts, because a busy machine may miss the time limit of a node. What is held for an hour stays so.
-    let said = '';
-    await until(async () => /acquired|is held/.test((said = await attempt(bob))));
-    expect(said).toContain(outcome);
+    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
   });
 });
