@@ -11,6 +11,9 @@ import { until } from '../support/until.js';
 
 const once = { retry: false } as const;
 
+/** Milliseconds: a Sentinel that stood still for two seconds does nothing for thirty (its TILT mode). */
+const PATIENCE = 90_000;
+
 /** A master with a replica, and the Sentinel that watches them. */
 interface Group {
   readonly master: RedisServer;
@@ -37,7 +40,7 @@ async function startGroup(): Promise<Group> {
   const watcher = sentinel.client();
   await until(
     async () => ((await watcher.call('SENTINEL', 'REPLICAS', 'locks')) as unknown[]).length === 1,
-    20_000,
+    PATIENCE,
   );
   return { master, replica, sentinel };
 }
@@ -80,12 +83,12 @@ describe('a master that a Sentinel watches', () => {
 
   test('a master that dies: nothing is locked until the replica is master; what it has is still held then', async () => {
     const { master, replica } = group;
-    const options = { ttl: 20_000 };
+    const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
     const looker = replica.client();
     await until(async () => (await countLocks(looker)) === 2);
     // The replica hears of the line, too.
-    const waiting = six.acquire('five', { ...options, retry: { timeout: 50_000 } });
+    const waiting = six.acquire('five', { ...options, retry: { timeout: 2 * PATIENCE } });
     await until(async () => (await looker.zcard('lock:{five}:q')) === 1);
     await master.kill();
     await expect(five.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
@@ -98,7 +101,7 @@ describe('a master that a Sentinel watches', () => {
             (lock) => lock.release().then(() => true),
             () => false,
           ),
-        20_000,
+        PATIENCE,
       );
     }
     await expect(six.tryAcquire('five')).resolves.toBeNull();
