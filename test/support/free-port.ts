@@ -19,13 +19,16 @@ const SHARES = 4;
 const SHARE = (LAST_PORT - FIRST_PORT) / SHARES;
 const FIRST_OF_OURS = FIRST_PORT + (Number(process.env['JEST_WORKER_ID'] ?? 0) % SHARES) * SHARE;
 
+/** No port is given twice: the one who has it may not listen yet, or be down for a moment. */
+const given = new Set<number>();
+
 /** A port nobody listens on now. Another process may take it before the caller does: retry then. */
 export async function freePort(): Promise<number> {
   for (let attempt = 0; attempt < 100; attempt++) {
     const port = randomInt(FIRST_OF_OURS, FIRST_OF_OURS + SHARE);
-    if (await canListen(port)) {
-      return port;
-    }
+    if (given.has(port)) continue;
+    given.add(port);
+    if (await canListen(port)) return port;
   }
   throw new Error(`found no free port between ${FIRST_OF_OURS} and ${FIRST_OF_OURS + SHARE}`);
 }
