@@ -26,7 +26,7 @@ export interface StartRedisOptions {
 /** Every write is on disk before it is confirmed, so that a restart forgets no lock (S13). */
 export const DURABLE: StartRedisOptions = { args: ['--appendonly', 'yes', '--appendfsync', 'always'] };
 
-const START_TIMEOUT = 15_000;
+const START_TIMEOUT = 60_000;
 const PORT_ATTEMPTS = 5;
 
 class PortTakenError extends Error {}
