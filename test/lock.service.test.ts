@@ -391,7 +391,7 @@ describe('looking at locks from outside', () => {
   });
 
   test('a lock is released by force, and its holder is told', async () => {
-    const lock = await others.acquire('key', { ttl: 600 });
+    const lock = await others.acquire('key', { ttl: 3_000 });
     const { signal } = lock;
     await expect(locks.forceRelease('key')).resolves.toBe(true);
     await expect(locks.forceRelease('key')).resolves.toBe(false);

@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 
 // A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
 
-const once: Acquisition = { ttl: 10_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -63,7 +63,7 @@ test('locks of a Cluster are inspected, listed and released by force', async () 
   const redlock = redlockOver([node], PATIENT);
   const inspection = new Inspection({ nodes: [node], ...PATIENT }, redlock.held);
   const keys = Array.from({ length: 20 }, (_, index) => `listed:${index}`);
-  await Promise.all(keys.map((key) => redlock.acquire([key], { ...once, ttl: 60_000 })));
+  await Promise.all(keys.map((key) => redlock.acquire([key], once)));
   await expect(inspection.inspect('listed:7')).resolves.toMatchObject({ held: true, owner: 'me' });
   const listed: string[] = [];
   for await (const { key } of inspection.list({ prefix: 'listed:' })) listed.push(key);
@@ -100,7 +100,7 @@ test('an acquire that was delayed on its way does nothing (S16)', async () => {
   const redlock = redlockOver([node], { nodeTimeout: 100 });
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
   server.pause();
-  await expect(redlock.acquire(['k'], { ...once, ttl: 60_000 })).rejects.toThrow('no answer within 100 ms');
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   server.resume();
   await looker.ping();
   await expect(countLocks(looker)).resolves.toBe(0);
@@ -110,7 +110,7 @@ test('a Cluster that is down is a vote against, within the time limit, and nothi
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
   // The client tries again for longer.
-  await expect(redlock.acquire(['k'], { ...once, ttl: 60_000 })).rejects.toThrow('no answer within 100 ms');
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
   // What the client sends again by itself comes too late to do anything (S16).
