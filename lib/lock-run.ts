@@ -2,6 +2,7 @@ import { runUnder } from './lock-context.js';
 import type { Surrounded } from './lock-telemetry.events.js';
 import type { LockLostError } from './redlock/errors.js';
 import type { LockHandle } from './redlock/lock-handle.js';
+import { NO_SLOT } from './redlock/slot-list.js';
 
 /** A lock as what runs under it needs it. */
 export interface RunnableLock extends LockHandle {
@@ -15,6 +16,9 @@ export interface RunnableLock extends LockHandle {
 
 /** Code that runs under a lock: from the acquisition to the release. */
 export class LockRun {
+  /** For the list of all that run. */
+  slot = NO_SLOT;
+
   constructor(
     readonly lock: RunnableLock,
     private readonly source: object,

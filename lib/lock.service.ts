@@ -43,7 +43,8 @@ export class LockService {
    * ```
    */
   async acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = {}): Promise<LockHandle> {
-    return this.locker.acquire(keysOf(key), this.#resolve(options), originOf(options), options.signal);
+    // To await it takes one turn of the queue of Promises; to return it, three.
+    return await this.locker.acquire(keysOf(key), this.#resolve(options), originOf(options), options.signal);
   }
 
   /**

@@ -8,6 +8,7 @@ import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '
 import type { Inspection } from './redlock/inspection.js';
 import { onAbort } from './redlock/on-abort.js';
 import type { Redlock } from './redlock/redlock.js';
+import { SlotList } from './redlock/slot-list.js';
 import type { Tick } from './redlock/tick.js';
 
 /**
@@ -15,7 +16,7 @@ import type { Tick } from './redlock/tick.js';
  * `LockService` and `LockInterceptor` are two faces of it.
  */
 export class Locker {
-  readonly #running = new Set<LockRun>();
+  readonly #running = new SlotList<'slot', LockRun>('slot');
   /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
   readonly #closing = new AbortController();
   #drained: (() => void) | undefined;
@@ -67,9 +68,9 @@ export class Locker {
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
     const { ttl, retry, renew, minHold, maxHold } = options;
-    const signals = signal ? [signal] : [];
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
-    if (!currentLockOf(this)?.isHeld()) signals.push(this.#closing.signal);
+    const closing = currentLockOf(this)?.isHeld() ? [] : [this.#closing.signal];
+    const signals = signal ? [signal, ...closing] : closing;
     try {
       return await this.redlock.acquire(keys, { ttl, retry, renew, minHold, maxHold, tick, signals });
     } catch (error) {

@@ -6,7 +6,8 @@ import { seedFor, tokenOf } from './fencing.js';
 import { HeldLock, type HoldTerms, type RedlockSettings, type Upkeep } from './held-lock.js';
 import type { AcquireReply, Holder, LockNode, Order } from './lock-node.js';
 import { Pause } from './pause.js';
-import { freeAfter, quorumOf } from './quorum.js';
+import { countOf, freeAfter, quorumOf } from './quorum.js';
+import { SlotList } from './slot-list.js';
 import type { Tick } from './tick.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import { Watchdog } from './watchdog.js';
@@ -66,7 +67,7 @@ const AFTER_HELD_ELSEWHERE_MS = 200;
 /** Single attempts to acquire a lock on a quorum of nodes, and the locks that came of them. */
 export class Attempts {
   /** The locks that are held at present. */
-  readonly held = new Set<HeldLock>();
+  readonly held = new SlotList<'heldSlot', HeldLock>('heldSlot');
   /** Releases of attempts that failed, still under way. */
   readonly #undoing = new Set<Promise<unknown>>();
 
@@ -116,7 +117,7 @@ export class Attempts {
         const all = before.length > 0 ? [...before, ...soFar] : soFar;
         // When votes are split, the gate decides who asks again.
         const split = !all.some(({ node }) => node === gate) && !isHeldByOne(all, quorum);
-        const open = split && all.filter(isGranted).length < quorum && !all.some(isRan);
+        const open = split && countOf(all, isGranted) < quorum && !all.some(isRan);
         return isDecided(all, nodes.length, quorum) && !open;
       };
       const after = await askAll(rest, limit, ask, decided, signals);
@@ -130,12 +131,13 @@ export class Attempts {
     const atGate = answerOf(gate, answers);
     // One node that knows of it is enough: only a lock that was acquired leaves that behind.
     const ran = answers.find(isRan);
-    const raiseLimit = Math.max(1, Math.min(limit, left - elapsedSince(sent)));
     let token: number | undefined;
     if (granting.length >= quorum && !ran) {
       // The largest that was granted: mostly a quorum has it already, else the others are raised to it.
       const { token: largest, agreeing } = tokenOf(granting.map(({ reply }) => reply.counter));
-      const agreed = agreeing >= quorum || (await this.#raise(claim, largest, granting, raiseLimit, signals));
+      const agreed =
+        agreeing >= quorum ||
+        (await this.#raise(claim, largest, granting, Math.min(limit, left - elapsedSince(sent)), signals));
       if (agreed) token = largest;
     }
 
@@ -227,7 +229,7 @@ export class Attempts {
     const quorum = quorumOf(this.settings.nodes.length);
     const raised = await askAll(
       granting.map(({ node }) => node),
-      limit,
+      Math.max(1, limit),
       (node) => node.raise(claim, token),
       (soFar) => countRaised(soFar) >= quorum || soFar.length - countRaised(soFar) > granting.length - quorum,
       signals,
@@ -271,21 +273,21 @@ export class Attempts {
 function isDecided(answers: readonly Answer<AcquireReply>[], nodeCount: number, quorum: number): boolean {
   const pending = nodeCount - answers.length;
   if (answers.some(isRan)) return true;
-  const granted = answers.filter(isGranted).length;
+  const granted = countOf(answers, isGranted);
   if (granted >= quorum) return true;
   if (granted + pending >= quorum) return false;
-  const fit = answers.filter(({ error }) => !error).length;
+  const fit = countOf(answers, ({ error }) => !error);
   return fit >= quorum || fit + pending < quorum;
 }
 
 /** Whether the gate granted, no quorum did, and with those that refused there could be one. */
 function mayAskAgain(answers: readonly Answer<AcquireReply>[], gate: LockNode, quorum: number): boolean {
-  const granted = answers.filter(isGranted);
+  const granted = countOf(answers, isGranted);
   return (
-    granted.length < quorum &&
-    granted.some(({ node }) => node === gate) &&
+    granted < quorum &&
+    answers.some((answer) => answer.node === gate && isGranted(answer)) &&
     !answers.some(isRan) &&
-    granted.length + answers.filter(isRefused).length >= quorum
+    granted + countOf(answers, isRefused) >= quorum
   );
 }
 
@@ -331,7 +333,7 @@ function answerOf(gate: LockNode, answers: readonly Answer<AcquireReply>[]): Att
 /** Whether one claim is known to be stored on a quorum of nodes. */
 function isHeldByOne(answers: readonly Answer<AcquireReply>[], quorum: number): boolean {
   const holders = holdersIn(answers);
-  return holders.some(({ id }) => holders.filter((other) => other.id === id).length >= quorum);
+  return holders.some(({ id }) => countOf(holders, (other) => other.id === id) >= quorum);
 }
 
 function holdersIn(answers: readonly Answer<AcquireReply>[]): Holder[] {
@@ -364,7 +366,7 @@ function isRan(answer: Answer<AcquireReply>): answer is Ran {
 }
 
 function countRaised(answers: readonly Answer<boolean>[]): number {
-  return answers.filter((answer) => !answer.error && answer.reply).length;
+  return countOf(answers, (answer) => !answer.error && answer.reply);
 }
 
 function isRefused(answer: Answer<AcquireReply>): boolean {

@@ -1,7 +1,7 @@
 import { type Answer, asError, tellNodeError } from './ask-all.js';
 import type { Claim } from './claim.js';
 import type { LockNode } from './lock-node.js';
-import { quorumOf } from './quorum.js';
+import { countOf, quorumOf } from './quorum.js';
 
 /**
  * What the nodes say together of one claim: a quorum extended it; so many no longer have it that no quorum is left; or
@@ -91,5 +91,5 @@ function verdictOn(answers: readonly Answer<boolean>[], nodeCount: number): Verd
 }
 
 function countReplies(answers: readonly Answer<boolean>[], reply: boolean): number {
-  return answers.filter((answer) => !answer.error && answer.reply === reply).length;
+  return countOf(answers, (answer) => !answer.error && answer.reply === reply);
 }

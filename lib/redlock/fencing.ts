@@ -1,3 +1,5 @@
+import { countOf } from './quorum.js';
+
 /** Steps of a fencing counter for each second of the clock that it follows. */
 const STEPS_PER_SECOND = 2 ** 20;
 
@@ -21,5 +23,5 @@ export function seedFor(times: readonly (number | undefined)[]): number {
 /** The token that a grant by these counters can have, and how many of the counters are there already. */
 export function tokenOf(counters: readonly number[]): { readonly token: number; readonly agreeing: number } {
   const token = Math.max(...counters);
-  return { token, agreeing: counters.filter((counter) => counter === token).length };
+  return { token, agreeing: countOf(counters, (counter) => counter === token) };
 }

@@ -8,8 +8,9 @@ import { isWatched, type LockState, type LockStateEvent, lockStates, releases } 
 import type { LockHandle } from './lock-handle.js';
 import type { LockNode } from './lock-node.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from './lock-options.js';
-import { quorumOf } from './quorum.js';
+import { countOf, quorumOf } from './quorum.js';
 import type { RestartGuard } from './restart-guard.js';
+import { NO_SLOT } from './slot-list.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
@@ -74,6 +75,9 @@ export class HeldLock implements LockHandle, Renewable {
   readonly #holdLimit: HoldLimit | undefined;
   /** The renewal that is planned, if one is. */
   #batch: Batch | undefined;
+  /** Where it stands in that, and among all that are held. */
+  batchSlot = NO_SLOT;
+  heldSlot = NO_SLOT;
   /** For the end of the validity, where no renewal is sure to come before it. */
   #lapse: NodeJS.Timeout | undefined;
   /** Whether nodes are being asked to extend the lock. */
@@ -386,7 +390,7 @@ export class HeldLock implements LockHandle, Renewable {
       nodes,
       nodeTimeLimit(this.#ttl, nodeTimeout),
       (node) => node.release(this.claim),
-      (answers) => answers.filter(({ error }) => !error).length >= quorum,
+      (answers) => countOf(answers, ({ error }) => !error) >= quorum,
     );
     if (this.claim.keepFor === 0) this.follower?.();
     await released;

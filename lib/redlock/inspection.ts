@@ -39,7 +39,7 @@ export class Inspection {
       nodeTimeout,
       guard,
     }: Pick<RedlockSettings, 'nodes' | 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
-    private readonly held: ReadonlySet<HeldLock>,
+    private readonly held: Iterable<HeldLock>,
   ) {
     this.#nodes = nodes;
     this.#guard = guard;
@@ -79,7 +79,8 @@ export class Inspection {
     const ids = [...new Set(votes.flatMap((vote) => (vote.vote === 'held' ? [vote.id] : [])))];
     if (ids.length === 0) return false;
     const answers = await this.#askAll((node) => node.forceRelease(key, ids));
-    for (const lock of this.held) {
+    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    for (const lock of [...this.held]) {
       const gone = answers.filter(({ reply }) => reply === lock.id).length;
       if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
     }

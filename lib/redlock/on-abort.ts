@@ -1,14 +1,13 @@
+import { NO_SLOT, SlotList } from './slot-list.js';
+
 /** Somebody who waits for a signal. */
 interface Waiter {
   readonly callback: () => void;
-  /** Where it stands among the others; -1 when it does not wait any more. */
   slot: number;
 }
 
 interface Waiting {
-  // Not a Set: V8 replaces the table of one that entries come to and leave all the time. The old tables of one that lives
-  // long keep what was in them from the collection of young garbage; of many short waits that takes a third of the time.
-  readonly waiters: Waiter[];
+  readonly waiters: SlotList<'slot', Waiter>;
   readonly stop: () => void;
 }
 
@@ -22,25 +21,19 @@ const waitingFor = new WeakMap<AbortSignal, Waiting>();
  */
 export function onAbort(signal: AbortSignal, callback: () => void): () => void {
   const { waiters, stop } = waitingFor.get(signal) ?? listenTo(signal);
-  const waiter: Waiter = { callback, slot: waiters.length };
-  waiters.push(waiter);
+  const waiter: Waiter = { callback, slot: NO_SLOT };
+  waiters.add(waiter);
   return () => {
-    const last = waiters.at(-1);
-    if (waiter.slot < 0 || !last) return;
-    // The last one takes its slot.
-    waiters[waiter.slot] = last;
-    last.slot = waiter.slot;
-    waiters.pop();
-    waiter.slot = -1;
-    if (waiters.length === 0) stop();
+    waiters.delete(waiter);
+    if (waiters.size === 0) stop();
   };
 }
 
 function listenTo(signal: AbortSignal): Waiting {
-  const waiters: Waiter[] = [];
+  const waiters = new SlotList<'slot', Waiter>('slot');
   const abort = (): void => {
     // What one of them does can end the wait of another.
-    for (const waiter of [...waiters]) if (waiter.slot >= 0) waiter.callback();
+    for (const waiter of [...waiters]) if (waiters.has(waiter)) waiter.callback();
   };
   const stop = (): void => {
     signal.removeEventListener('abort', abort);

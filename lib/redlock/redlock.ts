@@ -56,7 +56,7 @@ export class Redlock {
   }
 
   /** The locks that are held at present. */
-  get held(): ReadonlySet<HeldLock> {
+  get held(): Iterable<HeldLock> {
     return this.#attempts.held;
   }
 
@@ -78,7 +78,8 @@ export class Redlock {
   async #wait(wish: Wish, retry: ResolvedRetry): Promise<HeldLock> {
     const { keys, signals } = wish;
     for (const signal of signals) signal.throwIfAborted();
-    const name = keys.length === 1 ? `1${keys[0]}` : `${keys.length}${JSON.stringify(keys)}`;
+    // No key begins like that.
+    const name = keys.length === 1 ? (keys[0] ?? '') : `}${JSON.stringify(keys)}`;
     let line = this.#lines.get(name);
     if (!line) {
       line = new WaitingLine(this.settings.nodes, this.#newPlace(keys));

@@ -28,10 +28,11 @@ export class Waiter {
  * the nodes; it stands for all of them in the queue at the gate, the first node in order that answers.
  */
 export class WaitingLine {
-  readonly #waiters = new Set<Waiter>();
-  readonly #listening = new Map<LockNode, Listening>();
+  // Mostly there is one waiter, who listens to nobody and waits nowhere: arrays and no Sets, which cost more to make.
+  readonly #waiters: Waiter[] = [];
+  #listening: Map<LockNode, Listening> | undefined;
   /** Nodes in whose queues the place may stand. */
-  readonly #placedAt = new Set<LockNode>();
+  #placedAt: Set<LockNode> | undefined;
   /** The node in whose queue it stands, as far as is known. */
   #queuedAt: LockNode | undefined;
   /** It is our turn, as far as we know. */
@@ -57,32 +58,32 @@ export class WaitingLine {
   ) {}
 
   get isEmpty(): boolean {
-    return this.#waiters.size === 0;
+    return this.#waiters.length === 0;
   }
 
   /** The waiter that asks the nodes. */
   get first(): Waiter | undefined {
-    return this.#waiters.values().next().value;
+    return this.#waiters[0];
   }
 
   join(): Waiter {
     const waiter = new Waiter();
-    this.#waiters.add(waiter);
+    this.#waiters.push(waiter);
     return waiter;
   }
 
   /** The waiter has got its lock, or given up. The next one takes over. */
   part(waiter: Waiter): void {
-    const wasFirst = waiter === this.first;
-    this.#waiters.delete(waiter);
-    if (wasFirst) this.first?.pause.cutTo(0);
+    const index = this.#waiters.indexOf(waiter);
+    this.#waiters.splice(index, 1);
+    if (index === 0) this.first?.pause.cutTo(0);
   }
 
   /** Stops listening, and gives the place up. */
   end(): readonly Promise<unknown>[] {
-    for (const listening of this.#listening.values()) listening.stop();
-    this.#listening.clear();
-    return [...this.#placedAt].map((node) => node.leave(this.place));
+    this.#listening?.forEach((listening) => listening.stop());
+    this.#listening = undefined;
+    return [...(this.#placedAt ?? [])].map((node) => node.leave(this.place));
   }
 
   /**
@@ -105,15 +106,15 @@ export class WaitingLine {
    */
   approach(waiter: Waiter, left: number, again: boolean, everybody: boolean): Approach {
     const gate = this.#gate();
-    const contended = again || this.#waiters.size > 1 || gate.contended(this.place.keys);
+    const contended = again || this.#waiters.length > 1 || gate.contended(this.place.keys);
     const ready = (contended || gate.hearing) && this.#listenAt(gate).ready;
     const turn = this.#turn;
     this.#turn = false;
     waiter.pause.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     const place = ready ? this.place : undefined;
-    if (place) this.#placedAt.add(gate);
-    const next = place && this.#second;
+    if (place) (this.#placedAt ??= new Set()).add(gate);
+    const next = place && this.#waiters[1];
     return {
       left,
       gate,
@@ -127,7 +128,7 @@ export class WaitingLine {
     const inLine = place && (atGate === 'refused' || (atGate === 'granted' && next !== undefined));
     this.#queuedAt = inLine ? gate : undefined;
     if (atGate === 'failed') this.#failed = { gate, at: now() };
-    if (atGate === 'granted' && !inLine) this.#placedAt.delete(gate);
+    if (atGate === 'granted' && !inLine) this.#placedAt?.delete(gate);
     const held = outcome instanceof HeldLock;
     if (held) {
       this.#before = this.#last;
@@ -155,7 +156,7 @@ export class WaitingLine {
 
   /** Whether the place stands in line, so that a message will come. */
   isQueued(): boolean {
-    return this.#queuedAt !== undefined && this.#listening.get(this.#queuedAt)?.ready === true;
+    return this.#queuedAt !== undefined && this.#listening?.get(this.#queuedAt)?.ready === true;
   }
 
   /** Whether asking again at once would put the place in line. */
@@ -188,13 +189,8 @@ export class WaitingLine {
     return gateOf(this.nodes.filter((node) => node !== failed.gate));
   }
 
-  get #second(): Waiter | undefined {
-    const waiters = this.#waiters.values();
-    waiters.next();
-    return waiters.next().value;
-  }
-
   #listenAt(gate: LockNode): Listening {
+    this.#listening ??= new Map();
     let listening = this.#listening.get(gate);
     if (!listening) {
       listening = gate.listen(this.place, (after, turn, released) => {

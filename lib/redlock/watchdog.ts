@@ -2,6 +2,7 @@ import type { Claim } from './claim.js';
 import { type Instant, now } from './clock.js';
 import { extendAll, type Verdict } from './extend-all.js';
 import type { RedlockSettings } from './held-lock.js';
+import { SlotList } from './slot-list.js';
 import { nodeTimeLimit } from './validity.js';
 
 /**
@@ -13,6 +14,8 @@ const SLACK = 1 / 30;
 /** A lock as the watchdog knows it. */
 export interface Renewable {
   readonly claim: Claim;
+  /** For the {@link Batch} that it is in. */
+  batchSlot: number;
 
   /**
    * A renewal begins, and a node has `limit` milliseconds to answer.
@@ -29,7 +32,7 @@ export interface Batch {
   readonly ttl: number;
   /** When the first of them is due, by the monotonic clock. */
   readonly due: number;
-  readonly locks: Set<Renewable>;
+  readonly locks: SlotList<'batchSlot', Renewable>;
 }
 
 /**
@@ -51,7 +54,7 @@ export class Watchdog {
     const batches = this.#batches.get(ttl) ?? [];
     let batch = batches.find((each) => each.due <= due && due <= each.due + ttl * SLACK);
     if (!batch) {
-      batch = { ttl, due, locks: new Set() };
+      batch = { ttl, due, locks: new SlotList('batchSlot') };
       this.#batches.set(ttl, [...batches, batch]);
       this.#wakeBy(due);
     }
