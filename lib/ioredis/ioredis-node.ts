@@ -57,8 +57,8 @@ export class IoredisNode implements LockNode {
   readonly #reader: LockReader;
 
   /**
-   * Releases that this node has not confirmed, and since when. They are sent again when it is back, and a while after
-   * it refused one: the claim may have been stored by a command whose reply was lost (S6).
+   * Releases that came to nothing, and since when. They are sent again when the node is back, and a while after it
+   * refused one: the claim may have been stored by a command whose reply was lost (S6).
    */
   readonly #owed = new Map<Claim, Instant>();
   #payment: NodeJS.Timeout | undefined;
@@ -160,7 +160,6 @@ export class IoredisNode implements LockNode {
   }
 
   async release(claim: Claim, after = 0): Promise<void> {
-    this.#owe(claim);
     const { keepFor, mark } = claim;
     const keys = this.#locksAndQueues(claim.keys);
     if (mark) keys.push(this.#tickKeyOf(claim, mark));
@@ -173,6 +172,7 @@ export class IoredisNode implements LockNode {
       const { answer } = await this.#batcher.release(keys, args, after > 0);
       if (Number(answer) > 0) this.#waiters.note(claim.keys);
     } catch (error) {
+      this.#owe(claim);
       this.#payLater();
       if (isRefusal(error)) this.#reportRefusal(error);
       throw error;
@@ -294,7 +294,7 @@ export class IoredisNode implements LockNode {
   }
 
   /** Asks the server to store the claim, if it can be done within `limit` milliseconds. */
-  async #tryToStore(
+  #tryToStore(
     claim: Claim,
     { guard, seed, floor, order }: AcquireTerms,
     limit: number,
@@ -311,13 +311,15 @@ export class IoredisNode implements LockNode {
       `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start} ` +
       `${order ? 1 : 0} ${claim.tick?.at ?? '-'}`;
     const args = [lockValue(claim), numbers, order?.place ? placeOf(order, order.place) : ''];
-    const { answer, all } = await this.#batcher.acquire(keys, args, () => !claim.ended);
-    if (connection !== this.#inspection.connection) {
-      // The client sent it again by itself, to a server that had not been inspected.
-      throw new Error('the connection was replaced before the answer came');
-    }
-    this.#inspection.clock.learn(Number(all.at(-1)));
-    return answer as AcquireResult;
+    const wanted = (): boolean => !claim.ended;
+    return this.#batcher.acquire(keys, args, wanted).then(({ answer, all }) => {
+      if (connection !== this.#inspection.connection) {
+        // The client sent it again by itself, to a server that had not been inspected.
+        throw new Error('the connection was replaced before the answer came');
+      }
+      this.#inspection.clock.learn(Number(all.at(-1)));
+      return answer as AcquireResult;
+    });
   }
 
   /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
@@ -361,7 +363,7 @@ export class IoredisNode implements LockNode {
 
   #locksAndQueues(keys: readonly string[]): string[] {
     const { keyPrefix } = this.fleet;
-    return [...keys.map((key) => lockKey(keyPrefix, key)), ...keys.map((key) => queueKey(keyPrefix, key))];
+    return keys.map((key) => lockKey(keyPrefix, key)).concat(keys.map((key) => queueKey(keyPrefix, key)));
   }
 
   /** Logged once for each time that the node is kept from voting. */
@@ -381,7 +383,7 @@ export class IoredisNode implements LockNode {
   /** The lock keys of a claim, then their counters. */
   #keysOf({ keys }: Claim): string[] {
     const { keyPrefix } = this.fleet;
-    return [...keys.map((key) => lockKey(keyPrefix, key)), ...keys.map((key) => fenceKey(keyPrefix, key))];
+    return keys.map((key) => lockKey(keyPrefix, key)).concat(keys.map((key) => fenceKey(keyPrefix, key)));
   }
 
   /** Beside the first of the keys: all keys of a lock are in one slot. */
@@ -391,13 +393,10 @@ export class IoredisNode implements LockNode {
 
   /** Sends again what is owed; what fails stays owed until the next time. */
   #payOwed(): void {
-    if (!this.#channel.canSend) {
-      this.#payLater();
-      return;
-    }
     for (const [claim, since] of this.#owed) {
       if (elapsedSince(since) > claim.owedFor) this.#owed.delete(claim);
-      else this.release(claim).catch(() => undefined);
+      else if (this.#channel.canSend) this.release(claim).catch(() => undefined);
+      else return this.#payLater();
     }
   }
 
