@@ -20,6 +20,7 @@ import { freePort } from './support/free-port.js';
 import { LogLines } from './support/log-lines.js';
 import { PATIENT } from './support/patience.js';
 import { DURABLE, type RedisServer, startRedis, startRedisNodes } from './support/redis-server.js';
+import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/until.js';
 
 interface Started {
@@ -465,11 +466,13 @@ describe('a Redis that is down when the application starts', () => {
 
   test('does not hold up the start when a quorum is there', async () => {
     const nodes = await startRedisNodes(2);
+    const silent = await startTcpProxy(redis);
+    silent.blackHole();
     const started = performance.now();
     const app = await start(
       RedlockModule.forRoot({
         ...PATIENT,
-        nodes: [...nodes.map(({ url }) => url), `redis://127.0.0.1:${await freePort()}`],
+        nodes: [...nodes.map(({ url }) => url), silent.url],
         restartGuard: false,
       }),
     );
@@ -478,6 +481,7 @@ describe('a Redis that is down when the application starts', () => {
     expect(app.lines.of('error')).toEqual([]);
     await expect(app.locks.tryAcquire('key')).resolves.not.toBeNull();
     await app.close();
+    await silent.close();
     await Promise.all(nodes.map((node) => node.stop()));
   });
 });
