@@ -63,6 +63,14 @@ test('docs/README.md, the index, has a line for every page', () => {
   expect(listed.toSorted()).toEqual(others.toSorted());
 });
 
+test('docs/safety.md cites each of its sources, and no others', () => {
+  const [text = '', sources = ''] = textOf(join(root, 'docs/safety.md')).split('## Sources');
+  const listed = [...sources.matchAll(/^(\d+)\. /gm)].map(([, number]) => number);
+  const cited = new Set([...text.matchAll(/\[(\d+)\](?!\()/g)].map(([, number]) => number));
+  expect(listed.length).toBeGreaterThan(3);
+  expect([...cited].toSorted()).toEqual(listed);
+});
+
 test('docs/errors.md has a section for every code', () => {
   const source = readFileSync(join(root, 'lib/redlock/errors.ts'), 'utf8');
   const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';
