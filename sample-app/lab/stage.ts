@@ -72,6 +72,7 @@ export class Stage {
   private eventsBeforeFault = 0;
   private stuck = false;
   private finished = false;
+  private closed = false;
   private readonly settings: { strategy: StrategyName; ttl: number; work: number };
 
   private constructor(
@@ -112,8 +113,12 @@ export class Stage {
     return this.instances.find(({ state, url }) => state === 'running' && url !== '');
   }
 
-  /** Whoever watches may stop the instance or the run in the middle of it: then nobody knows whether it took the tasks. */
+  /**
+   * Whoever watches may stop the instance or the run in the middle of it: then nobody knows whether it took the tasks.
+   * @throws NotAsDescribedError when there is nobody to take them, or the run was stopped before
+   */
   async submit(count: number): Promise<void> {
+    this.ended.throwIfAborted();
     const target = this.serving;
     if (!target) throw new NotAsDescribedError('no instance is running that could take tasks');
     const tasks = Array.from({ length: count }, () => ({
@@ -325,8 +330,13 @@ export class Stage {
     };
   }
 
-  /** Stops what is not needed again and gives back the rest. May be called more than once. */
+  /**
+   * Stops what is not needed again and gives back the rest. A run that is under way ends: what it waits for would not
+   * come any more. May be called more than once.
+   */
   close(): Promise<void> {
+    this.closed = true;
+    this.recorder.end();
     return this.stops.stopAll();
   }
 
@@ -351,6 +361,7 @@ export class Stage {
   ): Promise<void> {
     const deadline = Date.now() + within;
     while (!(await condition())) {
+      if (this.closed) throw new Error('interrupted');
       if (Date.now() > deadline) throw new NotAsDescribedError(`${what}: not within ${within / 1_000} s`);
       await sleep(POLL_MS);
     }
