@@ -5,6 +5,7 @@ import { arch, platform, tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { Client } from 'pg';
 import { freePort } from './free-port.js';
+import { guardDirectory } from './orphan-guard.js';
 import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
@@ -20,6 +21,7 @@ import type { StopList } from './stop-list.js';
 export async function startPostgres(stops: StopList): Promise<string> {
   const binaries = await locateBinaries();
   const directory = await mkdtemp(join(tmpdir(), 'batch-demo-postgres-'));
+  guardDirectory(directory);
   const password = randomBytes(16).toString('hex');
   const prepared = prepare(directory, binaries, password);
   await stops.add(async () => {

@@ -1,17 +1,20 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
 // Handlers for signals stop what was started, but a SIGKILL leaves no time for them. It does close the pipe that this
-// shell reads from, which then ends what is still on its list. `read` and `case` are built into the shell: nothing
-// else is left behind when it ends.
+// shell reads from, which then ends what is still on its list, and removes the directories on it. `read` and `case` are
+// built into the shell: nothing else is left behind when it ends.
 const SCRIPT = `
   pids=
-  while read -r sign pid; do
+  while read -r sign what; do
     case $sign in
-      +) pids="$pids $pid" ;;
-      -) rest=; for p in $pids; do [ "$p" = "$pid" ] || rest="$rest $p"; done; pids=$rest ;;
+      +) pids="$pids $what" ;;
+      -) rest=; for p in $pids; do [ "$p" = "$what" ] || rest="$rest $p"; done; pids=$rest ;;
+      /) set -- "$@" "$what" ;;
     esac
   done
   for p in $pids; do kill -9 "$p"; done
+  # Until the children of those that were killed have noticed, they write.
+  for d; do for try in 1 2 3 4 5; do rm -rf "$d" && break; sleep 1; done; done
 `;
 
 let shell: ChildProcess | undefined;
@@ -25,6 +28,12 @@ export function guard(pid: number): void {
 /** The process has ended by itself; its id may be given to another one. */
 export function unguard(pid: number): void {
   shell?.stdin?.write(`- ${pid}\n`);
+}
+
+/** Removes this directory when ours has ended, unless it is gone by then. */
+export function guardDirectory(path: string): void {
+  shell ??= start();
+  shell.stdin?.write(`/ ${path}\n`);
 }
 
 function start(): ChildProcess {
