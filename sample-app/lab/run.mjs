@@ -1,12 +1,5 @@
-// `npm run lab`: builds quietly, then runs the compiled lab in this process, so that signals reach it directly
-// and not a shell in between.
-import { execSync } from 'node:child_process';
+// `npm run lab`: runs the compiled lab in this process, so that signals reach it directly and not a shell in between.
+import { build } from '../build.mjs';
 
-console.log('Building ...');
-try {
-  execSync('npm run build', { stdio: 'pipe' });
-} catch (error) {
-  console.error(`The build failed:\n${error.stdout}${error.stderr}`);
-  process.exit(1);
-}
+build();
 await import('../../dist/sample-app/lab/main.js');
