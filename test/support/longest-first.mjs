@@ -15,6 +15,7 @@ const LONG = [
   'waiting/waiters',
   'faults/controls',
   'sample-app/lab/lab',
+  'sample-app/lab/endings',
   'readme',
   'ioredis/ioredis-node',
   'fencing/paused-holder',
