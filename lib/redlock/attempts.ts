@@ -89,6 +89,7 @@ export class Attempts {
   /** @throws a signal's reason; other failures are returned */
   async make(wish: Wish, { left, gate, order, gateFirst }: Approach): Promise<Attempted> {
     const { keys, ttl, renew, minHold = 0, maxHold, tick, signals } = wish;
+    for (const signal of signals) signal.throwIfAborted();
     const { nodes, owner, driftFactor, guard } = this.settings;
     const quorum = quorumOf(nodes.length);
     const claim = new Claim(keys, owner, ttl, tick);

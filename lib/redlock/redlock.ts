@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { NoTimeError } from './ask-all.js';
-import { Attempts, type Wish } from './attempts.js';
+import { type Attempted, Attempts, type Wish } from './attempts.js';
 import { elapsedSince } from './clock.js';
 import { LockHeldError, type LockUnavailableError } from './errors.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
@@ -66,13 +66,10 @@ export class Redlock {
     await Promise.all(this.settings.nodes.map((node) => node.close()));
   }
 
-  async #once(wish: Wish, { timeout }: ResolvedRetry): Promise<HeldLock> {
-    for (const signal of wish.signals) signal.throwIfAborted();
+  #once(wish: Wish, { timeout }: ResolvedRetry): Promise<HeldLock> {
     const gate = gateOf(this.settings.nodes);
     const approach = { left: timeout, gate, order: { waited: 0 }, gateFirst: false };
-    const { outcome } = await this.#attempts.make(wish, approach);
-    if (outcome instanceof HeldLock) return outcome;
-    throw outcome;
+    return this.#attempts.make(wish, approach).then(lockOf);
   }
 
   async #wait(wish: Wish, retry: ResolvedRetry): Promise<HeldLock> {
@@ -175,6 +172,11 @@ export class Redlock {
   #newPlace(keys: readonly string[]): Place {
     return { keys, process: this.#process, number: ++this.#places, owner: this.settings.owner };
   }
+}
+
+function lockOf({ outcome }: Attempted): HeldLock {
+  if (outcome instanceof HeldLock) return outcome;
+  throw outcome;
 }
 
 /** Whether so many nodes answered with errors that there could be no quorum, however long one waits for the others. */
