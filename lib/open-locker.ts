@@ -54,6 +54,7 @@ export async function openLocker(
   const fleet: Fleet = {
     keyPrefix: options.keyPrefix ?? 'lock:',
     guarded: guard.duration > 0,
+    names: new Set(),
     runIds: new Map(),
     warnOnce: once((message) => logger.warn(message)),
     nodeLost: (node) => nodeLog.lost(node),

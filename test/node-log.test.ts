@@ -6,6 +6,7 @@ import { RedlockTestingModule, TestLocks } from '../lib/testing/index.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
 import { LogLines } from './support/log-lines.js';
 import { DURABLE, type RedisServer, startRedis, startRedisNodes } from './support/redis-server.js';
+import { startSentinel } from './support/sentinel.js';
 import { until } from './support/until.js';
 
 const log = new LogLines();
@@ -60,6 +61,27 @@ describe('an idle application with three nodes', () => {
       `log Redis at 127.0.0.1:${b.port} is connected again, after a while: 2 of 3 nodes are connected, 2 are needed`,
     ]);
   });
+});
+
+test('three masters whose Sentinels all call them by one name are three nodes', async () => {
+  const servers = await startRedisNodes(3, DURABLE);
+  const ports = await Promise.all(servers.map((server) => startSentinel(server, 'mymaster')));
+  const nodes = ports.map((port) => ({ name: 'mymaster', sentinels: [{ host: '127.0.0.1', port }] }));
+  const app = await start({ nodes, restartGuard: false });
+  const statuses = async () => (await app.get(LockService).checkNodes()).nodes;
+  await until(async () => (await statuses()).every(({ state }) => state === 'voting'));
+  const names = ports.map((port) => `sentinel:mymaster via 127.0.0.1:${port}`);
+  expect((await statuses()).map(({ node }) => node).toSorted()).toEqual(names.toSorted());
+  await servers[0]!.kill();
+  await until(() => log.lines.some(({ text }) => text.includes('Lost')));
+  expect(log.lines.filter(({ text }) => text.includes('Lost'))).toEqual([
+    {
+      level: 'warn',
+      text: `Lost the connection to Redis at ${names[0]}: 2 of 3 nodes are connected, 2 are needed`,
+    },
+  ]);
+  await app.close();
+  await Promise.all(servers.map((server) => server.stop()));
 });
 
 test('a node that was away at start-up is back with one line, and shutting down says nothing', async () => {

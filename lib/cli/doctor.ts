@@ -1,6 +1,6 @@
 import type { Cluster, Redis } from 'ioredis';
 import { CommandChannel } from '../ioredis/command-channel.js';
-import { addressOf } from '../ioredis/connection.js';
+import { addressOf, nameOf } from '../ioredis/connection.js';
 import { NO_SUCH_DATABASE, unsafeBecause } from '../ioredis/node-checks.js';
 import { quorumOf } from '../redlock/quorum.js';
 import type { RequestFor } from './command-line.js';
@@ -40,9 +40,11 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
     const opening = channels.map((channel) => within(channel.open()));
     await Promise.allSettled(opening);
     const nodes: NodeExam[] = [];
+    const names = new Set<string>();
     for (const [index, channel] of channels.entries()) {
       // One after the other: round trips that are measured side by side are in each other's way.
-      nodes.push(await examineNode(channel, opening[index], target.keyPrefix, guarded));
+      const name = nameOf(channel.client, names);
+      nodes.push(await examineNode(name, channel, opening[index], target.keyPrefix, guarded));
     }
     const diagnosis = diagnose(nodes);
     if (json) printJson(terminal, jsonOf(diagnosis));
@@ -55,13 +57,13 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
 }
 
 async function examineNode(
+  name: string,
   channel: CommandChannel,
   opened: Promise<void> | undefined,
   keyPrefix: string,
   guarded: boolean,
 ): Promise<NodeExam> {
   const { client } = channel;
-  const name = addressOf(client);
   const servers: ServerExam[] = [];
   try {
     await opened?.catch(async (error: Error) => Promise.reject(await reasonOf(channel, error)));

@@ -26,6 +26,7 @@ export async function openSession(target: Target): Promise<Session> {
     keyPrefix: target.keyPrefix,
     // The guard leaves a marker on the nodes, and to look at locks must not change them.
     guarded: false,
+    names: new Set(),
     runIds: new Map(),
     // `doctor` says all that, at length.
     warnOnce: () => undefined,

@@ -40,11 +40,27 @@ export function canSendNow(client: Client): boolean {
   return client.isCluster || ((client as Redis).stream?.writable ?? false);
 }
 
-/** Where a client connects to, without credentials. */
+/** Where a client connects to, without credentials. A Cluster and Sentinels are told apart by the first address given. */
 export function addressOf(client: Client): string {
-  if (client.isCluster) return 'cluster';
+  if (client.isCluster) {
+    const [first = ''] = (client as unknown as { startupNodes: (RedisOptions | string | number)[] })
+      .startupNodes;
+    return `cluster ${addressOf(openClient(typeof first === 'object' ? first : String(first)))}`;
+  }
   const { path, sentinels, name, host, port, db } = (client as Redis).options;
   if (path) return path;
-  if (sentinels) return `sentinel:${name ?? ''}`;
+  if (sentinels) {
+    const [first] = sentinels;
+    return `sentinel:${name ?? ''} via ${first?.host ?? 'localhost'}:${first?.port ?? 26_379}`;
+  }
   return `${host ?? 'localhost'}:${port ?? 6379}${db ? `/${db}` : ''}`;
+}
+
+/** A name for a client that none of the `taken` has, and adds it to them: what is counted by name must not collapse. */
+export function nameOf(client: Client, taken: Set<string>): string {
+  const address = addressOf(client);
+  let name = address;
+  for (let count = 2; taken.has(name); count++) name = `${address} (${count})`;
+  taken.add(name);
+  return name;
 }

@@ -3,6 +3,8 @@ export interface Fleet {
   readonly keyPrefix: string;
   /** Whether nodes that restarted are kept from voting (S12). */
   readonly guarded: boolean;
+  /** The names of the nodes, each of which is another. */
+  readonly names: Set<string>;
   /** The name of the node behind each run id, to notice a server that is listed twice (S17). */
   readonly runIds: Map<string, string>;
   /** Something is weaker than it could be, or a node cannot be used. Says the same thing once. */

@@ -10,7 +10,7 @@ import type { Tick } from '../redlock/tick.js';
 import { ClusterSubscriber } from './cluster-subscriber.js';
 import { CommandBatcher } from './command-batcher.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
-import { addressOf, type Client } from './connection.js';
+import { type Client, nameOf } from './connection.js';
 import type { Fleet } from './fleet.js';
 import { inCommands } from './in-commands.js';
 import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
@@ -86,7 +86,7 @@ export class IoredisNode implements LockNode {
     private readonly opened: boolean,
     private readonly fleet: Fleet,
   ) {
-    this.name = addressOf(client);
+    this.name = nameOf(client, fleet.names);
     this.#channel = new CommandChannel(client, opened);
     this.#batcher = new CommandBatcher(this.#channel, this.#channelBase);
     this.#inspection = new NodeInspection(this.name, this.#channel, fleet);

@@ -15,7 +15,7 @@ export interface NodeCheck {
 
 /** How fit a node is to vote. */
 export interface NodeStatus extends Omit<NodeCheck, 'state'> {
-  /** The node's address, without credentials. */
+  /** The node's address, without credentials; each node of a module has another. */
   readonly node: string;
   /** As {@link NodeCheck.state}; or `'unreachable'` when it did not answer in time. */
   readonly state: NodeCheck['state'] | 'unreachable';

@@ -172,7 +172,7 @@ test('a master behind a Sentinel', async () => {
   await good[0]!.client().set('lock:{k}:l', 'somebody');
   const run = await doctor([url]);
   expect(run.code).toBe(0);
-  expect(run.stdout).toMatch(/\nsentinel:main +redis /);
+  expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +redis `));
   const listed = await runCli(['list', '--node', url]);
   await good[0]!.client().del('lock:{k}:l');
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +somebody /) });

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { Redis, type RedisOptions } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { setTimeout as delay } from 'node:timers/promises';
 import { openClient } from '../../lib/ioredis/connection.js';
@@ -377,9 +377,31 @@ describe('connections', () => {
     ['rediss://:secret@example.com', 'example.com:6379'],
     [{ host: 'h', port: 1, password: 'secret' }, 'h:1'],
     [{ path: '/tmp/redis.sock' }, '/tmp/redis.sock'],
-    [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main'],
+    [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main via s:2'],
   ])('%j is called %s, without credentials', (target, name) => {
     expect(new IoredisNode(openClient(target), true, newFleet()).name).toBe(name);
+  });
+
+  test.each([
+    [['redis://user:secret@a:7000', 'redis://b:7001'], 'cluster a:7000'],
+    [[{ host: 'a', port: 7000, password: 'secret' }], 'cluster a:7000'],
+    [[7000], 'cluster localhost:7000'],
+  ])('a Cluster of %j is called %s, without credentials', (startupNodes, name) => {
+    const cluster = new Cluster(startupNodes, { lazyConnect: true });
+    expect(new IoredisNode(cluster, false, newFleet()).name).toBe(name);
+  });
+
+  test('nodes of the same address have different names', () => {
+    const group = { sentinels: [{ host: 's' }], name: 'main' };
+    const nodes = [group, group, 'redis://h', 'redis://h', 'redis://h'];
+    const fleet = newFleet();
+    expect(nodes.map((node) => new IoredisNode(openClient(node), true, fleet).name)).toEqual([
+      'sentinel:main via s:26379',
+      'sentinel:main via s:26379 (2)',
+      'h:6379',
+      'h:6379 (2)',
+      'h:6379 (3)',
+    ]);
   });
 });
 

@@ -30,7 +30,7 @@ export function newFleet(guarded = false): Fleet & { readonly warnings: string[]
   const warnOnce = (text: string): void => {
     if (!warnings.includes(text)) warnings.push(text);
   };
-  return { keyPrefix: 'lock:', guarded, runIds: new Map(), warnOnce, warnings };
+  return { keyPrefix: 'lock:', guarded, names: new Set(), runIds: new Map(), warnOnce, warnings };
 }
 
 /** Nodes with connections of their own to these servers. */
