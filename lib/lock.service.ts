@@ -14,13 +14,28 @@ import {
   checkLabel,
   checkLockOptions,
   LOCK_OPTION_NAMES,
+  NO_RETRY,
   type ResolvedLockOptions,
 } from './redlock/lock-options.js';
 
 /** What {@link LockService.tryAcquire} takes: it makes one attempt, so there is nothing to retry. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost'>;
 
-const ACQUIRE_OPTION_NAMES = [...LOCK_OPTION_NAMES, 'label', 'signal'];
+const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, 'label', 'signal'];
+
+/** What each method reads. */
+const OPTION_NAMES = {
+  withLock: NAMES,
+  acquire: NAMES.filter((name) => name !== 'onLost'),
+  tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'retry'),
+};
+
+/** What to do in place of an option that is read elsewhere. */
+const REMEDIES: ReadonlyMap<string, string> = new Map([
+  ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
+  ['retry', 'It makes one attempt; to wait, use `acquire`'],
+  ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
+]);
 
 /**
  * Locks for code that needs more control than `@WithLock` gives.
@@ -44,7 +59,8 @@ export class LockService {
    */
   async acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = {}): Promise<LockHandle> {
     // To await it takes one turn of the queue of Promises; to return it, three.
-    return await this.locker.acquire(keysOf(key), this.#resolve(options), originOf(options), options.signal);
+    const resolved = this.#resolve('acquire', options);
+    return await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
   }
 
   /**
@@ -53,8 +69,9 @@ export class LockService {
    * @throws LockUnavailableError when no quorum of nodes answered
    */
   async tryAcquire(key: LockKey, options: TryAcquireOptions = {}): Promise<LockHandle | null> {
+    const resolved = { ...this.#resolve('tryAcquire', options), retry: NO_RETRY };
     try {
-      return await this.acquire(key, { ...options, retry: false });
+      return await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
     } catch (error) {
       if (error instanceof LockHeldError) return null;
       throw error;
@@ -82,7 +99,7 @@ export class LockService {
   ): Promise<T> {
     const [options = {}, task] = rest.length === 1 ? [{}, rest[0]] : rest;
     if (typeof task !== 'function') throw badOption('task', 'a function', task);
-    const resolved = this.#resolve(options);
+    const resolved = this.#resolve('withLock', options);
     const lock = await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
     return this.locker.run(lock, resolved, () => task(lock));
   }
@@ -153,8 +170,8 @@ export class LockService {
     return this.locker.inspection.checkNodes();
   }
 
-  #resolve(options: AcquireOptions): ResolvedLockOptions {
-    checkOptionNames('options', options, ACQUIRE_OPTION_NAMES);
+  #resolve(method: keyof typeof OPTION_NAMES, options: AcquireOptions): ResolvedLockOptions {
+    checkOptionNames(method, options, OPTION_NAMES[method], (name) => REMEDIES.get(name));
     checkLockOptions(options);
     const { label, signal } = options;
     if (label !== undefined) checkLabel(label);

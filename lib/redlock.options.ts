@@ -92,14 +92,11 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
       'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
     );
   }
-  const misplaced = LOCK_OPTION_NAMES.find((name) => Object.hasOwn(options ?? {}, name));
-  if (misplaced !== undefined) {
-    throw new TypeError(
-      `Unknown option \`${misplaced}\` in \`RedlockModule\`. What is for every lock goes in \`defaults\`: ` +
-        `\`defaults: { ${misplaced}: ... }\``,
-    );
-  }
-  checkOptionNames('RedlockModule', options, NAMES);
+  checkOptionNames('RedlockModule', options, NAMES, (name) =>
+    (LOCK_OPTION_NAMES as readonly string[]).includes(name)
+      ? `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``
+      : undefined,
+  );
   const {
     nodes,
     keyPrefix,

@@ -359,11 +359,30 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     [{ retry: true }, 'Expected `retry` to be `false` or an object, got true'],
     [{ label: 7 }, 'Expected `label` to be a string that is not empty, got 7'],
     [{ signal: 'stop' }, "Expected `signal` to be an AbortSignal, got 'stop'"],
-    [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `options`\. The options are `ttl`,.* `signal`$/],
-    [null, 'Expected `options` to be an object of options, got null'],
+    [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. The options are `ttl`,.* `signal`$/],
+    [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
+    [null, /^Expected `\w+` to be an object of options, got null$/],
   ])('options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);
     await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
+  });
+
+  test.each<['acquire' | 'tryAcquire', object, string]>([
+    ['acquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `acquire`. It is for `withLock`; here the'],
+    ['tryAcquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `tryAcquire`. It is for `withLock`'],
+    [
+      'tryAcquire',
+      { retry: { timeout: 1_000 } },
+      'in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
+    ],
+    ['tryAcquire', { retry: false }, 'Unknown option `retry` in `tryAcquire`'],
+    ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
+  ])('%s, which does not read %j', async (method, options, message) => {
+    await expect(call(method, 'key', options)).rejects.toThrow(message);
+  });
+
+  test('no options where one attempt is made', async () => {
+    await expect(call('tryAcquire', 'key', null)).rejects.toThrow('to be an object of options, got null');
   });
 
   test('a task that is none', async () => {

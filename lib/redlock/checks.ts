@@ -15,13 +15,22 @@ export function checkBoolean(option: string, value: unknown): void {
   if (typeof value !== 'boolean') throw badOption(option, '`true` or `false`', value);
 }
 
-/** @throws TypeError unless `options` is an object whose every property is one of `known`. */
-export function checkOptionNames(of: string, options: object, known: readonly string[]): void {
+/**
+ * @param remedy - what to do about an option that is not known here, but elsewhere
+ * @throws TypeError unless `options` is an object whose every property is one of `known`
+ */
+export function checkOptionNames(
+  of: string,
+  options: object,
+  known: readonly string[],
+  remedy?: (name: string) => string | undefined,
+): void {
   if (typeof options !== 'object' || options === null) throw badOption(of, 'an object of options', options);
   const unknown = Object.keys(options).find((name) => !known.includes(name));
   if (unknown !== undefined) {
     const names = known.map((name) => `\`${name}\``).join(', ');
-    throw new TypeError(`Unknown option \`${unknown}\` in \`${of}\`. The options are ${names}`);
+    const rest = remedy?.(unknown) ?? `The options are ${names}`;
+    throw new TypeError(`Unknown option \`${unknown}\` in \`${of}\`. ${rest}`);
   }
 }
 
