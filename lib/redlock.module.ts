@@ -61,6 +61,13 @@ export class RedlockModule
    * @throws TypeError naming the option that does not fit; for those from the factory, when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    const { useFactory, useClass, useExisting } = options ?? {};
+    if (!(useFactory ?? useClass ?? useExisting)) {
+      throw new TypeError(
+        '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
+          '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+      );
+    }
     checkModuleExtras(options);
     return super.forRootAsync(options);
   }

@@ -123,7 +123,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     throw badOption('driftFactor', 'a number from 0 to 0.5', driftFactor);
   }
   if (restartGuard !== undefined && restartGuard !== false)
-    checkMilliseconds('restartGuard', restartGuard, 1);
+    checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
   if (owner !== undefined && (typeof owner !== 'string' || owner === '')) {
     throw badOption('owner', 'a string that is not empty', owner);
   }

@@ -368,6 +368,14 @@ describe('options that do not fit', () => {
       { ...memory, nodeTimeout: 0 },
       'Expected `nodeTimeout` to be a whole number of milliseconds, at least 1, got 0',
     ],
+    [
+      { ...memory, restartGuard: 0 },
+      'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { ...memory, restartGuard: true },
+      'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got true',
+    ],
     [{ ...memory, driftFactor: 1 }, 'Expected `driftFactor` to be a number from 0 to 0.5, got 1'],
     [{ ...memory, driftFactor: NaN }, 'Expected `driftFactor` to be a number from 0 to 0.5, got NaN'],
     [{ ...memory, owner: '' }, "Expected `owner` to be a string that is not empty, got ''"],
@@ -412,6 +420,18 @@ describe('options that do not fit', () => {
     expect(() => RedlockModule.forRoot({ ...memory, ...extras })).toThrow(refused);
     expect(() => RedlockModule.forRootAsync({ useFactory: () => memory, ...extras })).toThrow(refused);
   });
+
+  test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
+    'forRootAsync(%j), without a source of the options, says which there are',
+    (options) => {
+      expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
+        new TypeError(
+          '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
+            '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+        ),
+      );
+    },
+  );
 
   test('no options at all are refused with what to write', () => {
     expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(

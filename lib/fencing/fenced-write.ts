@@ -1,3 +1,4 @@
+import { inspect } from 'node:util';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';
 
@@ -19,7 +20,8 @@ export interface FencedAnswer {
  * @param lock - the lock that the write is made under
  * @param write - writes unless the store has seen a token higher than this one; the same token again is fine
  * @throws StaleTokenError when the store refused
- * @throws TypeError or RangeError when `lock` has no usable keys or token
+ * @throws TypeError or RangeError when `lock` has no usable keys or token; TypeError when `write` does not say whether
+ * it wrote
  *
  * @example
  * ```ts
@@ -40,6 +42,13 @@ export async function fencedWrite(
   write: (token: number) => Promise<FencedAnswer>,
 ): Promise<void> {
   const { keys, fencingToken } = checkedHolder(lock);
-  const { accepted, highest } = await write(fencingToken);
+  const answer: unknown = await write(fencingToken);
+  const { accepted, highest } = (answer ?? {}) as Partial<FencedAnswer>;
+  if (typeof accepted !== 'boolean') {
+    throw new TypeError(
+      'Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows whether it wrote, got ' +
+        inspect(answer, { depth: 1 }),
+    );
+  }
   if (!accepted) throw new StaleTokenError(keys, fencingToken, highest);
 }

@@ -66,6 +66,9 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   if (!Number.isInteger(maxLabels) || maxLabels < 1) {
     throw badOption('maxLabels', 'a whole number, at least 1', maxLabels);
   }
+  // Not `instanceof`: the application may have another copy of prom-client.
+  if (typeof registry?.registerMetric !== 'function')
+    throw badOption('registry', 'a Registry of prom-client', registry);
   const registers = [registry];
   const of = ['lock', 'module'] as const;
   const waits = new Histogram({

@@ -3,11 +3,14 @@ import { inspect } from 'node:util';
 /** The longest delay that `setTimeout` takes; a longer one would fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** @throws TypeError or RangeError unless `value` is a whole number of milliseconds, at least `least`. */
-export function checkMilliseconds(option: string, value: unknown, least: number): void {
+/**
+ * @param or - what else the option may be, for the message
+ * @throws TypeError or RangeError unless `value` is a whole number of milliseconds, at least `least`
+ */
+export function checkMilliseconds(option: string, value: unknown, least: number, or = ''): void {
   if (Number.isInteger(value) && Number(value) >= least && Number(value) <= LONGEST_TIMER_MS) return;
   const most = Number(value) > LONGEST_TIMER_MS ? `, at most ${LONGEST_TIMER_MS}` : '';
-  throw badOption(option, `a whole number of milliseconds, at least ${least}${most}`, value);
+  throw badOption(option, `${or}a whole number of milliseconds, at least ${least}${most}`, value);
 }
 
 /** @throws TypeError unless `value` is `true` or `false`. */

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { RedlockError } from '../../lib/index.js';
-import { fencedWrite, type TokenHolder } from '../../lib/fencing/index.js';
+import { type FencedAnswer, fencedWrite, type TokenHolder } from '../../lib/fencing/index.js';
 
 /** A store that compares and writes in one step, as they all must. */
 class Store {
@@ -48,6 +48,20 @@ test('a lower token is an error that says which, and what to do', async () => {
   await expect(refused).rejects.toBeInstanceOf(RedlockError);
   expect(store.value).toBe('new');
 });
+
+test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [{ accepted: 'no' }]])(
+  'a write that resolves to %j does not say whether it wrote, so it is no refusal',
+  async (answer) => {
+    const write = async () => answer as FencedAnswer;
+
+    const failed = fencedWrite(holder(33), write);
+
+    await expect(failed).rejects.toBeInstanceOf(TypeError);
+    await expect(failed).rejects.toThrow(
+      /^Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows/,
+    );
+  },
+);
 
 test('a store need not say what the highest token is', async () => {
   const refused = fencedWrite(holder(33), async () => ({ accepted: false }));
