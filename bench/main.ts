@@ -2,76 +2,46 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { cpus, totalmem } from 'node:os';
 import { execFileSync } from 'node:child_process';
 import { dirname, join, resolve } from 'node:path';
-import { parseArgs } from 'node:util';
 import { cleanUpLeftovers } from '../test/support/leftovers.js';
-import { contender, CONTENDERS } from './contenders/contenders.js';
+import { type BenchArguments, readArguments, USAGE } from './arguments.js';
 import type { Contender } from './contenders/contender.js';
-import type { Findings, Group, Plan } from './groups/group.js';
-import { failures } from './groups/failures.js';
-import { growth } from './groups/growth.js';
-import { handOver } from './groups/hand-over.js';
-import { held } from './groups/held.js';
-import { latency } from './groups/latency.js';
-import { overhead } from './groups/overhead.js';
-import { simulation } from './groups/simulation.js';
-import { throughput } from './groups/throughput.js';
-import { weight } from './groups/weight.js';
+import type { Findings } from './groups/group.js';
 import { installPeers, ROOT, versionOf } from './peers.js';
 import { inSvg } from './report/plot.js';
 import { inMarkdown, inTerminal } from './report/tables.js';
 
-const GROUPS: readonly Group[] = [
-  latency,
-  throughput,
-  handOver,
-  held,
-  failures,
-  overhead,
-  growth,
-  simulation,
-  weight,
-];
+/** The command line does not say what to do; the code that it has with the command `redlock`. */
+const WRONG_USAGE = 2;
 
-const USAGE = `npm run bench -- [group ...] [options]
+await main();
 
-  groups      ${GROUPS.map(({ name }) => name).join(', ')}; all of them by default
-  --only      contenders, separated by commas: ${CONTENDERS.map(({ name }) => name).join(', ')}
-  --nodes     numbers of nodes, separated by commas; 1,5 by default
-  --effort    multiplies the repetitions; 1 by default
-  --out       folder for results.json, results.md and the plots; dist/bench-results by default`;
-
-const { values, positionals } = parseArgs({
-  allowPositionals: true,
-  options: {
-    only: { type: 'string' },
-    nodes: { type: 'string', default: '1,5' },
-    effort: { type: 'string', default: '1' },
-    out: { type: 'string', default: 'dist/bench-results' },
-    help: { type: 'boolean', default: false },
-  },
-});
-
-if (values.help) console.log(USAGE);
-else {
+async function main(): Promise<void> {
+  let given: BenchArguments;
   try {
-    await bench();
+    given = readArguments(process.argv.slice(2));
+  } catch (error) {
+    console.error((error as Error).message);
+    process.exitCode = WRONG_USAGE;
+    return;
+  }
+  if (given.help) {
+    console.log(USAGE);
+    return;
+  }
+  try {
+    await bench(given);
   } finally {
     await cleanUpLeftovers();
   }
 }
 
-async function bench(): Promise<void> {
-  const contenders = values.only?.split(',').map(contender) ?? CONTENDERS;
-  const plan: Plan = {
-    contenders,
-    effort: Number(values.effort),
-    nodes: values.nodes.split(',').map(Number),
-  };
+async function bench({ groups, plan, out }: BenchArguments): Promise<void> {
+  const { contenders } = plan;
   if (contenders.some(({ name }) => name !== 'raw' && name !== 'ours')) installPeers();
   const machine = describeMachine();
   console.log(machine.join('\n'));
   const results: Record<string, Findings> = {};
-  for (const group of positionals.length > 0 ? positionals.map(groupNamed) : GROUPS) {
+  for (const group of groups) {
     const begun = performance.now();
     console.log(`\n== ${group.name}: ${group.about}`);
     const findings = await group.run(plan);
@@ -79,15 +49,9 @@ async function bench(): Promise<void> {
     console.log(`(${Math.round((performance.now() - begun) / 1_000)} s)`);
     results[group.name] = findings;
     // After each, as somebody may have seen enough.
-    write(contenders, machine, results);
+    write(out, contenders, machine, results);
   }
-  console.log(`\nWritten to ${values.out}`);
-}
-
-function groupNamed(name: string): Group {
-  const group = GROUPS.find((each) => each.name === name);
-  if (!group) throw new Error(`There is no group "${name}".\n\n${USAGE}`);
-  return group;
+  console.log(`\nWritten to ${out}`);
 }
 
 function describeMachine(): string[] {
@@ -102,11 +66,12 @@ function describeMachine(): string[] {
 
 /** Everything for machines (JSON), the tables for a page (Markdown), and the plots (SVG). */
 function write(
+  out: string,
   contenders: readonly Contender[],
   machine: readonly string[],
   results: Record<string, Findings>,
 ): void {
-  const folder = resolve(ROOT, values.out);
+  const folder = resolve(ROOT, out);
   const put = (name: string, contents: string): void => {
     mkdirSync(dirname(join(folder, name)), { recursive: true });
     writeFileSync(join(folder, name), contents);

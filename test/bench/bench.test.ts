@@ -47,6 +47,40 @@ test('runs the other groups that one node is enough for', async () => {
   await expect(readFile(join(out, 'growth-held.svg'), 'utf8')).resolves.toContain('<svg');
 });
 
-test('says what there is when it is asked for something else', async () => {
-  await expect(bench('lateness')).rejects.toThrow('There is no group "lateness"');
+test.each<[string, string[], RegExp]>([
+  ['a group that is none', ['lateness'], /There is no group "lateness"; there are latency, throughput/],
+  [
+    'an option that is none',
+    ['--bogus'],
+    /Unknown option '--bogus'; npm run bench -- --help says what there is/,
+  ],
+  [
+    'a contender that is none',
+    ['--only', 'ours,theirs'],
+    /There is no contender "theirs"; there are raw, ours/,
+  ],
+  [
+    'nodes that are no number',
+    ['--nodes', 'x'],
+    /--nodes must be whole numbers, at least 1, .* 1,5; not "x"/,
+  ],
+  ['no node', ['--nodes', '1,0'], /--nodes must be whole numbers/],
+  [
+    'an effort that is no number',
+    ['--effort', 'x'],
+    /--effort must be a number above 0, such as 0\.1; not "x"/,
+  ],
+  ['no effort', ['--effort', '0'], /--effort must be a number above 0/],
+])('%s: one line that says what to write, and code 2', async (_what, args, message) => {
+  const error: Error = await bench(...args).then(
+    () => new Error('it ran'),
+    (failure: Error) => failure,
+  );
+  const [ending = '', ...said] = error.message.split('\n').filter((line) => line !== '');
+  expect(ending).toMatch(/failed \(2\)$/);
+  expect(said).toEqual([expect.stringMatching(message)]);
+});
+
+test('--help says what there is', async () => {
+  await expect(bench('--help')).resolves.toContain('--effort');
 });

@@ -238,11 +238,10 @@ test('stopping takes them out of the registry, which is the default one when non
 
 test('bad options are named', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
-  for (const registry of [{}, null, 'default'] as unknown as Registry[]) {
-    expect(() => collectLockMetrics({ registry })).toThrow(TypeError);
-    expect(() => collectLockMetrics({ registry })).toThrow(
-      'Expected `registry` to be a Registry of prom-client',
-    );
+  for (const other of [{}, null, 'default'] as unknown as Registry[]) {
+    const collect = (): unknown => collectLockMetrics({ registry: other });
+    expect(collect).toThrow(TypeError);
+    expect(collect).toThrow('Expected `registry` to be a Registry of prom-client');
   }
   expect(() => collectLockMetrics({ prefix: 'a' } as object)).toThrow('Unknown option `prefix`');
 });

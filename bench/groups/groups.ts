@@ -1,0 +1,23 @@
+import { failures } from './failures.js';
+import type { Group } from './group.js';
+import { growth } from './growth.js';
+import { handOver } from './hand-over.js';
+import { held } from './held.js';
+import { latency } from './latency.js';
+import { overhead } from './overhead.js';
+import { simulation } from './simulation.js';
+import { throughput } from './throughput.js';
+import { weight } from './weight.js';
+
+/** In the order in which they run. */
+export const GROUPS: readonly Group[] = [
+  latency,
+  throughput,
+  handOver,
+  held,
+  failures,
+  overhead,
+  growth,
+  simulation,
+  weight,
+];
