@@ -48,36 +48,10 @@ function small() {
       });
       // Lua scripts: the only texts of several lines in that file.
       const dense = name === 'stores' ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n') : minified.code;
-      const lean = withoutDeclarations(dense, this.parse(dense));
-      const short = shortFields(lean, this.parse(lean));
+      const short = shortFields(dense, this.parse(dense));
       return inLines(short, this.parse(short));
     },
   };
-}
-
-/** Takes out the declarations of fields that the constructor sets anyway: TypeScript makes both of one parameter. */
-function withoutDeclarations(code, tree) {
-  const needless = [];
-  const visit = (node) => {
-    if (node.type === 'ClassBody') {
-      const { value: constructor } = node.body.find(({ kind }) => kind === 'constructor') ?? {};
-      const set = constructor?.body.body.map(({ expression }) => expression?.left) ?? [];
-      const isSet = ({ type, name }) =>
-        type === 'Identifier' &&
-        set.some((left) => left?.object?.type === 'ThisExpression' && left.property.name === name);
-      const isNeedless = ({ type, key, value }) => type === 'PropertyDefinition' && !value && isSet(key);
-      needless.push(...node.body.filter(isNeedless));
-    }
-    for (const child of Object.values(node).flat()) if (typeof child?.type === 'string') visit(child);
-  };
-  visit(tree);
-  let end = 0;
-  const parts = [];
-  for (const { start, end: after } of needless.sort((a, b) => a.start - b.start)) {
-    parts.push(code.slice(end, start));
-    end = after;
-  }
-  return [...parts, code.slice(end)].join('');
 }
 
 /** Shortens the names of private fields, but of those that hold functions: nobody sees them. */

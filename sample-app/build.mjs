@@ -9,6 +9,7 @@ const SOURCES = [
   'sample-app',
   'package.json',
   'package-lock.json',
+  'tsconfig.json',
   'nest-cli.json',
   'rollup.config.mjs',
 ];
