@@ -159,9 +159,7 @@ async function killDispatching(
   const victim = active ?? instances.at(-1);
   if (!victim) throw new Error('There is no instance to kill');
   await victim.process.kill();
-  log(
-    `${victim.name} is killed (SIGKILL)${active ? ' while dispatching: its lock ends with its ttl, 5 s' : ''}`,
-  );
+  log(`${victim.name} is killed (SIGKILL)${active ? ' while dispatching: its lock ends with its ttl' : ''}`);
   return victim;
 }
 

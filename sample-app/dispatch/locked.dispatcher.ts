@@ -18,8 +18,12 @@ export class LockedDispatcher {
     if (dispatched === undefined) await this.activity.dispatchSkipped();
   }
 
-  /** @returns how many tasks it moved; `undefined` when another instance is at it */
-  @WithLock('batch:task:list', { ttl: 5_000, onBusy: 'skip' })
+  /**
+   * The ttl is the module's default, `LOCK_TTL`.
+   *
+   * @returns how many tasks it moved; `undefined` when another instance is at it
+   */
+  @WithLock('batch:task:list', { onBusy: 'skip' })
   async dispatchPendingTasks(): Promise<number | undefined> {
     return this.job.run();
   }

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
 import { createScratchSchema } from '../../sample-app/demo/scratch-schema.js';
 import { freePort } from '../../sample-app/demo/free-port.js';
 import { Instance } from '../../sample-app/demo/instance.js';
 import { ServerProcess } from '../../sample-app/demo/server-process.js';
 import { StopList } from '../../sample-app/demo/stop-list.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
 import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
 
 const task = { name: 'resize-photos', items: 2, msPerItem: 1, failures: 0 };
@@ -118,6 +120,39 @@ describe('an instance ends with an explanation and exit code 1', () => {
     START_TIMEOUT,
   );
 });
+
+test(
+  'its dispatcher locks for as long as LOCK_TTL says',
+  async () => {
+    const own = new StopList();
+    await stops.add(() => own.stopAll());
+    const looker = new Redis(redisUrl);
+    await own.add(async () => looker.disconnect());
+    const instance = await Instance.start(
+      MAIN,
+      {
+        INSTANCE: 'one',
+        DATABASE_URL: await createScratchSchema(databaseUrl, 'lock_ttl', own),
+        REDIS_URLS: redisUrl,
+        KEY_PREFIX: 'lock_ttl',
+        LOCK_TTL: '600000',
+        // One task at a time, so that the lock is there to be seen, again and again.
+        DISPATCH_BATCH: '1',
+        DISPATCH_WORK: '2000',
+      },
+      own,
+    );
+
+    await instance.submit(Array<typeof task>(50).fill(task));
+
+    const key = 'lock_ttl:lock:{batch:task:list}:l';
+    let left = 0;
+    await until(async () => (left = await looker.pttl(key)) > 0, 60_000);
+    expect(left).toBeGreaterThan(500_000);
+    await own.stopAll();
+  },
+  START_TIMEOUT,
+);
 
 test(
   'answers 503 while the database is away, and works again afterwards without a restart',
