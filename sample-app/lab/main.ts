@@ -57,7 +57,7 @@ function openBrowser(url: string): void {
 }
 
 async function startServices(stops: StopList): Promise<LabServices> {
-  const redis = await findRedis(process.env.LAB_REDIS === 'embedded');
+  const redis = await findRedis();
   console.log(`Redis:      ${redis.description}`);
   const pool = new InstancePool(stops);
   await pool.prepare(3);

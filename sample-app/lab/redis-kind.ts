@@ -7,9 +7,7 @@ export interface RedisKind {
   readonly description: string;
 }
 
-/** @param embedded - use the one that comes with the sample in any case */
-export async function findRedis(embedded: boolean): Promise<RedisKind> {
-  if (embedded) return { kind: 'js-redis-server', description: 'js-redis-server, as LAB_REDIS asks' };
+export async function findRedis(): Promise<RedisKind> {
   try {
     const { stdout } = await promisify(execFile)('redis-server', ['--version']);
     const version = /v=(\S+)/.exec(stdout)?.[1] ?? '';

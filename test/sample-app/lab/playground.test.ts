@@ -22,7 +22,7 @@ beforeAll(async () => {
   const { findRedis } = await compiled<typeof import('../../../sample-app/lab/redis-kind.js')>('redis-kind');
   const { PLAYGROUND } = await compiled<typeof import('../../../sample-app/lab/scenarios.js')>('scenarios');
   playground = PLAYGROUND;
-  const redis = await findRedis(false);
+  const redis = await findRedis();
   const services: LabServices = {
     redis,
     databaseUrl: await startPostgres(stops),
