@@ -36,11 +36,14 @@ export interface Scenario {
   /** Acquisitions for each second. */
   readonly leastRate?: number;
   /** Throws what is wrong. */
-  readonly check?: (outcome: Outcome) => void;
+  readonly check?: (outcome: Outcome, form: Form) => void;
 }
 
+/** The short form runs on machines that do other things at the same time, the long one on a machine of its own. */
+export type Form = 'short' | 'long';
+
 /** @param compiled - the library and the worker, as `compile` made them */
-export async function play(compiled: string, scenario: Scenario, form: 'short' | 'long'): Promise<Outcome> {
+export async function play(compiled: string, scenario: Scenario, form: Form): Promise<Outcome> {
   const stage = await Stage.set(compiled, scenario.stage);
   try {
     await scenario.before?.(stage);

@@ -1,14 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { rm } from 'node:fs/promises';
 import { compile } from './compile.js';
-import { play, type Scenario } from './scenario.js';
+import { type Form, play, type Scenario } from './scenario.js';
 import type { Outcome } from './stage.js';
 import { rowOf, tableOf } from './table.js';
 
 // Real servers, several client processes, and a judge that knows nothing of the library. `npm run test:faults` runs
 // the same for longer, and prints the table that is in docs/fault-tests.md.
 
-const FORM = process.env['FAULTS'] === 'long' ? 'long' : 'short';
+const FORM: Form = process.env['FAULTS'] === 'long' ? 'long' : 'short';
 /** A machine that is busy with other things shows nothing about throughput; the long form is run on one that is not. */
 const RATES_COUNT = FORM === 'long';
 
@@ -52,7 +52,7 @@ export function playAll(groups: readonly (readonly [name: string, scenarios: rea
   async function run(scenario: Scenario): Promise<Record<string, readonly string[]>> {
     const outcome = await play(compiled, scenario, FORM);
     rows.push(rowOf(scenario, outcome));
-    scenario.check?.(outcome);
+    scenario.check?.(outcome, FORM);
     return faultsOf(outcome, scenario);
   }
 
