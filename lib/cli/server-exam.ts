@@ -31,8 +31,8 @@ export interface ServerExam {
 /** So many round trips are measured. */
 const SAMPLES = 20;
 
-/** Older ones refuse scripts that ask for the time and then write. */
-const OLDEST_VERSION = 5;
+/** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
+const OLDEST_VERSION = [6, 2] as const;
 
 /** Writes what a lock writes, and takes it away again. */
 const PROBE = `
@@ -82,11 +82,8 @@ export async function examineServer(
   for (const text of weakBecause({ ...report, evictionPolicy: 'noeviction' }, appendfsync, guarded))
     warning(text);
   const version = versionIn(info);
-  if (Number.parseInt(version, 10) < OLDEST_VERSION) {
-    problem(
-      `it is version ${version}; upgrade to ${OLDEST_VERSION}.0 or later, 7.0 is what locks are tested on`,
-    );
-  }
+  const upgrade = adviceOnVersion(version);
+  if (upgrade !== undefined) problem(upgrade);
   const persistence = report.appendOnly ? (appendfsync ?? 'yes') : 'none';
   const product = /^server_name:(\S+)/m.exec(info)?.[1] ?? 'redis';
   return { name, version: `${product} ${version}`, report, persistence, ...timing, findings };
@@ -188,6 +185,15 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
   } finally {
     subscriber?.close();
   }
+}
+
+/** What to do about a version that is too old. One that is not told, or not in numbers, is not. */
+export function adviceOnVersion(version: string): string | undefined {
+  const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
+  const [oldest, leastMinor] = OLDEST_VERSION;
+  return major < oldest || (major === oldest && minor < leastMinor)
+    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later, 7.0 is what locks are tested on`
+    : undefined;
 }
 
 function versionIn(info: string): string {

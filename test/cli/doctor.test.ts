@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { adviceOn } from '../../lib/cli/server-exam.js';
+import { adviceOn, adviceOnVersion } from '../../lib/cli/server-exam.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { freePort } from '../support/free-port.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
@@ -224,4 +224,12 @@ test.each([
 ])('%s: says what to do', (message, advice) => {
   expect(adviceOn(new Error(message), 'my:')).toContain(advice);
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
+});
+
+test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('version %s is too old', (version) => {
+  expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
+});
+
+test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('version "%s" will do', (version) => {
+  expect(adviceOnVersion(version)).toBeUndefined();
 });
