@@ -131,9 +131,15 @@ class Things {
   }
 
   @Subscription(() => Boolean)
-  @WithLock('ticks')
-  async *ticks(): AsyncGenerator<{ ticks: boolean }> {
-    while (true) yield { ticks: currentLock('ticks')?.isHeld() ?? false };
+  @WithLock('below')
+  async *below(): AsyncGenerator<{ below: boolean }> {
+    while (true) yield { below: currentLock('below')?.isHeld() ?? false };
+  }
+
+  @WithLock('above')
+  @Subscription(() => Boolean)
+  async *above(): AsyncGenerator<{ above: boolean }> {
+    while (true) yield { above: currentLock('above')?.isHeld() ?? false };
   }
 }
 
@@ -229,17 +235,20 @@ test('a request-scoped resolver', async () => {
   await expect(ask('{ perRequest }')).resolves.toEqual({ data: { perRequest: 'per-request' } });
 });
 
-test('a subscription holds the lock until its client leaves', async () => {
-  const { schema } = app.get(GraphQLSchemaHost);
-  const results = await subscribe({ schema, document: parse('subscription { ticks }') });
-  if (!(Symbol.asyncIterator in results)) throw new Error(JSON.stringify(results.errors));
-  await expect(results.next()).resolves.toMatchObject({ value: { data: { ticks: true } } });
-  const locks = app.get(LockService);
-  await expect(locks.tryAcquire('ticks')).resolves.toBeNull();
-  await results.return?.(undefined);
-  await until(async () => {
-    const lock = await locks.tryAcquire('ticks');
-    await lock?.release();
-    return lock !== null;
-  });
-});
+test.each(['below', 'above'])(
+  'with @WithLock %s it, a subscription holds the lock until its client leaves',
+  async (name) => {
+    const { schema } = app.get(GraphQLSchemaHost);
+    const results = await subscribe({ schema, document: parse(`subscription { ${name} }`) });
+    if (!(Symbol.asyncIterator in results)) throw new Error(JSON.stringify(results.errors));
+    await expect(results.next()).resolves.toMatchObject({ value: { data: { [name]: true } } });
+    const locks = app.get(LockService);
+    await expect(locks.tryAcquire(name)).resolves.toBeNull();
+    await results.return?.(undefined);
+    await until(async () => {
+      const lock = await locks.tryAcquire(name);
+      await lock?.release();
+      return lock !== null;
+    });
+  },
+);
