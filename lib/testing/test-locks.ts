@@ -49,6 +49,7 @@ export interface FaultOptions {
 
 /** A lock that somebody else holds in a test. */
 export interface ForeignLock {
+  /** Lets others have it. A second call does nothing. */
   release(): Promise<void>;
 }
 

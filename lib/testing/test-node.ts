@@ -29,8 +29,8 @@ export class TestNode extends MemoryNode {
     );
   }
 
-  override release(claim: Claim): Promise<void> {
-    return this.#answer('release', claim, () => super.release(claim));
+  override release(claim: Claim, after?: number): Promise<void> {
+    return this.#answer('release', claim, () => super.release(claim, after));
   }
 
   /** Applications come and go in a test; the node stays, as Redis does. */
