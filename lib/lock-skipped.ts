@@ -8,6 +8,7 @@ export interface LockSkippedEvent {
   readonly label: string;
   /** The `name` of the `RedlockModule`; not for the one without a name. */
   readonly instance?: string;
+  /** What was to be locked. */
   readonly keys: readonly string[];
   /**
    * `'held'`: somebody holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this

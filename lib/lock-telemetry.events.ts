@@ -4,6 +4,7 @@ import type { LockHeldError, LockLostError, LockUnavailableError } from './redlo
 
 /** What every event says of the lock that it is about. */
 export interface LockSubject {
+  /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** What the lock is called where its keys would be too many: see the option `label`. */
   readonly label: string;
@@ -32,7 +33,9 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
 
 /** The context of {@link LOCK_HOLD_CHANNEL}: one object from `start` to `asyncEnd`. */
 export interface LockHoldEvent extends LockSubject, Surrounded {
+  /** `LockHandle.id`. */
   readonly id: string;
+  /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
   /** Milliseconds. */
   readonly ttl: number;
@@ -55,6 +58,7 @@ export type LockEvent =
       /** Somebody else held it to the end (`LockHeldError`), no quorum answered, or a signal ended the wait. */
       readonly type: 'refused';
       readonly error: LockHeldError | LockUnavailableError | Error;
+      /** Milliseconds that the attempt took. */
       readonly waited: number;
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
@@ -77,6 +81,7 @@ export type LockEvent =
       readonly type: 'released';
       readonly id: string;
       readonly fencingToken: number;
+      /** Milliseconds that the lock was held. */
       readonly heldFor: number;
     });
 

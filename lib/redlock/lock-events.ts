@@ -5,9 +5,13 @@ export type LockState = 'held' | 'unconfirmed' | 'lost' | 'released';
 
 /** What is published on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
 export interface LockStateEvent {
+  /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
+  /** `LockHandle.id`. */
   readonly id: string;
+  /** Readable name of this process. */
   readonly owner: string;
+  /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
   /** The new state. */
   readonly state: LockState;
@@ -25,8 +29,11 @@ export const lockStates = channel(LOCK_STATE_CHANNEL);
 
 /** The context of {@link LOCK_RELEASE_CHANNEL}: one object from `start` to `asyncEnd`. There is never an `error`. */
 export interface LockReleaseEvent {
+  /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
+  /** `LockHandle.id`. */
   readonly id: string;
+  /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
 }
 
@@ -39,6 +46,7 @@ export const releases = tracingChannel<unknown, LockReleaseEvent>(LOCK_RELEASE_C
 export interface NodeErrorEvent {
   /** The node's address, without credentials. */
   readonly node: string;
+  /** Why. */
   readonly error: Error;
 }
 

@@ -75,6 +75,7 @@ export class RedlockInstrumentation {
     if (config.enabled ?? true) this.enable();
   }
 
+  /** Makes spans from now on. */
   enable(): void {
     if (this.#enabled) return;
     this.#enabled = true;
@@ -90,6 +91,7 @@ export class RedlockInstrumentation {
     holds.unsubscribe(this.#hold);
   }
 
+  /** Where spans go from now on, in place of the global provider. */
   setTracerProvider(provider: TracerProvider): void {
     this.#tracer = provider.getTracer(this.instrumentationName, this.instrumentationVersion);
   }
@@ -106,6 +108,7 @@ export class RedlockInstrumentation {
     this.#config = config;
   }
 
+  /** What was given, and whether it is enabled now. */
   getConfig(): RedlockInstrumentationConfig {
     return { ...this.#config, enabled: this.#enabled };
   }
