@@ -71,6 +71,8 @@ export class IoredisNode implements LockNode {
 
   readonly #onClose = (): void => this.fleet.nodeLost?.(this.name);
 
+  readonly #onRefresh = (): void => this.#inspection.refreshed();
+
   readonly #onReady = (): void => {
     this.fleet.nodeReady?.(this.name);
     this.#channel.connected();
@@ -93,6 +95,8 @@ export class IoredisNode implements LockNode {
     this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
+    // A Cluster has heard which masters it has.
+    client.on('refresh', this.#onRefresh);
   }
 
   async connect(): Promise<void> {
@@ -250,6 +254,7 @@ export class IoredisNode implements LockNode {
     this.#subscriber?.close();
     this.client.off('ready', this.#onReady);
     this.client.off('close', this.#onClose);
+    this.client.off('refresh', this.#onRefresh);
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
     clearTimeout(this.#payment);
     this.#owed.clear();

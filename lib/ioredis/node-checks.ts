@@ -27,7 +27,7 @@ export const NO_SUCH_DATABASE =
 
 /** What makes locks on a node weaker than they could be (S13, S14), and what to change. */
 export function weakBecause(
-  { evictionPolicy, appendOnly }: NodeReport,
+  { mode, evictionPolicy, appendOnly }: NodeReport,
   appendfsync: string | undefined,
   guarded: boolean,
 ): string[] {
@@ -39,7 +39,8 @@ export function weakBecause(
   }
   if (!guarded && !(appendOnly && (appendfsync === 'always' || appendfsync === undefined))) {
     weaknesses.push(
-      'a restart can forget locks that are held; set appendonly to yes and appendfsync to always, or set `restartGuard`',
+      'a restart can forget locks that are held; set appendonly to yes and appendfsync to always' +
+        (mode === 'cluster' ? '' : ', or set `restartGuard`'),
     );
   }
   return weaknesses;

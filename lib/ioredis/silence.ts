@@ -10,6 +10,9 @@ const SILENT_AFTER_MS = 1_000;
  */
 const HUNG_AFTER_MS = 5_000;
 
+/** So much may be unanswered by a Cluster before it is asked nothing more: one of its masters may be silent, and others not. */
+const CLUSTER_MAY_OWE = 1_000;
+
 /**
  * Notices when a client gets no answers: a server that hangs, a connection on which packets vanish.
  *
@@ -46,7 +49,7 @@ export class Silence {
 
   /** Whether there has been no answer for so long that asking more is of no use. */
   get isSilent(): boolean {
-    return this.#silent && this.#unanswered > 0;
+    return this.#silent && this.#unanswered > (this.client.isCluster ? CLUSTER_MAY_OWE : 0);
   }
 
   /** Something was sent that must be answered. */

@@ -1,0 +1,39 @@
+import { type RedisServer, startRedis } from './redis-server.js';
+import { until } from './until.js';
+
+const SLOTS = 16_384;
+
+/** The masters of a Cluster, which share its slots evenly; each is started with further arguments of its own. */
+export async function startMasters(...args: readonly (readonly string[])[]): Promise<RedisServer[]> {
+  const servers = await Promise.all(args.map((its) => startClusterServer(its)));
+  const share = Math.ceil(SLOTS / servers.length);
+  for (const [index, server] of servers.entries()) {
+    const client = server.client();
+    await client.call('CLUSTER', 'SET-CONFIG-EPOCH', index + 1);
+    const last = Math.min((index + 1) * share, SLOTS) - 1;
+    await client.call('CLUSTER', 'ADDSLOTSRANGE', index * share, last);
+  }
+  await meet(servers);
+  return servers;
+}
+
+/** A server that is not in a Cluster yet. */
+export function startClusterServer(args: readonly string[]): Promise<RedisServer> {
+  const ours = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'];
+  // Otherwise a master becomes a replica when its last slot is moved away.
+  return startRedis({ args: [...ours, '--cluster-allow-replica-migration', 'no', ...args] });
+}
+
+/** Resolves when all of them know each other. */
+export async function meet(servers: readonly RedisServer[]): Promise<void> {
+  const clients = servers.map((server) => server.client());
+  // Every two of them: it takes long to hear of one from another.
+  for (const [index, client] of clients.entries()) {
+    for (const { host, port } of servers.slice(index + 1)) await client.call('CLUSTER', 'MEET', host, port);
+  }
+  for (const client of clients) {
+    const lines = async (): Promise<string> => String(await client.call('CLUSTER', 'NODES'));
+    await until(async () => (await lines()).split(' connected').length > servers.length);
+    await until(async () => String(await client.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
+  }
+}
