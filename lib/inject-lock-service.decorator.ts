@@ -13,7 +13,11 @@ export function lockServiceToken(name: string | undefined): InjectionToken {
  * @throws TypeError when `name` is not a string, or empty
  * @example
  * ```ts
- * constructor(@InjectLockService('billing') private readonly locks: LockService) {}
+ * import { InjectLockService, LockService } from 'nestjs-redlock';
+ *
+ * class Billing {
+ *   constructor(@InjectLockService('billing') private readonly locks: LockService) {}
+ * }
  * ```
  */
 export function InjectLockService(name: string): PropertyDecorator & ParameterDecorator {

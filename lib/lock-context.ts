@@ -25,7 +25,9 @@ export function runUnder<T>(lock: RunnableLock, source: object, task: () => T): 
  *
  * @example
  * ```ts
- * await fetch(url, { signal: currentLock()?.signal });
+ * import { currentLock } from 'nestjs-redlock';
+ *
+ * await fetch('https://bank.example', { signal: currentLock()?.signal });
  * ```
  */
 export function currentLock(key?: string): LockHandle | undefined {

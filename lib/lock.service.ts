@@ -54,6 +54,9 @@ export class LockService {
    * the reason of `options.signal` when that ended the wait
    * @example
    * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
    * await using lock = await locks.acquire(['account:1', 'account:2'], { ttl: 5_000 });
    * ```
    */
@@ -119,6 +122,9 @@ export class LockService {
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example
    * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
    * const { held, owner, since } = await locks.inspect('report');
    * ```
    */
@@ -137,6 +143,9 @@ export class LockService {
    * @throws LockUnavailableError from the loop, also after some locks, when fewer than a quorum of nodes answered
    * @example
    * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
    * for await (const { key, owner } of locks.list({ prefix: 'order:' })) console.log(key, owner);
    * ```
    */
@@ -163,6 +172,9 @@ export class LockService {
    *
    * @example
    * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
    * const { available, nodes } = await locks.checkNodes();
    * ```
    */

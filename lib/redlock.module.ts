@@ -28,7 +28,11 @@ import { checkModuleOptions } from './redlock.options.js';
  *
  * @example
  * ```ts
- * RedlockModule.forRoot({ nodes: 'redis://localhost:6379' })
+ * import { Module } from '@nestjs/common';
+ * import { RedlockModule } from 'nestjs-redlock';
+ *
+ * @Module({ imports: [RedlockModule.forRoot({ nodes: 'redis://localhost:6379' })] })
+ * class AppModule {}
  * ```
  */
 @Module({})

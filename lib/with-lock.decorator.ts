@@ -32,8 +32,12 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
  * @example
  * ```ts
- * @WithLock((order: Order) => `order:${order.id}`, { ttl: 10_000, retry: { timeout: 3_000 } })
- * async settle(order: Order) {}
+ * import { WithLock } from 'nestjs-redlock';
+ *
+ * class Orders {
+ *   @WithLock((id: number) => `order:${id}`, { ttl: 10_000, retry: { timeout: 3_000 } })
+ *   async settle(id: number): Promise<void> {}
+ * }
  * ```
  */
 export function WithLock<const Key extends string | ((...args: never[]) => LockKey)>(
