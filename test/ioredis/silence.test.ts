@@ -117,3 +117,18 @@ test('leaves the connections of others alone, however long they are silent', () 
   expect(client.eventNames()).toEqual(['connect', 'ready', 'close']);
   expect(client.listenerCount('ready')).toBe(1);
 });
+
+test.each([
+  ['a server', false, 1],
+  ['a Cluster, of whose masters only some may be silent,', true, 1_001],
+])('%s is silent when it has answered nothing for a second of what is enough', (_what, isCluster, enough) => {
+  silence = new Silence(Object.assign(client, { isCluster }) as unknown as Redis, false);
+  for (let asked = 1; asked < enough; asked++) silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(false);
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(true);
+  silence.answered();
+  expect(silence.isSilent).toBe(false);
+});
