@@ -1,9 +1,10 @@
 import { fileURLToPath } from 'node:url';
 import { type Environment, readEnvironment } from '../config/environment.js';
 import { checkServices } from '../config/service-check.js';
-import { type BatchResult, runBatch } from './batch-run.js';
+import { runBatch } from './batch-run.js';
 import { startPostgres } from './embedded-postgres.js';
 import { startRedis } from './embedded-redis.js';
+import { judge } from './judge.js';
 import { resultTable } from './result-table.js';
 import { StopList } from './stop-list.js';
 import { readTaskFile } from './task-file.js';
@@ -12,7 +13,11 @@ const MAIN = fileURLToPath(new URL('../main.js', import.meta.url));
 const TASKS = fileURLToPath(new URL('../../../sample-app/demo/tasks.json', import.meta.url));
 const INSTANCES = 3;
 
-/** Runs the same batch without and with the lock, and prints the difference. */
+/**
+ * Runs the same batch without and with the lock, and prints the difference.
+ *
+ * @returns whether it came out as it should; the exit code is 0 then, and 1 otherwise or when it is interrupted
+ */
 async function demo(stops: StopList): Promise<boolean> {
   const tasks = await readTaskFile(process.argv[2] ?? TASKS);
   const { DATABASE_URL: databaseUrl, REDIS_URLS: redisUrls } = await services(stops);
@@ -55,21 +60,6 @@ async function services(stops: StopList): Promise<Environment> {
   const environment = readEnvironment({ DATABASE_URL, REDIS_URLS });
   await checkServices(environment);
   return environment;
-}
-
-/** The demo succeeds only if it shows both the problem and its end. */
-function judge(unlocked: BatchResult, locked: BatchResult): string[] {
-  return [
-    ...(unlocked.duplicatePushes > 0 ? [] : ['the run without the lock shows no duplicates']),
-    ...(locked.duplicatePushes === 0
-      ? []
-      : [`the run with the lock has ${locked.duplicatePushes} duplicates`]),
-    // Independent of what the jobs say of themselves: every job found its task waiting for it.
-    ...(locked.refused === 0
-      ? []
-      : [`in the run with the lock ${locked.refused} jobs were refused as duplicates`]),
-    ...(locked.lost === 0 ? [] : [`the run with the lock lost ${locked.lost} tasks`]),
-  ];
 }
 
 function indented(line: string): void {

