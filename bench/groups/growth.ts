@@ -14,7 +14,7 @@ const TTL = 10_000;
 const NODES = [1, 2, 3, 5, 7, 9];
 const KEYS = [1, 10, 100, 1_000, 10_000];
 const WAITERS = [1, 8, 32, 100, 300, 1_000];
-const HELD = [100, 10_000, 50_000];
+const HELD = [1, 100, 10_000, 50_000];
 
 /** The figures of a curve, by the size that they were measured at. */
 type Curve = ReadonlyMap<number, Sample>;
