@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Contender } from '../contenders/contender.js';
-import { type Figure, interleaved, once, prefixed, type Sample } from '../measure/rounds.js';
+import type { Contender, Session } from '../contenders/contender.js';
+import { alone, type Figure, interleaved, once, prefixed, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
-import { jain, quantile } from '../measure/statistics.js';
+import { jain, mean, quantile } from '../measure/statistics.js';
 import { withWorkers } from '../measure/workers.js';
 import type { ResultTable } from '../report/tables.js';
 import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group.js';
@@ -11,6 +11,8 @@ import { withSessions } from './sessions.js';
 const WAITERS = 32;
 const HOLD = 1;
 const TTL = 10_000;
+/** Until somebody who asks for a lock stands in line, in milliseconds, and longer than a machine is late. */
+const QUEUED = 300;
 /** Who is not through by then is not waited for, in milliseconds. */
 const PATIENCE = 5_000;
 
@@ -23,6 +25,8 @@ export const handOver: Group = {
     for (const nodes of plan.nodes) {
       const contenders = distinct(fit(plan.contenders, nodes));
       tables.push(await single(contenders, nodes, plan), await many(contenders, nodes, plan));
+      // Only one node promises an order.
+      if (nodes === 1) tables.push(await behindTheDead(contenders, plan));
     }
     return { tables };
   },
@@ -68,19 +72,88 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
   };
 }
 
+const FAULTS = ['killed', 'stopped'] as const;
+
+/** A waiter that is first in line dies: what that costs the next one. */
+async function behindTheDead(contenders: readonly Contender[], plan: Plan): Promise<ResultTable> {
+  const rows = await withSessions(1, contenders, async (holders, servers) => {
+    const found = new Map<string, Readonly<Record<string, Figure>>>();
+    for (const { contender, session } of holders) {
+      const next = await contender.open(servers.urls);
+      const figures: Record<string, Figure> = {};
+      for (const fault of FAULTS) {
+        const delays: number[] = [];
+        for (let round = 0; round < times(5, plan) && !delays.includes(Infinity); round++) {
+          const key = `dead:${contender.name}:${fault}:${round}`;
+          delays.push(await delayBehind(contender, servers, key, { holder: session, next, fault }));
+        }
+        figures[fault] = alone(delays);
+        figures[`${fault}.longest`] = alone([Math.max(...delays)]);
+      }
+      await next.close();
+      found.set(contender.name, figures);
+    }
+    return found;
+  });
+  return {
+    title: 'The first of two waiters dies, one node, ms from release to the next',
+    rows,
+    columns: [
+      { figure: 'killed', title: 'SIGKILL: p50', digits: 1 },
+      { figure: 'killed.longest', title: 'longest', digits: 1 },
+      { figure: 'stopped', title: 'SIGSTOP: p50', digits: 1 },
+      { figure: 'stopped.longest', title: 'longest', digits: 1 },
+    ],
+    notes: [`never: not within ${PATIENCE / 1_000} s.`],
+  };
+}
+
+interface Queue {
+  readonly holder: Session;
+  readonly next: Session;
+  readonly fault: (typeof FAULTS)[number];
+}
+
+/** Milliseconds from the release until the second waiter has the lock; infinite when it is not served in time. */
+function delayBehind(
+  { name }: Contender,
+  servers: Servers,
+  key: string,
+  { holder, next, fault }: Queue,
+): Promise<number> {
+  return withWorkers(1, async ([first]) => {
+    await first?.ask('open', { name, urls: servers.urls });
+    const release = await holder.acquire(key, TTL);
+    void first?.ask('queue', { key, waiters: 1, each: 1, hold: HOLD, within: PATIENCE });
+    await sleep(QUEUED);
+    const served = waited(next, key).catch(() => Infinity);
+    await sleep(QUEUED);
+    if (fault === 'killed') await first?.end();
+    else first?.pause();
+    const released = performance.now();
+    await release();
+    return (await Promise.race([served, sleep(PATIENCE, Infinity, { ref: false })])) - released;
+  });
+}
+
+/** Gives the lock back at once; resolves to when it came. */
+async function waited(session: Session, key: string): Promise<number> {
+  const release = await session.wait(key, TTL);
+  const at = performance.now();
+  await release();
+  return at;
+}
+
 async function many(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
   const servers = await Servers.start(nodes);
   try {
     await servers.oldEnough();
     const rows = new Map<string, Readonly<Record<string, Figure>>>();
+    const again: Turns = { each: Infinity, within: times(1_500, plan, 100) };
     for (const contender of contenders) {
       const sample = {
-        ...(await queue(contender, servers, WAITERS, 1, { fresh: ONCE, one: ONCE })),
-        ...(await queue(contender, servers, WAITERS, 8, {
-          fresh8: ONCE,
-          eight: ONCE,
-          again: { each: Infinity, within: times(1_500, plan, 100) },
-        })),
+        ...(await queue(contender, servers, WAITERS, 1, { fresh: ONCE, one: ONCE, again1: again })),
+        ...(await queue(contender, servers, WAITERS, 8, { fresh8: ONCE, eight: ONCE, again })),
       };
       rows.set(contender.name, once(sample));
     }
@@ -91,11 +164,13 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
         { figure: 'fresh.took', title: 'one fresh process: all served, ms', digits: 0 },
         { figure: 'one.took', title: 'once more', digits: 0 },
         { figure: 'one.commands', title: 'commands per acquire and node', digits: 1 },
+        { figure: 'again1.longest', title: 'again and again: longest wait to mean', digits: 1 },
         { figure: 'fresh8.took', title: 'eight fresh ones: ms', digits: 0 },
         { figure: 'eight.took', title: 'once more', digits: 0 },
         { figure: 'eight.commands', title: 'commands', digits: 1 },
         { figure: 'again.perSecond', title: 'eight, again and again: locks/s', digits: 0 },
         { figure: 'again.p99', title: 'wait p99, ms', digits: 0 },
+        { figure: 'again.longest', title: 'longest wait to mean', digits: 1 },
         { figure: 'again.fairness', title: 'fairness (Jain)', digits: 2 },
         { figure: 'again.commands', title: 'commands', digits: 1 },
       ],
@@ -147,6 +222,7 @@ export function queue(
           commands: sent / served,
           perSecond: served / seconds,
           p99: quantile(waits, 0.99),
+          longest: Math.max(...waits) / mean(waits),
           fairness: jain(counts),
         }),
       );

@@ -48,6 +48,11 @@ export class Worker {
     return ('result' in reply ? reply.result : undefined) as Awaited<ReturnType<Work[Job]>> | undefined;
   }
 
+  /** Nothing in it runs any more; its connections stay open. */
+  pause(): void {
+    this.#child.kill('SIGSTOP');
+  }
+
   async end(): Promise<void> {
     // What hangs would keep it from ending by itself.
     this.#child.kill('SIGKILL');
