@@ -38,7 +38,9 @@ export function readArguments(args: readonly string[]): BenchArguments {
   if (!(effort > 0 && effort < Infinity)) {
     throw new Error(`--effort must be a number above 0, such as 0.1; not "${values.effort}"`);
   }
-  const contenders = values.only?.split(',').map(contender) ?? CONTENDERS;
+  const only = values.only?.split(',').map(contender) ?? CONTENDERS;
+  // Not in the order given: ratios are to the first.
+  const contenders = CONTENDERS.filter((each) => only.includes(each));
   return {
     help: values.help,
     groups: groups.length > 0 ? groups : GROUPS,

@@ -1,4 +1,5 @@
 import type { Contender } from '../contenders/contender.js';
+import type { Figures } from '../measure/rounds.js';
 import type { ResultTable } from '../report/tables.js';
 import type { Plot } from '../report/plot.js';
 
@@ -41,6 +42,12 @@ export function distinct(contenders: readonly Contender[]): readonly Contender[]
 
 export function nodesTitle(nodes: number): string {
   return nodes === 1 ? 'one node' : `${nodes} nodes`;
+}
+
+/** What the ratios of a table are to: whoever is first among those that were measured. */
+export function toFirst(rows: Figures): string {
+  const [first = ''] = rows.keys();
+  return `to ${first}`;
 }
 
 /** Tells who watches how far a long group is; not part of what it finds. */

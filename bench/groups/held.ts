@@ -28,8 +28,8 @@ export const held: Group = {
         await servers.oldEnough();
         const rows = new Map<string, Readonly<Record<string, Figure>>>();
         const contenders = distinct(fit(plan.contenders, nodes));
-        // It takes ten seconds for each.
-        for (const contender of nodes === 1 ? contenders : contenders.slice(0, 2)) {
+        // It takes ten seconds for each: on several nodes ours alone.
+        for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           const sample = await hold(contender, servers, count, ttl);
           if (sample) rows.set(contender.name, once(sample));
         }

@@ -3,7 +3,7 @@ import type { Session } from '../contenders/contender.js';
 import { interleaved } from '../measure/rounds.js';
 import { median, quantile } from '../measure/statistics.js';
 import type { ResultTable } from '../report/tables.js';
-import { fit, type Group, nodesTitle, times } from './group.js';
+import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
 import { withSessions } from './sessions.js';
 
 const TTL = 10_000;
@@ -74,7 +74,7 @@ export const latency: Group = {
         columns: [
           { figure: 'acquire', title: 'acquire p50', digits: 0 },
           { figure: 'release', title: 'release p50', digits: 0 },
-          { figure: 'cycle', title: 'both p50, to raw', digits: 0, ratio: true },
+          { figure: 'cycle', title: `both p50, ${toFirst(found.parts)}`, digits: 0, ratio: true },
           { figure: 'p99', title: 'both p99', digits: 0 },
           { figure: 'commands', title: 'commands per node', digits: 2 },
         ],
@@ -83,7 +83,7 @@ export const latency: Group = {
         title: `Latency of withLock, renewed where offered, ${nodesTitle(nodes)}, us`,
         rows: found.wholes,
         columns: [
-          { figure: 'withLock', title: 'p50, to raw', digits: 0, ratio: true },
+          { figure: 'withLock', title: `p50, ${toFirst(found.wholes)}`, digits: 0, ratio: true },
           { figure: 'p99', title: 'p99', digits: 0 },
         ],
       });

@@ -1,6 +1,6 @@
 import { interleaved } from '../measure/rounds.js';
 import type { ResultTable } from '../report/tables.js';
-import { fit, type Group, nodesTitle, times } from './group.js';
+import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
 import { withSessions } from './sessions.js';
 
 const TTL = 10_000;
@@ -43,8 +43,8 @@ export const throughput: Group = {
         title: `Throughput with ${IN_FLIGHT} in flight on distinct keys, ${nodesTitle(nodes)}`,
         rows,
         columns: [
-          { figure: 'perSecond', title: 'cycles/s, to raw', digits: 0, ratio: true },
-          { figure: 'cpu', title: 'client CPU us/cycle, to raw', digits: 0, ratio: true },
+          { figure: 'perSecond', title: `cycles/s, ${toFirst(rows)}`, digits: 0, ratio: true },
+          { figure: 'cpu', title: `client CPU us/cycle, ${toFirst(rows)}`, digits: 0, ratio: true },
           { figure: 'commands', title: 'commands per node', digits: 2 },
         ],
       });

@@ -48,7 +48,7 @@ export const weight: Group = {
           },
           {
             title: 'Time to load, ms',
-            rows: await interleaved(libraries.flatMap(loaders), times(9, plan, 3)),
+            rows: await interleaved(libraries.flatMap(loaders), times(7, plan, 3)),
             columns: [{ figure: 'took', title: 'p50', digits: 1, ratio: true }],
             notes: [
               'Each in a process of its own that has loaded NestJS 11 and the Redis clients before, the same way. Where Node can',

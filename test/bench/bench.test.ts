@@ -21,16 +21,23 @@ function bench(...args: string[]): Promise<string> {
   return runCommand(process.execPath, ['--expose-gc', main, ...args, '--out', out], { cwd: process.cwd() });
 }
 
+interface Row {
+  readonly commands: { readonly median: number };
+  readonly cycle: { readonly ratio: { readonly median: number } };
+}
+
 test('measures a group and writes what it found', async () => {
-  const output = await bench('latency', '--only', 'raw,ours', '--nodes', '1', '--effort', '0.05');
+  const output = await bench('latency', '--only', 'ours,raw', '--nodes', '1', '--effort', '0.05');
   expect(output).toContain('Latency of acquire and release, one node');
+  expect(output).toContain('both p50, to raw');
   const results = JSON.parse(await readFile(join(out, 'results.json'), 'utf8')) as {
-    results: { latency: { tables: { rows: Record<string, { commands: { median: number } }> }[] } };
+    results: { latency: { tables: { rows: Record<string, Row> }[] } };
   };
   const [latency] = results.results.latency.tables;
   // One command to acquire, one to release.
   expect(latency?.rows['raw']?.commands.median).toBe(2);
   expect(latency?.rows['ours']?.commands.median).toBe(2);
+  expect(latency?.rows['raw']?.cycle.ratio.median).toBe(1);
 });
 
 test('runs the other groups that one node is enough for', async () => {
