@@ -392,10 +392,27 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     await expect(call('withLock', 'key')).rejects.toThrow('Expected `task` to be a function, got undefined');
   });
 
-  test('options that are undefined count as not given', async () => {
-    const nothing = { ttl: undefined, retry: undefined, signal: undefined } as unknown as AcquireOptions;
-    await (await locks.acquire('key', nothing)).release();
-    await expect(locks.withLock('key', nothing, () => 1)).resolves.toBe(1);
+  test.each([
+    'ttl',
+    'retry',
+    'onBusy',
+    'renew',
+    'maxHold',
+    'minHold',
+    'reentrant',
+    'onLost',
+    'label',
+    'signal',
+    'oncePerTick',
+    'instance',
+  ])('but `%s: undefined` counts as not given, whoever reads it', async (name) => {
+    const nothing = { [name]: undefined };
+    for (const method of ['acquire', 'tryAcquire'] as const) {
+      const lock = (await call(method, 'key', nothing)) as LockHandle;
+      expect(lock.remaining()).toBeGreaterThan(TTL / 2);
+      await lock.release();
+    }
+    await expect(call('withLock', 'key', nothing, task)).resolves.toBe('never');
   });
 });
 

@@ -412,6 +412,26 @@ describe('options that do not fit', () => {
     await expect(start(module)).rejects.toThrow(new Error(message));
   });
 
+  test('an option that is undefined counts as not given, also one that is read elsewhere', async () => {
+    const of = (...names: string[]): object => Object.fromEntries(names.map((name) => [name, undefined]));
+    const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
+    const options = {
+      ...of('keyPrefix', 'nodeTimeout', 'driftFactor', 'restartGuard', 'owner', 'onEvent', 'shutdownTimeout'),
+      ...of('ttl', 'onBusy', 'name', 'isGlobal'),
+      ...memory,
+      defaults,
+    } as RedlockModuleOptions;
+    const ways = [
+      RedlockModule.forRoot(options),
+      RedlockModule.forRootAsync({ useFactory: () => options }),
+      RedlockModule.forRoot({ ...options, defaults: undefined } as object as RedlockModuleOptions),
+    ];
+    for (const module of ways) {
+      const { locks } = await start({ imports: [module] });
+      await expect(locks.withLock('key', () => 'ran')).resolves.toBe('ran');
+    }
+  });
+
   test.each<[object, string]>([
     [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],
     [{ isGlobal: 'yes' }, "Expected `isGlobal` to be `true` or `false`, got 'yes'"],

@@ -208,7 +208,10 @@ describe('options that do not fit are refused when the class is defined', () => 
   });
 
   test('an option that is undefined counts as not given', () => {
-    const nothing = { ttl: undefined, retry: undefined, onBusy: undefined } as unknown as WithLockOptions;
-    expect(() => settleWith('key', nothing)).not.toThrow();
+    const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
+    const readElsewhere = { signal: undefined, nodes: undefined };
+    expect(() =>
+      settleWith('key', { ...read, ...readElsewhere } as unknown as WithLockOptions),
+    ).not.toThrow();
   });
 });

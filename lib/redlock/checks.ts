@@ -19,8 +19,10 @@ export function checkBoolean(option: string, value: unknown): void {
 }
 
 /**
+ * A property that is `undefined` is not given, also where only others read it.
+ *
  * @param remedy - what to do about an option that is not known here, but elsewhere
- * @throws TypeError unless `options` is an object whose every property is one of `known`
+ * @throws TypeError unless `options` is an object whose every property that is given is one of `known`
  */
 export function checkOptionNames(
   of: string,
@@ -29,7 +31,9 @@ export function checkOptionNames(
   remedy?: (name: string) => string | undefined,
 ): void {
   if (typeof options !== 'object' || options === null) throw badOption(of, 'an object of options', options);
-  const unknown = Object.keys(options).find((name) => !known.includes(name));
+  const unknown = Object.keys(options).find(
+    (name) => !known.includes(name) && (options as Record<string, unknown>)[name] !== undefined,
+  );
   if (unknown !== undefined) {
     const names = known.map((name) => `\`${name}\``).join(', ');
     const rest = remedy?.(unknown) ?? `The options are ${names}`;

@@ -52,9 +52,12 @@ function seen({ keys, method, label, fencingToken, state, options }: LockRecord)
 
 /** Whether nothing changes when what is wanted is put over what was seen. */
 function isSuch({ retry = {}, ...wanted }: ExpectedLock & Pick<LockRecord, 'keys'>, actual: Seen): boolean {
-  const given = Object.entries(wanted).filter(([, value]) => value !== undefined);
-  const retries = retry === false ? NO_RETRY : { ...actual.retry, ...retry };
-  return isDeepStrictEqual({ ...actual, ...Object.fromEntries(given), retry: retries }, actual);
+  const retries = retry === false ? NO_RETRY : { ...actual.retry, ...given(retry) };
+  return isDeepStrictEqual({ ...actual, ...given(wanted), retry: retries }, actual);
+}
+
+function given(options: object): object {
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
 }
 
 function line(value: object): string {

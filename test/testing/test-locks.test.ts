@@ -386,6 +386,13 @@ describe('expectLocked', () => {
     );
   });
 
+  test('compares nothing with what is undefined', async () => {
+    await module.get(Orders).settle(7);
+    const nothing = { ttl: undefined, state: undefined, onBusy: undefined };
+    const expected = { ...nothing, retry: { timeout: 3_000, attempts: undefined } } as object;
+    expect(expectLocked(locks, ['orders', 'order:7'], expected).method).toBe('Orders.settle');
+  });
+
   test('works while the method runs, and for locks of the service', async () => {
     const service = module.get(LockService);
     await service.withLock('a', { label: 'import' }, (lock) => {
