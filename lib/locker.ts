@@ -137,16 +137,21 @@ export class Locker {
   }
 
   /**
-   * Releases what is held and closes the nodes.
+   * Ends all locks and closes the nodes.
    *
-   * The lock of a method that still runs is not given away: its signal aborts, and its keys end with their ttl.
+   * The lock of a method that still runs is not given away: its signal aborts, and its keys end with their ttl. A lock
+   * that `acquire` gave to its caller is released, as nothing says that something runs under it; its signal aborts first.
    *
    * @returns the keys of the locks whose methods were still running
    */
   async close(): Promise<readonly string[]> {
     const late = [...this.#running].map(({ lock }) => lock);
     for (const lock of late) lock.lose('the application shut down before its method had ended');
-    await Promise.all([...this.redlock.held].map((lock) => lock.release()));
+    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    const handles = [...this.redlock.held];
+    // Before the release: the next holder must not begin while this one believes in its lock.
+    for (const lock of handles) lock.lose('the application shut down while it was held');
+    await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();
     return late.flatMap(({ keys }) => keys);
   }

@@ -29,6 +29,7 @@ import { countLocks } from './support/core.js';
 import { compiled } from './support/compiled.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
 import { LogLines } from './support/log-lines.js';
+import { startPlainApp } from './support/nest-app.js';
 import { PATIENT } from './support/patience.js';
 import { DURABLE, type RedisServer, startRedis } from './support/redis-server.js';
 import { renewed } from './support/renewed.js';
@@ -280,6 +281,36 @@ describe('app.close()', () => {
     expect(lock.isHeld()).toBe(false);
     await expect(lock.release()).resolves.toBeUndefined();
     expect(lines.lines).toEqual([]);
+  });
+
+  test('aborts the signal of what was acquired and never released before others can have it', async () => {
+    await start();
+    const lock = await app.get(LockService).acquire('handle', { ttl: 60_000 });
+    const { signal } = lock;
+    const next = await startPlainApp({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })] });
+    const atHandOver = next
+      .get(LockService)
+      .withLock('handle', { retry: { timeout: 30_000 } }, () => [signal.aborted, lock.isHeld()]);
+    await until(async () => (await looker.exists('lock:{handle}:q')) === 1);
+
+    await app.close();
+    await expect(atHandOver).resolves.toEqual([true, false]);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(() => lock.assertHeld()).toThrow('the application shut down while it was held');
+    expect(lock.state).toBe('lost');
+    await next.close();
+  });
+
+  test('tells all who hold a lock, though a listener releases others', async () => {
+    await start();
+    const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
+    const reasons: unknown[] = [];
+    for (const { signal } of held) signal.addEventListener('abort', () => reasons.push(signal.reason));
+    held[0]!.signal.addEventListener('abort', () => void held[3]!.release());
+    await app.close();
+    // The last one was released by its holder, which is no loss.
+    expect(reasons).toEqual(Array(3).fill(expect.any(LockLostError)));
+    await expect(free()).resolves.toBe(true);
   });
 
   test('keeps what was released to the end of its minHold', async () => {

@@ -22,7 +22,8 @@ export interface LockHandle extends AsyncDisposable {
   readonly state: LockState;
 
   /**
-   * Aborts, with a `LockLostError` as its reason, when the lock is lost. Not when it is released.
+   * Aborts, with a `LockLostError` as its reason, when the lock is lost, or the application shuts down while it is held.
+   * Not when it is released.
    *
    * A blocked event loop delays it; before a write that must not come late, ask {@link assertHeld}.
    */
