@@ -19,7 +19,7 @@ import {
   LOCKER,
   type OPTIONS_TYPE,
 } from './redlock.module-definition.js';
-import { checkOncePerTick } from './once-per-tick.js';
+import { OncePerTickCheck } from './once-per-tick.js';
 import { Ticks } from './ticks.js';
 import { checkModuleOptions } from './redlock.options.js';
 
@@ -77,18 +77,19 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name, as their locks would not exclude each other; TypeError when a
-   * method with `oncePerTick` has no schedule
+   * @throws Error when another module has the same name, as their locks would not exclude each other, or when two
+   * classes would share the ticks of their `oncePerTick`; TypeError when a method with `oncePerTick` has no schedule
    */
   onModuleInit(): void {
     const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules));
+    const ticks = new OncePerTickCheck(this.instance.name);
     for (const module of this.modules.values()) {
       this.#refuseTwin(module.instance);
       for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
         // Of a provider that is not static, an object that has the methods only.
         const instance: unknown = wrapper.instance;
         if (typeof instance !== 'object' || instance === null) continue;
-        checkOncePerTick(instance, this.instance.name);
+        ticks.check(instance);
         if (wrapper.isDependencyTreeStatic()) adopt(instance, this.instance.name, interceptor);
       }
     }

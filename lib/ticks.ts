@@ -39,7 +39,7 @@ export class Ticks {
     if (schedule.kind === 'interval') {
       const { milliseconds } = schedule;
       return {
-        schedule: `interval:${name}`,
+        schedule: nameOfSchedule(name, schedule),
         at: 0,
         // Instances begin their intervals at any time, so there is no moment in common: what counts is the distance.
         life: milliseconds - Math.min(milliseconds * SOONER_SHARE, SOONEST_MS),
@@ -52,7 +52,7 @@ export class Ticks {
     // Until the next moment somebody may fire for this one, late; and a minute more, for clocks that differ. Not for
     // ever: an instance whose clock was far ahead has run ticks whose time had not come, and they are skipped so long.
     const life = Math.min(tick.gap, DAY) + MINUTE;
-    return { schedule: `cron:${name}`, at: tick.at, life, from: 'release' };
+    return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
 
   /**
@@ -85,6 +85,11 @@ export class Ticks {
     }
     return this.#registry?.getCronJobs();
   }
+}
+
+/** What tells the ticks of one schedule from those of others that lock the same key; the same in every process. */
+export function nameOfSchedule(method: string, { kind }: Schedule): string {
+  return `${kind}:${method}`;
 }
 
 /** @throws TypeError unless the schedule has ticks that instances have in common */

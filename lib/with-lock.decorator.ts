@@ -96,7 +96,9 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
       },
     });
     keepMetadata(method, locked);
-    if (options.oncePerTick) markOncePerTick(locked, options.instance);
+    if (options.oncePerTick) {
+      markOncePerTick(locked, options.instance, typeof key === 'function' ? undefined : key);
+    }
     descriptor.value = locked;
   };
 }

@@ -1,6 +1,13 @@
 import 'reflect-metadata';
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
-import { type INestApplication, Injectable, type LoggerService, Scope, type Type } from '@nestjs/common';
+import {
+  type INestApplication,
+  Injectable,
+  type LoggerService,
+  Module,
+  Scope,
+  type Type,
+} from '@nestjs/common';
 import { Cron, CronExpression, Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import {
@@ -256,6 +263,63 @@ describe('oncePerTick', () => {
       message: expect.stringContaining('on Once.work to be for a method with @Cron or @Interval'),
     });
     await expect(refusal(PerRequest)).resolves.toBeInstanceOf(TypeError);
+  });
+
+  describe('of two classes of one name', () => {
+    /** A class of its own each time, as two files may each have one of that name. */
+    function taskOf(
+      key: string | (() => string),
+      more: { instance?: string } = {},
+    ): Type<{ run(): Promise<string | undefined> }> {
+      @Injectable()
+      class Task {
+        @Cron(YEARLY)
+        @WithLock(key, { oncePerTick: true, ...more })
+        async run(): Promise<string | undefined> {
+          return 'ran';
+        }
+      }
+      return Task;
+    }
+
+    /** What a call of each gives. */
+    async function runs(app: INestApplication, ...tasks: ReturnType<typeof taskOf>[]): Promise<unknown> {
+      return Promise.all(tasks.map((task) => app.get(task).run()));
+    }
+
+    test.each<[string, string | (() => string), string | (() => string)]>([
+      ['the same key', 'same', 'same'],
+      ['keys that functions give', () => 'same', () => 'same'],
+      ['a key that a function gives', 'same', () => 'same'],
+    ])('is refused at start-up where their methods of one name lock %s', async (_name, one, other) => {
+      // A message only: a started application is nothing that Jest can print.
+      expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
+        'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or a key that a function ' +
+          'gives. Ticks are told apart by class, method and key, so each would skip what the other has run. Rename one ' +
+          'of the classes, or lock a fixed key of its own in each',
+      );
+    });
+
+    test('has ticks of each where they lock other keys', async () => {
+      const tasks = [taskOf('a'), taskOf('b')];
+      const app = await startApp({ imports: [ScheduleModule.forRoot()], providers: tasks });
+      await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
+    });
+
+    test('has ticks of each where they lock in other module instances', async () => {
+      const tasks = [taskOf('same'), taskOf('same', { instance: 'billing' })];
+      const imports = [ScheduleModule.forRoot(), RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
+      const app = await startApp({ imports, providers: tasks });
+      await expect(runs(app, ...tasks)).resolves.toEqual(['ran', 'ran']);
+    });
+
+    test('is one schedule where two modules provide the same class', async () => {
+      const task = taskOf('same');
+      @Module({ providers: [task] })
+      class Feature {}
+      const app = await startApp({ imports: [ScheduleModule.forRoot(), Feature], providers: [task] });
+      await expect(runs(app, task, task)).resolves.toEqual(['ran', undefined]);
+    });
   });
 
   test('is refused by the first call where start-up could not see it', async () => {
