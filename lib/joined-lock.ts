@@ -1,20 +1,35 @@
-import type { HeldLock } from './redlock/held-lock.js';
+import type { LockLostError } from './redlock/errors.js';
+import type { Joined } from './redlock/held-lock.js';
 import type { LockState } from './redlock/lock-events.js';
 import type { LockHandle } from './redlock/lock-handle.js';
-import type { RunnableLock } from './lock-run.js';
+import type { LockRun, RunnableLock } from './lock-run.js';
 
 /**
- * What a nested call gets that joins the lock it is under (S18): the same lock with the same fencing token, but not
- * its release, which is the business of the call that acquired it.
+ * What a nested call gets that joins the lock it is under (S18): the same lock with the same fencing token. It does not
+ * release it, as long as the call that it is nested in goes on.
  */
-export class JoinedLock implements RunnableLock {
+export class JoinedLock implements RunnableLock, Joined {
+  joined: Joined | undefined;
+  readonly #outer: LockRun;
   readonly #lock: RunnableLock;
-  #leave: (() => void) | undefined;
+  #isRun = true;
+  #left: Promise<void> | undefined;
 
-  /** @param leave - called when the nested call releases */
-  constructor(lock: RunnableLock, leave: () => void) {
-    this.#lock = lock;
-    this.#leave = leave;
+  /** @param outer - what it is nested in */
+  constructor(outer: LockRun) {
+    this.#outer = outer;
+    this.#lock = outer.lock;
+    this.#lock.joined = this;
+  }
+
+  get isRun(): boolean {
+    return this.#isRun;
+  }
+
+  /** It is kept by somebody, and released with the call that it is nested in unless that happens before. */
+  keep(): void {
+    this.#isRun = false;
+    void this.#outer.left();
   }
 
   get keys(): LockHandle['keys'] {
@@ -41,8 +56,11 @@ export class JoinedLock implements RunnableLock {
     return this.#lock.ttl;
   }
 
-  get loss(): HeldLock['loss'] {
-    return this.#lock.loss;
+  get loss(): LockLostError | undefined {
+    const { loss, state } = this.#lock;
+    // Released beneath this call; the signal has told so.
+    if (state === 'released' && !this.#left) return this.#lock.signal.reason as LockLostError;
+    return loss;
   }
 
   remaining(): number {
@@ -66,9 +84,16 @@ export class JoinedLock implements RunnableLock {
   }
 
   release(): Promise<void> {
-    this.#leave?.();
-    this.#leave = undefined;
-    return Promise.resolve();
+    // What runs under it comes here again when it ends; a handle that was not released must not keep the lock.
+    if (this.joined) {
+      if (!this.joined.isRun) this.keep();
+      return Promise.resolve();
+    }
+    if (!this.#left) {
+      this.#lock.joined = undefined;
+      this.#left = this.#outer.left();
+    }
+    return this.#left;
   }
 
   [Symbol.asyncDispose](): Promise<void> {

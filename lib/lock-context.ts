@@ -1,22 +1,18 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
-import type { RunnableLock } from './lock-run.js';
+import type { LockRun } from './lock-run.js';
 import type { LockHandle } from './redlock/lock-handle.js';
 
-/** One lock that the running call is under, and the locks around it. */
-export interface Frame {
-  readonly lock: RunnableLock;
-  /** Who acquired it: two module instances can have different locks of the same key. */
-  readonly source: object;
+/** What runs under a lock, and what runs around that. */
+interface Frame {
+  readonly run: LockRun;
   readonly outer: Frame | undefined;
-  /** Whether a nested call has joined the lock from here and still runs; another one would run side by side with it. */
-  joined: boolean;
 }
 
 const frames = new AsyncLocalStorage<Frame>();
 
-/** Runs `task`, and all that it starts, under `lock`. */
-export function runUnder<T>(lock: RunnableLock, source: object, task: () => T): T {
-  return frames.run({ lock, source, outer: frames.getStore(), joined: false }, task);
+/** Runs `task` so that it, and all that it starts, finds itself in `run`. */
+export function runInside<T>(run: LockRun, task: () => T): T {
+  return frames.run({ run, outer: frames.getStore() }, task);
 }
 
 /**
@@ -31,22 +27,19 @@ export function runUnder<T>(lock: RunnableLock, source: object, task: () => T): 
  * ```
  */
 export function currentLock(key?: string): LockHandle | undefined {
-  return find((frame) => key === undefined || frame.lock.keys.includes(key))?.lock;
+  return currentRun(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
 }
 
 /** Like {@link currentLock}, for the locks that `source` acquired. */
 export function currentLockOf(source: object, key?: string): LockHandle | undefined {
-  return currentFrameOf(source, key === undefined ? [] : [key])?.lock;
+  return currentRun((run) => run.source === source && (key === undefined || run.lock.keys.includes(key)))
+    ?.lock;
 }
 
-/** Where the running call is under a lock of `source` that has all the keys; the innermost such place. */
-export function currentFrameOf(source: object, keys: readonly string[]): Frame | undefined {
-  return find((frame) => frame.source === source && keys.every((key) => frame.lock.keys.includes(key)));
-}
-
-function find(fits: (frame: Frame) => boolean): Frame | undefined {
+/** The innermost run that the running call is in and that `fits`. */
+export function currentRun(fits: (run: LockRun) => boolean): LockRun | undefined {
   for (let frame = frames.getStore(); frame; frame = frame.outer) {
-    if (fits(frame)) return frame;
+    if (fits(frame.run)) return frame.run;
   }
   return undefined;
 }

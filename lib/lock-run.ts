@@ -1,6 +1,8 @@
-import { runUnder } from './lock-context.js';
+import { JoinedLock } from './joined-lock.js';
+import { runInside } from './lock-context.js';
 import type { Surrounded } from './lock-telemetry.events.js';
 import type { LockLostError } from './redlock/errors.js';
+import type { Joined } from './redlock/held-lock.js';
 import type { LockHandle } from './redlock/lock-handle.js';
 import { NO_SLOT } from './redlock/slot-list.js';
 
@@ -10,6 +12,8 @@ export interface RunnableLock extends LockHandle {
   readonly ttl: number;
   /** Whether the lock was lost before it was released, and why. */
   readonly loss: LockLostError | undefined;
+  /** What has joined the lock and not left it yet (S18). */
+  joined: Joined | undefined;
   /** Takes the lock for lost. */
   lose(reason: string): void;
 }
@@ -18,10 +22,12 @@ export interface RunnableLock extends LockHandle {
 export class LockRun {
   /** For the list of all that run. */
   slot = NO_SLOT;
+  #isOver = false;
 
+  /** @param source - who acquired the lock: two module instances can have different locks of the same key */
   constructor(
     readonly lock: RunnableLock,
-    private readonly source: object,
+    readonly source: object,
     private readonly onLost: 'throw' | 'ignore',
     private readonly around: Surrounded['around'],
     private readonly ended: () => void,
@@ -29,8 +35,27 @@ export class LockRun {
 
   /** Runs `task` so that it finds the lock as its current one. */
   inside<T>(task: () => T): T {
-    const run = (): T => runUnder(this.lock, this.source, task);
+    const run = (): T => runInside(this, task);
     return this.around ? this.around(run) : run();
+  }
+
+  /** Whether what was started inside is under the lock still, or the lock was lost while it was. */
+  get covers(): boolean {
+    const { state } = this.lock;
+    return state === 'lost' || (state !== 'released' && !this.#isOver);
+  }
+
+  /**
+   * The lock for a nested call that joins it (S18). `undefined` while another one has: those two would run side by side,
+   * and under one lock they must not.
+   */
+  join(): JoinedLock | undefined {
+    return this.lock.joined ? undefined : new JoinedLock(this);
+  }
+
+  /** What had joined the lock has left it, or is not waited for any longer. */
+  left(): Promise<void> {
+    return this.#isOver ? this.end() : Promise.resolve();
   }
 
   /**
@@ -46,9 +71,16 @@ export class LockRun {
     });
   }
 
-  /** Releases the lock, whatever became of the code. Never rejects. */
+  /**
+   * Releases the lock, whatever became of the code. Never rejects.
+   *
+   * A nested call that has joined the lock and that nobody waited for goes on, and must not lose the lock (S18). So the
+   * lock is released when that ends, and is not waited for here: it could be waiting for the caller of this one.
+   */
   end(): Promise<void> {
-    return this.lock.release().then(this.ended);
+    this.#isOver = true;
+    const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
+    return released.then(this.ended);
   }
 }
 

@@ -1,4 +1,5 @@
 import { Injectable } from '@nestjs/common';
+import { JoinedLock } from './joined-lock.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from './lock-origin.js';
 import type { Locker } from './locker.js';
@@ -63,7 +64,7 @@ export class LockService {
   async acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = {}): Promise<LockHandle> {
     // To await it takes one turn of the queue of Promises; to return it, three.
     const resolved = this.#resolve('acquire', options);
-    return await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
+    return kept(await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal));
   }
 
   /**
@@ -74,7 +75,7 @@ export class LockService {
   async tryAcquire(key: LockKey, options: TryAcquireOptions = {}): Promise<LockHandle | null> {
     const resolved = { ...this.#resolve('tryAcquire', options), retry: NO_RETRY };
     try {
-      return await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
+      return kept(await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal));
     } catch (error) {
       if (error instanceof LockHeldError) return null;
       throw error;
@@ -191,6 +192,12 @@ export class LockService {
       throw badOption('signal', 'an AbortSignal', signal);
     return this.locker.resolve(options);
   }
+}
+
+/** Its caller decides when it is released; what has joined a lock must not keep that for ever. */
+function kept(lock: LockHandle): LockHandle {
+  if (lock instanceof JoinedLock) lock.keep();
+  return lock;
 }
 
 function originOf({ label = 'other' }: AcquireOptions): LockOrigin {

@@ -1,5 +1,5 @@
 import { JoinedLock } from './joined-lock.js';
-import { currentFrameOf, currentLockOf } from './lock-context.js';
+import { currentLockOf, currentRun } from './lock-context.js';
 import type { LockOrigin } from './lock-origin.js';
 import type { LockTelemetry } from './lock-telemetry.js';
 import { LockRun, type RunnableLock } from './lock-run.js';
@@ -44,7 +44,7 @@ export class Locker {
 
   /**
    * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise; LockLostError when the
-   * lock to join is lost, at once
+   * lock to join is lost, at once, or from the promise when it is lost while this call waits
    */
   // Not async, like others on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a microsecond.
   acquire(
@@ -54,23 +54,26 @@ export class Locker {
     signal?: AbortSignal,
     tick?: Tick,
   ): Promise<RunnableLock> {
-    const joined = options.reentrant ? this.#join(keys) : undefined;
+    const outer = options.reentrant ? this.#outerRun(keys) : undefined;
+    const joined = outer?.join();
     if (joined) return Promise.resolve(joined);
     return this.telemetry.acquire(keys, options.ttl, origin, () =>
-      this.#acquireNew(keys, options, signal, tick),
+      outer
+        ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
+        : this.#acquireNew(keys, options, signal ? [signal] : [], tick),
     );
   }
 
   async #acquireNew(
     keys: readonly string[],
     options: ResolvedLockOptions,
-    signal: AbortSignal | undefined,
+    given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
     const { ttl, retry, renew, minHold, maxHold } = options;
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
     const closing = currentLockOf(this)?.isHeld() ? [] : [this.#closing.signal];
-    const signals = signal ? [signal, ...closing] : closing;
+    const signals = [...given, ...closing];
     try {
       return await this.redlock.acquire(keys, { ttl, retry, renew, minHold, maxHold, tick, signals });
     } catch (error) {
@@ -90,18 +93,37 @@ export class Locker {
   }
 
   /**
-   * The lock that the running call is under, for a nested call that may join it (S18). Not while another nested call
-   * has joined it from the same place: those two would run side by side, and under one lock they must not.
+   * For a nested call while another one has joined the lock of the call they are nested in: it waits as any other call
+   * does. When that lock is lost meanwhile it has no part in the next one, as it may go by what the call around it read
+   * before (S18).
    */
-  #join(keys: readonly string[]): JoinedLock | undefined {
-    const frame = currentFrameOf(this, keys);
-    // What outlives the call that acquired the lock is under it no longer.
-    if (!frame || frame.joined || frame.lock.state === 'released') return undefined;
-    frame.lock.assertHeld();
-    frame.joined = true;
-    return new JoinedLock(frame.lock, () => {
-      frame.joined = false;
-    });
+  async #acquireBeside(
+    outer: RunnableLock,
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    signal: AbortSignal | undefined,
+    tick: Tick | undefined,
+  ): Promise<RunnableLock> {
+    const signals = signal ? [signal, outer.signal] : [outer.signal];
+    const lock = await this.#acquireNew(keys, options, signals, tick);
+    // A lock that is neither lost nor released yet has been lost without anybody noticing.
+    outer.lose('its keys were free for a nested call');
+    if (!outer.loss) return lock;
+    await lock.release();
+    throw outer.loss;
+  }
+
+  /**
+   * The call that the running one is nested in, if it is under a lock of the keys (S18).
+   *
+   * @throws LockLostError when that lock is lost
+   */
+  #outerRun(keys: readonly string[]): LockRun | undefined {
+    const outer = currentRun(
+      (run) => run.source === this && run.covers && keys.every((key) => run.lock.keys.includes(key)),
+    );
+    outer?.lock.assertHeld();
+    return outer;
   }
 
   /** Something begins to run under `lock`; the run must be ended. */

@@ -35,6 +35,12 @@ export interface Upkeep {
   readonly ended: (lock: HeldLock) => void;
 }
 
+/** A nested call that has joined a lock, or the handle that it was given (S18). */
+export interface Joined {
+  /** Whether it is a call, which ends and then releases; somebody who keeps a handle may forget to. */
+  readonly isRun: boolean;
+}
+
 /** How long a lock goes on being held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew'> & Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 
@@ -87,6 +93,8 @@ export class HeldLock implements LockHandle, Renewable {
   /** Made when first asked for: most locks end without anybody looking at their signal. */
   #controller: AbortController | undefined;
   #release: Promise<void> | undefined;
+  /** What has joined it and not left it yet (S18). */
+  joined: Joined | undefined;
   /**
    * Called when the release is on its way, for the next call of this process, when it is the first of all who wait: what
    * it asks now, on the same connections, is answered behind the release.
@@ -378,9 +386,18 @@ export class HeldLock implements LockHandle, Renewable {
     return new LockUnavailableError(this.keys, reason, answers.map(voteOnExtension));
   }
 
+  /** The release is a loss to what has joined, though not to the one that releases. */
+  #tellJoined(): void {
+    this.#controller ??= new AbortController();
+    this.#controller.abort(
+      new LockLostError(this.keys, 'it was released beneath a nested call that had joined it'),
+    );
+  }
+
   async #releaseOnAll(): Promise<void> {
     this.#noticeLapse();
     if (this.#alive()) this.#become(RELEASED);
+    if (this.joined) this.#tellJoined();
     this.#rest();
     this.claim.ended = true;
     this.upkeep.ended(this);

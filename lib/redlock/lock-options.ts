@@ -70,9 +70,10 @@ export interface LockOptions {
 
   /**
    * Whether a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
-   * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it. Calls that
-   * run side by side, as under `Promise.all`, do not join together: the second one waits as if it were another
-   * process. Joining a lock that was lost throws a `LockLostError`.
+   * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it; if a nested
+   * call that nobody waited for still runs then, that does it when it ends. Calls that run side by side, as under
+   * `Promise.all`, do not join together: the second one waits as if it were another process. Joining a lock that was
+   * lost throws a `LockLostError`, also when it is lost while the second one waits.
    * @defaultValue false
    */
   readonly reentrant?: boolean;
