@@ -2,10 +2,16 @@ import type { Redis } from 'ioredis';
 import { canSendNow, type Client } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
 import { CorkedWrites } from './corked-writes.js';
+import { leadsTo, type MasterAddress } from './master-address.js';
 import type { Script } from './scripts.js';
 import { Silence } from './silence.js';
 
 const SILENT = new Error('has not answered for a while; check whether it hangs');
+
+const OLD_MASTER = new Error(
+  'the client that was passed in is still connected to a server that is the master no more, as a Sentinel says; give ' +
+    'its options in `nodes` in place of the client, so that the connection is replaced at once',
+);
 
 /**
  * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
@@ -16,6 +22,8 @@ export class CommandChannel {
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
   #lacksDatabase = false;
+  /** A connection that is not ours and leads to a server that is the master no more. */
+  #left: Redis['stream'] | undefined;
 
   /**
    * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
@@ -41,7 +49,14 @@ export class CommandChannel {
 
   /** Whether a command would be written now, to a server that answers as far as is known. */
   get canSend(): boolean {
-    return canSendNow(this.client) && !this.#silence.isSilent;
+    return canSendNow(this.client) && !this.#silence.isSilent && !this.leadsToOldMaster;
+  }
+
+  /** The client of the user's is connected to a server that is the master no more, though it says that it is. */
+  get leadsToOldMaster(): boolean {
+    return (
+      this.#left !== undefined && this.#left === (this.client as Redis).stream && canSendNow(this.client)
+    );
   }
 
   /** The server has no database of the number that the connection is for: ioredis goes on with database 0. */
@@ -52,6 +67,15 @@ export class CommandChannel {
   /** There is a new connection, of which nothing bad is known. */
   connected(): void {
     this.#silence.end();
+  }
+
+  /** The master is there: a connection that leads elsewhere is replaced if it is ours, and else not used any more. */
+  follow(master: MasterAddress): void {
+    const { stream } = this.client as Redis;
+    this.#left = undefined;
+    if (leadsTo(stream, master)) return;
+    if (this.opened) stream.destroy();
+    else this.#left = stream;
   }
 
   /** Connects a client that has not been connected yet. */
@@ -113,6 +137,7 @@ export class CommandChannel {
 
   /** One error for all that cannot be sent for the same reason: while a node is away there can be thousands a second. */
   #unreachable(): Error {
+    if (this.leadsToOldMaster) return OLD_MASTER;
     if (this.#silence.isSilent) return SILENT;
     const cause = this.#lastError;
     if (!this.#notConnected || this.#notConnected.cause !== cause) {

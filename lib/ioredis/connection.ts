@@ -15,6 +15,8 @@ const FORCED: RedisOptions = {
   enableAutoPipelining: false,
   stringNumbers: false,
   lazyConnect: true,
+  // MasterWatch does it: a message that comes while the client is connecting would end it for good.
+  failoverDetector: false,
 };
 
 /** Settings that the user's own override. */

@@ -16,6 +16,7 @@ import { inCommands } from './in-commands.js';
 import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
+import { MasterWatch } from './master-watch.js';
 import { NodeInspection, UnsafeNodeError } from './node-inspection.js';
 import { RecentWaiters } from './recent-waiters.js';
 import {
@@ -55,6 +56,7 @@ export class IoredisNode implements LockNode {
   readonly #batcher: CommandBatcher;
   readonly #inspection: NodeInspection;
   readonly #reader: LockReader;
+  readonly #masterWatch: MasterWatch | undefined;
 
   /**
    * Releases that came to nothing, and since when. They are sent again when the node is back, and a while after it
@@ -77,6 +79,7 @@ export class IoredisNode implements LockNode {
     this.fleet.nodeReady?.(this.name);
     this.#channel.connected();
     this.#inspection.begin();
+    this.#masterWatch?.begin();
     this.#payOwed();
   };
 
@@ -93,6 +96,12 @@ export class IoredisNode implements LockNode {
     this.#batcher = new CommandBatcher(this.#channel, this.#channelBase);
     this.#inspection = new NodeInspection(this.name, this.#channel, fleet);
     this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
+    if (!client.isCluster && (client as Redis).options.sentinels) {
+      this.#masterWatch = new MasterWatch(client as Redis, (master) => {
+        this.#channel.follow(master);
+        if (this.#subscriber instanceof Subscriber) this.#subscriber.follow(master);
+      });
+    }
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
     // A Cluster has heard which masters it has.
@@ -102,8 +111,7 @@ export class IoredisNode implements LockNode {
   async connect(): Promise<void> {
     const { status } = this.client;
     if (status === 'ready') {
-      this.fleet.nodeReady?.(this.name);
-      this.#inspection.begin();
+      this.#onReady();
     } else {
       const ready = new Promise<void>((resolve) => {
         this.#whenReady = resolve;
@@ -157,6 +165,9 @@ export class IoredisNode implements LockNode {
   }
 
   extend(claims: readonly Claim[], ttl: number): readonly Promise<boolean>[] {
+    // The new master does not hear of what is renewed here, and lets it lapse, perhaps before our validity ends. So the
+    // holder is told now that it is gone.
+    if (this.#channel.leadsToOldMaster) return claims.map(() => Promise.resolve(false));
     return inCommands(claims, this.client.isCluster).flatMap((some) => {
       const outcomes = this.#extendTogether(some, ttl);
       return some.map((_, index) => outcomes.then((each) => each[index] === '1'));
@@ -251,6 +262,7 @@ export class IoredisNode implements LockNode {
   }
 
   close(): Promise<void> {
+    this.#masterWatch?.end();
     this.#subscriber?.close();
     this.client.off('ready', this.#onReady);
     this.client.off('close', this.#onClose);

@@ -1,5 +1,6 @@
 import type { Redis, RedisOptions } from 'ioredis';
 import type { Listening } from '../redlock/lock-node.js';
+import { leadsTo, type MasterAddress } from './master-address.js';
 
 /** How long a connection is kept that nobody listens on, in milliseconds. */
 const IDLE_MS = 5_000;
@@ -67,6 +68,12 @@ export class Subscriber {
         this.#closeWhenIdle();
       },
     };
+  }
+
+  /** The master is there: messages come from it. */
+  follow(master: MasterAddress): void {
+    const stream = this.#connection?.stream;
+    if (stream && !leadsTo(stream, master)) stream.destroy();
   }
 
   close(): void {
@@ -192,6 +199,7 @@ export function copyForMessages(client: Redis, server: RedisOptions = {}): Redis
     enableOfflineQueue: false,
     autoResubscribe: false,
     maxRetriesPerRequest: 0,
+    failoverDetector: false,
     disconnectTimeout: 100,
     connectionName: 'nestjs-redlock-messages',
     retryStrategy: (times) => Math.min(times * 20, 500),

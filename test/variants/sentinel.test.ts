@@ -1,12 +1,12 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { INestApplication } from '@nestjs/common';
 import type { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
-import { LockService, LockUnavailableError } from '../../lib/index.js';
+import { type LockHandle, LockService, LockUnavailableError } from '../../lib/index.js';
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
-import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
 const once = { retry: false } as const;
@@ -14,20 +14,20 @@ const once = { retry: false } as const;
 /** Milliseconds: a Sentinel that stood still for two seconds does nothing for thirty (its TILT mode). */
 const PATIENCE = 90_000;
 
-/** A master with a replica, and the Sentinel that watches them. */
+/** A master with a replica, and the Sentinels that watch them. */
 interface Group {
   readonly master: RedisServer;
   readonly replica: RedisServer;
-  readonly sentinel: RedisServer;
+  readonly sentinels: readonly RedisServer[];
 }
 
-async function startGroup(): Promise<Group> {
+async function startGroup(sentinelCount = 1): Promise<Group> {
   // Otherwise it waits five seconds for more replicas.
   const master = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
   const replica = await startRedis({ args: ['--replicaof', master.host, String(master.port)] });
   const looker = master.client();
   await until(async () => (await looker.info('replication')).includes('state=online'));
-  const sentinel = await startRedis({
+  const sentinels = await startRedisNodes(sentinelCount, {
     args: ['--sentinel'],
     config: [
       `sentinel monitor locks ${master.host} ${master.port} 1`,
@@ -36,21 +36,37 @@ async function startGroup(): Promise<Group> {
       '',
     ].join('\n'),
   });
-  // Until it has found the replica it cannot fail over.
-  const watcher = sentinel.client();
-  await until(
-    async () => ((await watcher.call('SENTINEL', 'REPLICAS', 'locks')) as unknown[]).length === 1,
-    PATIENCE,
-  );
-  return { master, replica, sentinel };
+  for (const sentinel of sentinels) {
+    // Until it has found the replica it cannot fail over; until it has found the others it does not tell them.
+    const found = async (what: string, count: number): Promise<boolean> =>
+      ((await sentinel.client().call('SENTINEL', what, 'locks')) as unknown[]).length === count;
+    await until(() => found('REPLICAS', 1), PATIENCE);
+    await until(() => found('SENTINELS', sentinelCount - 1), PATIENCE);
+  }
+  return { master, replica, sentinels };
 }
 
-const ioredis6 = ({ sentinel: { host, port } }: Group): Redis6 =>
-  new Redis6({ sentinels: [{ host, port }], name: 'locks' });
+interface SentinelOptions {
+  readonly sentinels: { host: string; port: number }[];
+  readonly name: string;
+}
+
+function optionsOf({ sentinels }: Group): SentinelOptions {
+  return { sentinels: sentinels.map(({ host, port }) => ({ host, port })), name: 'locks' };
+}
+
+/** A client of the user's. */
+function ioredis6(group: Group): Redis6 {
+  const client = new Redis6(optionsOf(group));
+  // Left open, it would keep Jest from ending.
+  cleanUpAfterTests(async () => client.disconnect());
+  // The user listens to a client of the user's.
+  client.on('error', () => undefined);
+  return client;
+}
 
 describe('a master that a Sentinel watches', () => {
   let group: Group;
-  let client: Redis6;
   /** With ioredis 5, over a connection of ours; and with ioredis 6, over a client of the user's. */
   let apps: INestApplication[];
   let five: LockService;
@@ -58,15 +74,10 @@ describe('a master that a Sentinel watches', () => {
 
   beforeAll(async () => {
     group = await startGroup();
-    const { host, port } = group.sentinel;
-    client = ioredis6(group);
-    // Left open, it would keep Jest from ending.
-    cleanUpAfterTests(async () => client.disconnect());
-    // The user listens to a client of the user's.
-    client.on('error', () => undefined);
     apps = await Promise.all([
-      startApp({}, { nodes: { sentinels: [{ host, port }], name: 'locks' } }),
-      startApp({}, { nodes: client as unknown as Redis }),
+      // What ioredis has for following a fail-over ended the client when its master died.
+      startApp({}, { nodes: { ...optionsOf(group), failoverDetector: true } }),
+      startApp({}, { nodes: ioredis6(group) as unknown as Redis }),
     ]);
     [five, six] = apps.map((app) => app.get(LockService)) as [LockService, LockService];
   });
@@ -95,14 +106,7 @@ describe('a master that a Sentinel watches', () => {
     await expect(six.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
 
     for (const locks of [five, six]) {
-      await until(
-        () =>
-          locks.acquire('other', once).then(
-            (lock) => lock.release().then(() => true),
-            () => false,
-          ),
-        PATIENCE,
-      );
+      await until(() => succeeds(locks.acquire('other', once).then((lock) => lock.release())), PATIENCE);
     }
     await expect(six.tryAcquire('five')).resolves.toBeNull();
     await expect(five.tryAcquire('six')).resolves.toBeNull();
@@ -120,3 +124,92 @@ describe('a master that a Sentinel watches', () => {
     await next.release();
   });
 });
+
+describe('a fail-over that is requested, after which the old master stays one for ten seconds', () => {
+  /** Milliseconds; over before the old master is a replica. */
+  const TTL = 8_000;
+
+  let group: Group;
+  let oldMaster: Redis;
+  let newMaster: Redis;
+  beforeEach(async () => {
+    group = await startGroup(3);
+    [oldMaster, newMaster] = [group.master.client(), group.replica.client()];
+  });
+
+  /** Asks for it, and resolves when every Sentinel knows the new master. */
+  async function failOver(): Promise<void> {
+    const watchers = group.sentinels.map((sentinel) => sentinel.client());
+    const begin = (): Promise<unknown> => watchers[0]!.call('SENTINEL', 'FAILOVER', 'locks');
+    // It is refused while the Sentinel has not heard of the replica lately.
+    await until(() => succeeds(begin()), PATIENCE);
+    for (const watcher of watchers) {
+      const master = (): Promise<unknown> => watcher.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'locks');
+      await until(async () => String(await master()) === `127.0.0.1,${group.replica.port}`, PATIENCE);
+    }
+  }
+
+  async function isStillMaster(): Promise<boolean> {
+    return (await oldMaster.info('replication')).includes('role:master');
+  }
+
+  /** Locks of a process of its own. */
+  async function locksOver(nodes: Redis6 | SentinelOptions = optionsOf(group)): Promise<LockService> {
+    return (await startApp({}, { nodes: nodes as SentinelOptions })).get(LockService);
+  }
+
+  /** A lock that the replica has, too. */
+  async function hold(locks: LockService): Promise<LockHandle> {
+    const lock = await locks.acquire('key', { ttl: TTL });
+    await until(async () => (await countLocks(newMaster)) === 1);
+    return lock;
+  }
+
+  test('a lock over a connection of ours is renewed at the new master before it lapses there', async () => {
+    const lock = await hold(await locksOver());
+    await failOver();
+    const others = await locksOver();
+    let [left, granted, renewed] = [Infinity, false, false];
+    await until(async () => {
+      granted = (await others.tryAcquire('key').catch(() => null)) !== null;
+      const before = left;
+      left = await newMaster.pttl('lock:{key}:l');
+      renewed = left > before;
+      return granted || renewed;
+    });
+    expect({ granted, renewed, held: lock.isHeld() }).toEqual({ granted: false, renewed: true, held: true });
+    await expect(isStillMaster()).resolves.toBe(true);
+    await lock.release();
+  });
+
+  test('those who wait hear of a release at the new master', async () => {
+    const lock = await hold(await locksOver());
+    const waiting = (await locksOver()).acquire('key', { retry: { timeout: PATIENCE } });
+    await until(async () => (await newMaster.zcard('lock:{key}:q')) === 1);
+    await failOver();
+    await until(async () => ((await newMaster.pubsub('CHANNELS', 'lock:wake:*')) as unknown[]).length === 1);
+    await expect(isStillMaster()).resolves.toBe(true);
+    await lock.release();
+    await (await waiting).release();
+  });
+
+  test('over a client that was passed in, the holder is told before another gets the lock, and nothing is locked until it connects again', async () => {
+    const locks = await locksOver(ioredis6(group));
+    const lock = await hold(locks);
+    await failOver();
+    const others = await locksOver();
+    await until(async () => succeeds(others.acquire('key', once)), PATIENCE);
+    expect({ aborted: lock.signal.aborted, held: lock.isHeld() }).toEqual({ aborted: true, held: false });
+    await expect(isStillMaster()).resolves.toBe(true);
+    await expect(locks.tryAcquire('other')).rejects.toThrow('is the master no more');
+    await until(() => succeeds(locks.acquire('other', once)), PATIENCE);
+    await expect(newMaster.exists('lock:{other}:l')).resolves.toBe(1);
+  });
+});
+
+function succeeds(promise: Promise<unknown>): Promise<boolean> {
+  return promise.then(
+    () => true,
+    () => false,
+  );
+}

@@ -1,0 +1,117 @@
+import type { Redis, RedisOptions } from 'ioredis';
+import { CommandChannel } from './command-channel.js';
+import { openClient } from './connection.js';
+import type { MasterAddress } from './master-address.js';
+
+/**
+ * How often each Sentinel is asked, in milliseconds. They take most of a second themselves to notice a promotion
+ * (0.8 s seen with Redis 7.0).
+ */
+const ASK_EVERY_MS = 500;
+
+/** One Sentinel, and where it said last that the master is. */
+interface Sentinel {
+  readonly channel: CommandChannel;
+  said: string | undefined;
+}
+
+/**
+ * Asks the Sentinels of a client which server is the master. The client itself asks only when it connects. But after a
+ * fail-over that was requested the old master stays one for ten seconds more, and renews there what the new master lets
+ * lapse.
+ *
+ * All Sentinels are asked: they learn of it one after the other, and the client may ask one that does not know yet. Only
+ * a change counts: a Sentinel that is cut off from the others names the old master for ever, and must not end one
+ * connection after the other.
+ *
+ * The `failoverDetector` of ioredis waits for the message `+switch-master`. It misses one that is sent while it is not
+ * connected, and one that comes while the client is connecting ends the client for good (seen with 5.11).
+ */
+export class MasterWatch {
+  #sentinels: readonly Sentinel[] | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** The newest answer, if the connection of the client has not been compared with it yet. */
+  #newest: MasterAddress | undefined;
+
+  /** @param moved - called when a Sentinel names another master than before, and the client is connected */
+  constructor(
+    private readonly client: Redis,
+    private readonly moved: (master: MasterAddress) => void,
+  ) {}
+
+  /** A connection of the client is ready. */
+  begin(): void {
+    this.#sentinels ??= (this.client.options.sentinels ?? []).map((address) => this.#open(address));
+    this.#timer ??= setInterval(() => this.#askAll(), ASK_EVERY_MS).unref();
+    this.#tell();
+  }
+
+  end(): void {
+    clearInterval(this.#timer);
+    for (const { channel } of this.#sentinels ?? []) channel.client.disconnect();
+  }
+
+  #open(address: SentinelAddress): Sentinel {
+    const client = openClient(optionsFor(this.client.options, address));
+    const sentinel: Sentinel = { channel: new CommandChannel(client, true), said: undefined };
+    // What it says later is compared with its first answer, so that is wanted at once.
+    client.on('ready', () => this.#ask(sentinel));
+    sentinel.channel.open().catch(() => undefined);
+    return sentinel;
+  }
+
+  #askAll(): void {
+    for (const sentinel of this.#sentinels ?? []) this.#ask(sentinel);
+  }
+
+  #ask(sentinel: Sentinel): void {
+    const { client } = sentinel.channel;
+    const { name = '' } = this.client.options;
+    sentinel.channel
+      .send(() => client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name))
+      .then((answer) => this.#hear(sentinel, answer))
+      // The others are asked, too. Where none answers, nobody can say that there was a fail-over.
+      .catch(() => undefined);
+  }
+
+  #hear(sentinel: Sentinel, answer: unknown): void {
+    // It may not know the name.
+    if (!Array.isArray(answer)) return;
+    const before = sentinel.said;
+    const said = `${answer[0]}:${answer[1]}`;
+    sentinel.said = said;
+    if (before === undefined || before === said) return;
+    const { natMap } = this.client.options;
+    const seenFromHere = typeof natMap === 'function' ? natMap(said) : natMap?.[said];
+    this.#newest = seenFromHere ?? { host: String(answer[0]), port: Number(answer[1]) };
+    this.#tell();
+  }
+
+  /** A client that is connecting may have asked before the change, so its next connection is compared. */
+  #tell(): void {
+    if (!this.#newest || this.client.status !== 'ready') return;
+    const master = this.#newest;
+    this.#newest = undefined;
+    this.moved(master);
+  }
+}
+
+type SentinelAddress = NonNullable<RedisOptions['sentinels']>[number];
+
+/** As ioredis connects to a Sentinel. */
+function optionsFor(
+  { sentinelUsername, sentinelPassword, sentinelTLS, family }: RedisOptions,
+  address: SentinelAddress,
+): RedisOptions {
+  const options: RedisOptions = {
+    host: address.host ?? 'localhost',
+    port: address.port ?? 26_379,
+    connectionName: 'nestjs-redlock-sentinel',
+    enableReadyCheck: false,
+  };
+  if (sentinelUsername) options.username = sentinelUsername;
+  if (sentinelPassword) options.password = sentinelPassword;
+  if (sentinelTLS) options.tls = sentinelTLS;
+  if (address.family ?? family) options.family = address.family ?? family;
+  return options;
+}
