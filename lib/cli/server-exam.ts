@@ -3,7 +3,7 @@ import { type CommandChannel, isRefusal } from '../ioredis/command-channel.js';
 import { adviceOnConnection } from '../ioredis/connection-advice.js';
 import { ClusterSubscriber } from '../ioredis/cluster-subscriber.js';
 import { lockKey, wakeChannel } from '../ioredis/lock-key.js';
-import { unsafeBecause, weakBecause } from '../ioredis/node-checks.js';
+import { unsafeBecause, untoldBy, weakBecause } from '../ioredis/node-checks.js';
 import { type NodeReport, parseInfo } from '../ioredis/node-report.js';
 import { copyForMessages, Subscriber } from '../ioredis/subscriber.js';
 import { within } from './within.js';
@@ -77,6 +77,7 @@ export async function examineServer(
   const report = parseInfo(info);
   const unsafe = unsafeBecause(inCluster ? { ...report, mode: 'standalone' } : report, undefined);
   if (unsafe !== undefined) problem(unsafe);
+  if (!inCluster) untoldBy(report).forEach(warning);
   const appendfsync = report.appendOnly ? await appendfsyncOf(server) : undefined;
   for (const text of weakBecause(report, 'always', true)) problem(text);
   for (const text of weakBecause({ ...report, evictionPolicy: 'noeviction' }, appendfsync, guarded))

@@ -21,6 +21,23 @@ export function unsafeBecause({ mode, role }: NodeReport, twin: string | undefin
   return undefined;
 }
 
+/** What a server does not say, so that {@link unsafeBecause} cannot tell. It is used, as what is not known may be fine. */
+export function untoldBy({ mode, role }: NodeReport): string[] {
+  const untold: string[] = [];
+  if (mode === undefined) {
+    untold.push(
+      'INFO has no redis_mode, so it goes unnoticed whether it is a node of a Redis Cluster, which keeps only some of ' +
+        'the keys; make sure that it is not',
+    );
+  }
+  if (role === undefined) {
+    untold.push(
+      'INFO has no role, so it goes unnoticed whether it is a replica, which loses locks; make sure that it is not',
+    );
+  }
+  return untold;
+}
+
 /** Why a node of whose server the database does not exist does not vote: it would lock in database 0. */
 export const NO_SUCH_DATABASE =
   'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';

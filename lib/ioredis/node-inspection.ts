@@ -4,7 +4,7 @@ import { type CommandChannel, isRefusal } from './command-channel.js';
 import { addressOf } from './connection.js';
 import type { Fleet } from './fleet.js';
 import { bornKey } from './lock-key.js';
-import { NO_SUCH_DATABASE, unsafeBecause, weakBecause } from './node-checks.js';
+import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './node-checks.js';
 import { type NodeReport, parseInfo } from './node-report.js';
 import { BIRTH } from './scripts.js';
 import { ServerClock } from './server-clock.js';
@@ -192,9 +192,10 @@ export class NodeInspection {
     }
     this.#runIds = known.map(({ report }) => report.runId);
     for (const runId of this.#runIds) runIds.set(runId, this.name);
-    this.weaknesses = known.flatMap(({ which, report, appendfsync }) =>
-      weakBecause(report, appendfsync, this.guarded).map((weakness) => `${which}${weakness}`),
-    );
+    this.weaknesses = known.flatMap(({ which, report, appendfsync }) => [
+      ...(which === '' ? untoldBy(report) : []),
+      ...weakBecause(report, appendfsync, this.guarded).map((weakness) => `${which}${weakness}`),
+    ]);
     for (const weakness of this.weaknesses) this.fleet.warnOnce(`${this.name}: ${weakness}`);
   }
 

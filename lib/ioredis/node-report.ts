@@ -2,8 +2,10 @@
 export interface NodeReport {
   /** Different for every start of every server; empty when it does not say. */
   readonly runId: string;
-  readonly mode: 'standalone' | 'cluster' | 'sentinel';
-  readonly role: 'master' | 'slave';
+  /** `undefined` when it does not say. */
+  readonly mode: 'standalone' | 'cluster' | 'sentinel' | undefined;
+  /** `undefined` when it does not say. */
+  readonly role: 'master' | 'slave' | undefined;
   /** Milliseconds that the server has been up at least. */
   readonly uptime: number;
   readonly evictionPolicy: string;
@@ -20,11 +22,29 @@ export function parseInfo(info: string): NodeReport {
   }
   return {
     runId: fields.get('run_id') ?? '',
-    mode: (fields.get('redis_mode') ?? 'standalone') as NodeReport['mode'],
-    role: (fields.get('role') ?? 'master') as NodeReport['role'],
+    mode: modeIn(fields),
+    role: ROLES.get(fields.get('role') ?? ''),
     // Redis subtracts two whole seconds, so what it says can be almost a second too much.
     uptime: Math.max(0, Number(fields.get('uptime_in_seconds') ?? 0) - 1) * 1_000,
     evictionPolicy: fields.get('maxmemory_policy') ?? 'noeviction',
     appendOnly: fields.get('aof_enabled') === '1',
   };
+}
+
+const ROLES: ReadonlyMap<string, NodeReport['role']> = new Map([
+  ['master', 'master'],
+  ['slave', 'slave'],
+  ['replica', 'slave'],
+]);
+
+const MODES: readonly NodeReport['mode'][] = ['standalone', 'cluster', 'sentinel'];
+
+/** Valkey calls `server_mode` from version 8 on what Redis calls `redis_mode`. */
+function modeIn(fields: ReadonlyMap<string, string>): NodeReport['mode'] {
+  const told = fields.get('redis_mode') ?? fields.get('server_mode');
+  const mode = MODES.find((each) => each === told);
+  if (mode !== undefined) return mode;
+  const inCluster = fields.get('cluster_enabled');
+  if (inCluster === undefined) return undefined;
+  return inCluster === '1' ? 'cluster' : 'standalone';
 }

@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { adviceOn, adviceOnVersion } from '../../lib/cli/server-exam.js';
+import type { Redis } from 'ioredis';
+import { adviceOn, adviceOnVersion, examineServer } from '../../lib/cli/server-exam.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { freePort } from '../support/free-port.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { startMasters } from '../support/redis-cluster.js';
 import { startSentinel } from '../support/sentinel.js';
+import { likeValkey, rewriteInfo } from '../support/valkey-info.js';
 
 const started: RedisServer[] = [];
 let good: RedisServer[];
@@ -202,6 +204,20 @@ test('a Cluster: one node, every master of it', async () => {
   expect(listed.map(({ key }) => key)).toEqual(keys);
   await expect(runCli(['release', 'c', '--yes', '--node', url])).resolves.toMatchObject({ code: 0 });
   await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
+});
+
+test('a server of Valkey, and one that does not say what it is: a warning for the latter', async () => {
+  const findings = async (client: Redis): Promise<string[]> =>
+    (await examineServer('a', client, false, true)).findings.map(({ level, text }) => `${level}: ${text}`);
+  const [server] = good as [RedisServer];
+  await expect(findings(likeValkey(server.client()))).resolves.toEqual([]);
+  const silent = rewriteInfo(server.client(), (info) =>
+    info.replace(/^(redis_mode|cluster_enabled|role):.*/gm, ''),
+  );
+  await expect(findings(silent)).resolves.toEqual([
+    expect.stringMatching(/^warning: INFO has no redis_mode/),
+    expect.stringMatching(/^warning: INFO has no role/),
+  ]);
 });
 
 test.each([

@@ -11,8 +11,9 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
 import { PATIENT } from '../support/patience.js';
 import { meet, startClusterServer, startMasters } from '../support/redis-cluster.js';
-import { DURABLE, type RedisServer } from '../support/redis-server.js';
+import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { likeValkey } from '../support/valkey-info.js';
 
 // A Cluster is one node and several servers: what makes a node unsafe or weak may be any of its masters.
 
@@ -89,6 +90,17 @@ describe('one Cluster that is given several times stops the application (S17)', 
   test('beside one of its masters', async () => {
     const nodes = [await clientOf(masters), evicting.url, durable.url];
     await expect(startApp({}, { nodes })).rejects.toThrow('it is a node of a Redis Cluster');
+  });
+
+  test('beside one of its masters, when they are Valkey', async () => {
+    const cluster = await clientOf(masters);
+    for (const master of cluster.nodes('master')) likeValkey(master);
+    const plain = evicting.client();
+    await plain.ping();
+    const third = await startRedis(DURABLE);
+    await expect(startApp({}, { nodes: [cluster, likeValkey(plain), third.url] })).rejects.toThrow(
+      'it is a node of a Redis Cluster',
+    );
   });
 });
 

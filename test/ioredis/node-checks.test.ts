@@ -33,6 +33,29 @@ test('reads the answer to INFO', () => {
 });
 
 test.each([
+  ['redis_mode:standalone', 'standalone'],
+  ['redis_mode:sentinel', 'sentinel'],
+  ['server_mode:standalone', 'standalone'],
+  ['server_mode:cluster', 'cluster'],
+  ['cluster_enabled:1', 'cluster'],
+  ['cluster_enabled:0', 'standalone'],
+  ['server_mode:another\r\ncluster_enabled:1', 'cluster'],
+  ['server_mode:another', undefined],
+  ['', undefined],
+])('reads the mode in %j: %s', (info, mode) => {
+  expect(parseInfo(info).mode).toBe(mode);
+});
+
+test.each([
+  ['role:master', 'master'],
+  ['role:slave', 'slave'],
+  ['role:replica', 'slave'],
+  ['', undefined],
+])('reads the role in %j: %s', (info, role) => {
+  expect(parseInfo(info).role).toBe(role);
+});
+
+test.each([
   ['a sound master', {}, undefined, 'undefined'],
   ['a replica', { role: 'slave' }, undefined, 'it is a replica'],
   ['a node of a Cluster', { mode: 'cluster' }, undefined, 'give an ioredis `Cluster` instead'],

@@ -9,6 +9,7 @@ import { type CoreOptions, countLocks, newFleet, nodesTo, redlockOver } from '..
 import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { until } from '../support/until.js';
+import { likeValkey, rewriteInfo } from '../support/valkey-info.js';
 
 /** Milliseconds; a machine that stands still for a moment does not use it up. */
 const GUARD = 3_000;
@@ -44,6 +45,20 @@ async function connect(
   const results = await Promise.allSettled(nodes.map((node) => node.connect()));
   const failures = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
   return { nodes, failures, warnings: fleet.warnings };
+}
+
+async function readyClientOf(server: RedisServer): Promise<Redis> {
+  const client = server.client();
+  await client.ping();
+  return client;
+}
+
+/** A node over a client that was passed in; `ready` is what becomes of connecting it. */
+function connectOver(client: Redis): { ready: Promise<void>; warnings: readonly string[] } {
+  const fleet = newFleet();
+  const node = new IoredisNode(client, false, fleet);
+  opened.push(node);
+  return { ready: node.connect(), warnings: fleet.warnings };
 }
 
 function locksOver(nodes: readonly LockNode[], options: CoreOptions = {}): Redlock {
@@ -128,6 +143,22 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
+
+  test('a node of a Cluster of Valkey, given as a plain node', async () => {
+    const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
+    const connected = connectOver(likeValkey(await readyClientOf(server)));
+    await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
+  });
+});
+
+test.each([
+  ['its mode', /^redis_mode:.*|^cluster_enabled:.*/gm, 'a node of a Redis Cluster'],
+  ['its role', /^role:.*/gm, 'a replica'],
+])('a server that does not tell %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
+  const client = await readyClientOf(await newServer(DURABLE));
+  const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
+  await ready;
+  expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
 });
 
 test('a node that could not be inspected when it was connected votes when it can be (OOM, MISCONF, READONLY)', async () => {
