@@ -13,6 +13,12 @@ const OLD_MASTER = new Error(
     'its options in `nodes` in place of the client, so that the connection is replaced at once',
 );
 
+const READS_DATA = new Error('LOADING the server is still reading its data into memory');
+const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: READS_DATA });
+
+/** How often a server that reads its data is asked whether it still does, in milliseconds. */
+const LOADING_AGAIN_MS = 1_000;
+
 /**
  * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
  */
@@ -24,6 +30,8 @@ export class CommandChannel {
   #lacksDatabase = false;
   /** A connection that is not ours and leads to a server that is the master no more. */
   #left: Redis['stream'] | undefined;
+  #isLoading = false;
+  #loadingTimer: NodeJS.Timeout | undefined;
 
   /**
    * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
@@ -34,6 +42,8 @@ export class CommandChannel {
     private readonly opened: boolean,
   ) {
     this.#silence = new Silence(client, opened);
+    client.on('connect', this.#onConnect);
+    this.#onConnect();
     // A listener here would silence the errors of a client that is not ours.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
@@ -76,6 +86,12 @@ export class CommandChannel {
     if (leadsTo(stream, master)) return;
     if (this.opened) stream.destroy();
     else this.#left = stream;
+  }
+
+  /** Takes what was added to the client away. */
+  close(): void {
+    this.client.off('connect', this.#onConnect);
+    clearTimeout(this.#loadingTimer);
   }
 
   /** Connects a client that has not been connected yet. */
@@ -130,6 +146,26 @@ export class CommandChannel {
     });
   }
 
+  readonly #onConnect = (): void => {
+    this.#isLoading = false;
+    clearTimeout(this.#loadingTimer);
+    if (!this.client.isCluster) this.#askWhetherLoading(this.client as Redis);
+  };
+
+  /** A client that is connected is not ready until the server has read its data, and does not say why. */
+  #askWhetherLoading(client: Redis): void {
+    if (client.status !== 'connect') return;
+    this.#silence.asked();
+    const answered = (info: string): void => {
+      this.#silence.answered();
+      this.#isLoading = /^loading:1/m.test(info);
+      // It is asked again, so that it is not taken for dead.
+      const again = (): void => this.#askWhetherLoading(client);
+      if (this.#isLoading) this.#loadingTimer = setTimeout(again, LOADING_AGAIN_MS).unref();
+    };
+    client.info('persistence').then(answered, () => this.#silence.failed());
+  }
+
   readonly #answered = (reply: unknown): unknown => {
     this.#silence.answered();
     return reply;
@@ -138,6 +174,7 @@ export class CommandChannel {
   /** One error for all that cannot be sent for the same reason: while a node is away there can be thousands a second. */
   #unreachable(): Error {
     if (this.leadsToOldMaster) return OLD_MASTER;
+    if (this.#isLoading && this.client.status === 'connect') return LOADING;
     if (this.#silence.isSilent) return SILENT;
     const cause = this.#lastError;
     if (!this.#notConnected || this.#notConnected.cause !== cause) {

@@ -263,6 +263,7 @@ export class IoredisNode implements LockNode {
 
   close(): Promise<void> {
     this.#masterWatch?.end();
+    this.#channel.close();
     this.#subscriber?.close();
     this.client.off('ready', this.#onReady);
     this.client.off('close', this.#onClose);

@@ -48,7 +48,10 @@ export class MasterWatch {
 
   end(): void {
     clearInterval(this.#timer);
-    for (const { channel } of this.#sentinels ?? []) channel.client.disconnect();
+    for (const { channel } of this.#sentinels ?? []) {
+      channel.close();
+      channel.client.disconnect();
+    }
   }
 
   #open(address: SentinelAddress): Sentinel {
