@@ -64,6 +64,13 @@ export class IoredisNode implements LockNode {
    */
   readonly #owed = new Map<Claim, Instant>();
   #payment: NodeJS.Timeout | undefined;
+
+  /**
+   * Acquires that a client of the user's has not answered. It may send them again by itself after a cut, behind a
+   * release that was sent meanwhile, and so have them stored with nobody to release them (S15).
+   */
+  readonly #unanswered = new Map<Claim, Promise<unknown>>();
+
   #whenReady: (() => void) | undefined;
   #toldTooYoung = false;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
@@ -175,6 +182,15 @@ export class IoredisNode implements LockNode {
   }
 
   async release(claim: Claim, after = 0): Promise<void> {
+    const acquiring = this.#unanswered.get(claim);
+    // At once in any case: the process may end before there is an answer (S6).
+    const released = this.#releaseNow(claim, after);
+    if (!acquiring) return released;
+    await Promise.allSettled([acquiring, released]);
+    await this.#releaseNow(claim, after);
+  }
+
+  async #releaseNow(claim: Claim, after: number): Promise<void> {
     const { keepFor, mark } = claim;
     const keys = this.#locksAndQueues(claim.keys);
     if (mark) keys.push(this.#tickKeyOf(claim, mark));
@@ -330,7 +346,7 @@ export class IoredisNode implements LockNode {
       `${order ? 1 : 0} ${claim.tick?.at ?? '-'}`;
     const args = [lockValue(claim), numbers, order?.place ? placeOf(order, order.place) : ''];
     const wanted = (): boolean => !claim.ended;
-    return this.#batcher.acquire(keys, args, wanted).then(({ answer, all }) => {
+    return this.#answerTo(claim, this.#batcher.acquire(keys, args, wanted)).then(({ answer, all }) => {
       if (connection !== this.#inspection.connection) {
         // The client sent it again by itself, to a server that had not been inspected.
         throw new Error('the connection was replaced before the answer came');
@@ -338,6 +354,13 @@ export class IoredisNode implements LockNode {
       this.#inspection.clock.learn(Number(all.at(-1)));
       return answer as AcquireResult;
     });
+  }
+
+  /** Remembers that a claim is asked for until there is an answer, where the client may ask again by itself. */
+  #answerTo<T>(claim: Claim, acquiring: Promise<T>): Promise<T> {
+    if (this.opened) return acquiring;
+    this.#unanswered.set(claim, acquiring);
+    return acquiring.finally(() => this.#unanswered.delete(claim));
   }
 
   /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
