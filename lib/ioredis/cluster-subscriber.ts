@@ -1,4 +1,5 @@
 import type { Cluster } from 'ioredis';
+import { keyPrefixOf } from './connection.js';
 import type { Listening } from '../redlock/lock-node.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
@@ -51,14 +52,30 @@ export class ClusterSubscriber {
     const [master] = this.client.nodes('master');
     if (!master) return undefined;
     const { host = '', port = 0 } = master.options;
-    const answer = await master.exists(channel).catch((error: Error) => error.message);
+    // The name of the channel is whole. What this connection puts before a key comes off first.
+    const before = keyPrefixOf(master);
+    const key = channel.startsWith(before) ? channel.slice(before.length) : channel;
+    const answer = await master.exists(key).catch((error: Error) => error.message);
     const elsewhere = /^MOVED \d+ (.*):(\d+)$/.exec(String(answer));
     // A server that does not know its own address answers with the port alone.
-    const server = { host: elsewhere?.[1] || host, port: Number(elsewhere?.[2] ?? port) };
+    const named = { host: elsewhere?.[1] || host, port: Number(elsewhere?.[2] ?? port) };
+    const server = elsewhere ? this.#mapped(named) : named;
     const name = `${server.host}:${server.port}`;
     const subscriber =
       this.#servers.get(name) ?? new Subscriber(() => copyForMessages(master, server), true, this.denied);
     this.#servers.set(name, subscriber);
     return subscriber;
   }
+
+  /** Where the client goes for the address that a server is known by. */
+  #mapped(server: Address): Address {
+    const { natMap } = this.client.options;
+    const address = `${server.host}:${server.port}`;
+    return (typeof natMap === 'function' ? natMap(address) : natMap?.[address]) ?? server;
+  }
+}
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
 }

@@ -42,6 +42,11 @@ export function canSendNow(client: Client): boolean {
   return client.isCluster || ((client as Redis).stream?.writable ?? false);
 }
 
+/** What a client puts before the keys of its commands by itself, but not before patterns, arguments and most channels. */
+export function keyPrefixOf(client: Client): string {
+  return client.options.keyPrefix ?? '';
+}
+
 /** Where a client connects to, without credentials. A Cluster and Sentinels are told apart by the first address given. */
 export function addressOf(client: Client): string {
   if (client.isCluster) {

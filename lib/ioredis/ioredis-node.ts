@@ -10,7 +10,7 @@ import type { Tick } from '../redlock/tick.js';
 import { ClusterSubscriber } from './cluster-subscriber.js';
 import { CommandBatcher } from './command-batcher.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
-import { type Client, nameOf } from './connection.js';
+import { type Client, keyPrefixOf, nameOf } from './connection.js';
 import type { Fleet } from './fleet.js';
 import { inCommands } from './in-commands.js';
 import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
@@ -249,9 +249,8 @@ export class IoredisNode implements LockNode {
 
   listen(place: Place, heard: (after: number, turn: boolean, released?: string) => void): Listening {
     const subscriber = (this.#subscriber ??= this.#newSubscriber());
-    const { keyPrefix } = this.fleet;
     const channels = place.keys.map((key) =>
-      wakeChannel(keyPrefix, this.client.isCluster, key, place.process),
+      wakeChannel(this.#channelPrefix, this.client.isCluster, key, place.process),
     );
     const listenings = [...new Set(channels)].map((channel) =>
       subscriber.listen(channel, {
@@ -315,7 +314,7 @@ export class IoredisNode implements LockNode {
   #newSubscriber(): Subscriber | ClusterSubscriber {
     const { client } = this;
     const [channels, commands] = client.isCluster
-      ? [`${this.fleet.keyPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
+      ? [`${this.#channelPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.fleet.warnOnce(
@@ -399,7 +398,13 @@ export class IoredisNode implements LockNode {
   }
 
   get #channelBase(): string {
-    return this.client.isCluster ? '' : channelBase(this.fleet.keyPrefix);
+    return this.client.isCluster ? '' : channelBase(this.#channelPrefix);
+  }
+
+  /** On a Cluster a script makes the name of a channel of a key, before which the client has put its own prefix. */
+  get #channelPrefix(): string {
+    const { keyPrefix } = this.fleet;
+    return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
   }
 
   #locksAndQueues(keys: readonly string[]): string[] {

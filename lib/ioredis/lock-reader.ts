@@ -1,6 +1,7 @@
 import type { Cluster, Redis } from 'ioredis';
 import type { Look } from '../redlock/lock-node.js';
 import type { CommandChannel } from './command-channel.js';
+import { keyPrefixOf } from './connection.js';
 import { fenceKey, keyOfLock, lockKey, lockPattern } from './lock-key.js';
 import { parseLockValue } from './lock-value.js';
 import { LOOK } from './scripts.js';
@@ -28,8 +29,8 @@ export class LockReader {
   /** Pages of keys. SCAN and not KEYS, which would block the server for as long as it takes to go through all keys. */
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     const { client } = this.channel;
-    // ioredis puts its own prefix before keys, but not before patterns, and does not take it off what SCAN finds.
-    const before = `${client.options.keyPrefix ?? ''}${this.keyPrefix}`;
+    // ioredis does not take its own prefix off what SCAN finds.
+    const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
     // Sent, so that a Cluster that is not connected is an error and not one without masters.
     const servers = await this.channel.send(async () =>

@@ -193,6 +193,8 @@ function setReady(channel: Channel, ready: boolean): void {
 export function copyForMessages(client: Redis, server: RedisOptions = {}): Redis {
   return client.duplicate({
     ...server,
+    // ioredis would put it before the names of sharded channels.
+    keyPrefix: '',
     lazyConnect: true,
     readOnly: false,
     enableReadyCheck: false,
