@@ -7,6 +7,7 @@ import type { AcquireReply, AcquireTerms, Listening, LockNode, Look, Order } fro
 import type { NodeCheck } from '../redlock/node-status.js';
 import type { Place } from '../redlock/place.js';
 import type { Tick } from '../redlock/tick.js';
+import { ClusterConnecting } from './cluster-connecting.js';
 import { ClusterSubscriber } from './cluster-subscriber.js';
 import { CommandBatcher } from './command-batcher.js';
 import { CommandChannel, isRefusal } from './command-channel.js';
@@ -57,6 +58,7 @@ export class IoredisNode implements LockNode {
   readonly #inspection: NodeInspection;
   readonly #reader: LockReader;
   readonly #masterWatch: MasterWatch | undefined;
+  readonly #connecting: ClusterConnecting | undefined;
 
   /**
    * Releases that came to nothing, and since when. They are sent again when the node is back, and a while after it
@@ -109,6 +111,7 @@ export class IoredisNode implements LockNode {
         if (this.#subscriber instanceof Subscriber) this.#subscriber.follow(master);
       });
     }
+    this.#connecting = client.isCluster ? new ClusterConnecting(client as Cluster) : undefined;
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
     // A Cluster has heard which masters it has.
@@ -124,7 +127,8 @@ export class IoredisNode implements LockNode {
         this.#whenReady = resolve;
         this.client.once('ready', resolve);
       });
-      if (status === 'wait') await this.#channel.open();
+      // The promise of a Cluster's `connect` never settles when the client has to connect anew.
+      if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
     await this.#inspection.passed();
@@ -280,6 +284,7 @@ export class IoredisNode implements LockNode {
     this.#masterWatch?.end();
     this.#channel.close();
     this.#subscriber?.close();
+    this.#connecting?.close();
     this.client.off('ready', this.#onReady);
     this.client.off('close', this.#onClose);
     this.client.off('refresh', this.#onRefresh);
