@@ -356,6 +356,8 @@ export class HeldLock implements LockHandle, Renewable {
   #extendNow(ttl: number, sent: Instant): Promise<Verdict> {
     const { nodes, nodeTimeout } = this.upkeep.settings;
     const limit = Math.min(nodeTimeLimit(ttl, nodeTimeout), this.remaining());
+    // Before they are asked: a node whose answer is lost may keep it for so long, too, and must hear of the release (S6).
+    this.claim.ttl = Math.max(this.claim.ttl, ttl);
     return new Promise((resolve) => {
       extendAll(nodes, [this.claim], ttl, limit, (_index, verdict) => {
         this.#take(verdict, ttl, sent);

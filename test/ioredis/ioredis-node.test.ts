@@ -162,6 +162,33 @@ describe('nothing is left behind', () => {
   });
 
   test.each([
+    ['a node that confirmed the longer ttl', false],
+    ['a node whose confirmation was lost', true],
+  ])('by a release of an extended lock after the ttl it was acquired with: %s (S6)', async (_what, lost) => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+    const redlock = redlockOn(await openNode(proxy.url));
+    const warm = await redlock.acquire(['warm'], once);
+    await warm.extend();
+    await warm.release();
+    const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry });
+    if (lost) proxy.dropReplies();
+    const extending = lock.extend(60_000).catch((error: Error) => error);
+    await until(async () => (await looker.pttl('lock:{k}:l')) > 30_000);
+    if (!lost) await extending;
+    proxy.cut();
+    proxy.refuse();
+    await extending;
+    await lock.release();
+    await delay(600);
+    await expect(countLocks(looker)).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0, 5_000);
+  });
+
+  test.each([
     ['what is left of minHold by then', 20_000],
     ['nothing, when minHold has passed', 100],
   ])('a release that was kept for a server that is away keeps %s', async (_what, minHold) => {
