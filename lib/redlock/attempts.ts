@@ -38,6 +38,12 @@ export interface Approach {
   readonly gateFirst: boolean;
 }
 
+/** Asks nodes to store the claim, for as long as a node may take and the attempt has left. */
+type Poll = (
+  nodes: readonly LockNode[],
+  decided: (answers: readonly Answer<AcquireReply>[]) => boolean,
+) => Promise<readonly Answer<AcquireReply>[]>;
+
 export type Outcome = HeldLock | LockHeldError | LockUnavailableError;
 
 /** What became of an attempt. */
@@ -50,6 +56,8 @@ export interface Attempted {
   readonly atGate: 'granted' | 'refused' | 'failed' | 'pending';
   /** Nobody has a quorum: it makes sense to try again soon. */
   readonly split: boolean;
+  /** A node had less time to answer than it may take, so its silence says nothing. */
+  readonly cutShort: boolean;
   /** It was granted, and the next waiter of the process is the first in line. */
   readonly nextIsFirst?: boolean;
 }
@@ -93,23 +101,34 @@ export class Attempts {
     const { nodes, owner, driftFactor, guard } = this.settings;
     const quorum = quorumOf(nodes.length);
     const claim = new Claim(keys, owner, ttl, tick);
-    const limit = Math.max(1, Math.min(this.nodeLimit(ttl), left));
+    const nodeLimit = this.nodeLimit(ttl);
+    let cutShort = false;
+    // Every phase takes from the time that is left for all of them (S8).
+    const timeLeft = (): number => {
+      const rest = left - elapsedSince(sent);
+      cutShort ||= rest < nodeLimit;
+      return Math.max(1, Math.min(nodeLimit, rest));
+    };
     // A single node has nobody to agree with on where a counter starts.
     const alone = nodes.length === 1;
     const seed = alone ? 0 : seedFor(nodes.map((node) => node.time()));
     const floor = alone ? 'fine' : 'coarse';
-    const ask = (node: LockNode): Promise<AcquireReply> =>
-      node.acquire(claim, {
-        limit,
-        guard: guard.duration,
-        seed,
-        floor,
-        order: node === gate ? order : undefined,
-      });
+    const poll: Poll = (some, decided) => {
+      const limit = timeLeft();
+      const ask = (node: LockNode): Promise<AcquireReply> =>
+        node.acquire(claim, {
+          limit,
+          guard: guard.duration,
+          seed,
+          floor,
+          order: node === gate ? order : undefined,
+        });
+      return askAll(some, limit, ask, decided, signals);
+    };
     const sent = now();
 
     let answers: readonly Answer<AcquireReply>[] = [];
-    if (gateFirst) answers = await askAll([gate], limit, ask, () => false, signals);
+    if (gateFirst) answers = await poll([gate], () => false);
     const shut = gateFirst && !answers.some(isGranted);
     if (!shut) {
       const before = answers;
@@ -121,10 +140,10 @@ export class Attempts {
         const open = split && countOf(all, isGranted) < quorum && !all.some(isRan);
         return isDecided(all, nodes.length, quorum) && !open;
       };
-      const after = await askAll(rest, limit, ask, decided, signals);
+      const after = await poll(rest, decided);
       answers = before.length > 0 ? [...before, ...after] : after;
       if (mayAskAgain(answers, gate, quorum)) {
-        answers = await this.#askAgain(answers, gate, ask, limit, signals);
+        answers = await this.#askAgain(answers, gate, poll, timeLeft, signals);
       }
     }
 
@@ -136,9 +155,7 @@ export class Attempts {
     if (granting.length >= quorum && !ran) {
       // The largest that was granted: mostly a quorum has it already, else the others are raised to it.
       const { token: largest, agreeing } = tokenOf(granting.map(({ reply }) => reply.counter));
-      const agreed =
-        agreeing >= quorum ||
-        (await this.#raise(claim, largest, granting, Math.min(limit, left - elapsedSince(sent)), signals));
+      const agreed = agreeing >= quorum || (await this.#raise(claim, largest, granting, timeLeft(), signals));
       if (agreed) token = largest;
     }
 
@@ -150,16 +167,16 @@ export class Attempts {
       const lock = new HeldLock(claim, token, this.#upkeep, sent, { renew, maxHold });
       this.held.add(lock);
       const nextIsFirst = granting.some(({ reply }) => reply.nextIsFirst);
-      return { outcome: lock, atGate, split: false, nextIsFirst };
+      return { outcome: lock, atGate, split: false, cutShort, nextIsFirst };
     }
 
     const asked = shut ? [gate] : nodes;
-    this.#undo(claim, asked, answers, limit);
+    this.#undo(claim, asked, answers, nodeLimit);
     if (aborted) throw aborted.reason;
     if (ran) {
       const { owner: runner, remaining } = ran.reply.holder;
       const outcome = new LockHeldError(keys, runner, remaining, { ranTick: tick?.at });
-      return { outcome, atGate, split: false };
+      return { outcome, atGate, split: false, cutShort };
     }
     const tooLate = inTime
       ? 'the nodes that granted it did not agree on a fencing token in time'
@@ -169,7 +186,7 @@ export class Attempts {
       : granting.length < quorum
         ? failure(keys, nodes, answers, quorum)
         : new LockUnavailableError(keys, tooLate, votesOf(nodes, answers));
-    return { outcome, atGate, split: !shut && !isHeldByOne(answers, quorum) };
+    return { outcome, atGate, split: !shut && !isHeldByOne(answers, quorum), cutShort };
   }
 
   /** Something is under way that must have ended before the nodes are closed. */
@@ -192,26 +209,23 @@ export class Attempts {
   async #askAgain(
     first: readonly Answer<AcquireReply>[],
     gate: LockNode,
-    ask: (node: LockNode) => Promise<AcquireReply>,
-    limit: number,
+    poll: Poll,
+    timeLeft: () => number,
     signals: readonly AbortSignal[],
   ): Promise<readonly Answer<AcquireReply>[]> {
     const { length } = this.settings.nodes;
     const quorum = quorumOf(length);
     const started = now();
+    const patience = timeLeft();
     let answers = first;
     for (let round = 0; round < MOST_ROUNDS; round++) {
       if (!mayAskAgain(answers, gate, quorum)) break;
-      if (elapsedSince(started) > limit || signals.some(({ aborted }) => aborted)) break;
+      if (elapsedSince(started) > patience || signals.some(({ aborted }) => aborted)) break;
       const refusing = answers.filter(isRefused).map(({ node }) => node);
-      await new Pause().for(2 ** round * (0.5 + Math.random() / 2), []);
+      await new Pause().for(Math.min(2 ** round * (0.5 + Math.random() / 2), timeLeft()), []);
       const before = answers.filter(({ node }) => !refusing.includes(node));
-      const again = await askAll(
-        refusing,
-        limit,
-        ask,
-        (soFar) => isDecided([...before, ...soFar], before.length + refusing.length, quorum),
-        signals,
+      const again = await poll(refusing, (soFar) =>
+        isDecided([...before, ...soFar], before.length + refusing.length, quorum),
       );
       // A node that was asked again and has not answered may store the claim yet: its first refusal counts no more (S6).
       answers = [...before, ...again];
@@ -230,7 +244,7 @@ export class Attempts {
     const quorum = quorumOf(this.settings.nodes.length);
     const raised = await askAll(
       granting.map(({ node }) => node),
-      Math.max(1, limit),
+      limit,
       (node) => node.raise(claim, token),
       (soFar) => countRaised(soFar) >= quorum || soFar.length - countRaised(soFar) > granting.length - quorum,
       signals,

@@ -143,14 +143,13 @@ export class Redlock {
       const approach = line.approach(waiter, left, asked, everybody || left <= lastAttempt * 1.5);
       const attempted = await this.#attempts.make(wish, approach);
       line.note(approach, attempted);
-      const { outcome, atGate, split } = attempted;
+      const { outcome, atGate, split, cutShort } = attempted;
       if (outcome instanceof HeldLock) return outcome;
       if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
       asked = true;
 
-      // An attempt that had less time than a node may take says nothing about nodes that were silent.
       const isHeld = outcome instanceof LockHeldError;
-      const hadNoTime = left < limit && !isHeld && !isRuledOut(outcome);
+      const hadNoTime = cutShort && !isHeld && !isRuledOut(outcome);
       const result = hadNoTime ? (lastHeld ?? outcome) : outcome;
       lastHeld = result instanceof LockHeldError ? result : undefined;
       const budget = timeLeft() - lastAttempt;

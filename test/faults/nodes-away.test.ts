@@ -150,6 +150,28 @@ describe('slow connections', () => {
     await until(async () => (await keysLeft()) === 0, TTL / 2);
   });
 
+  test('waiting behind others settles within retry.timeout when the gate is slow and the others are paused (S8)', async () => {
+    const proxy = await startTcpProxy(servers[0]!);
+    const urls = [proxy.url, servers[1]!.url, servers[2]!.url];
+    const [alice, bob] = [await newProcess('alice', urls, 60_000), await newProcess('bob')];
+    const waiters = (): Promise<number> => servers[0]!.client().zcard('lock:{k}:q');
+    // Alice has the lock while Bob waits for it. For a second she knows of that, and asks the gate first.
+    const before = await bob.acquire(['k'], patient);
+    const hers = alice.acquire(['k'], patient);
+    await until(async () => (await waiters()) === 1);
+    const his = bob.acquire(['k'], patient);
+    await until(async () => (await waiters()) === 2);
+    await before.release();
+    await (await hers).release();
+    await (await his).release();
+    for (const server of servers.slice(1)) server.pause();
+    proxy.delayReplies(3_000);
+    const retry = { timeout: 4_000, attempts: Infinity, delay: 200, jitter: 100 };
+    const { value, after } = await timed(alice.acquire(['k'], { ...once, ttl: 60_000, retry }));
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(after).toBeLessThan(4_000 + NOISE);
+  });
+
   test('the validity is counted from the send: a slow reply makes it shorter, not the lock longer (S4)', async () => {
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(

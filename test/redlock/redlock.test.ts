@@ -364,6 +364,66 @@ describe('trying again', () => {
     },
   );
 
+  /** Somebody waited for the lock a moment ago, so that the gate is asked first, and alone. */
+  function contendedNodes(): ScriptedNode[] {
+    const nodes = scriptedNodes(3);
+    for (const node of nodes) node.contended = () => true;
+    return nodes;
+  }
+
+  test('settles within its timeout when the gate is slow and the others hang (S8)', async () => {
+    const nodes = contendedNodes();
+    nodes[0]!.fate = { acquire: 2_500 };
+    for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
+    const { value, after } = await outcome(
+      redlockOn(nodes).acquire(['k'], {
+        ...waiting,
+        ttl: 60_000,
+        retry: { ...waiting.retry, timeout: 4_000 },
+      }),
+    );
+    expect(value).toMatchObject({ code: 'LOCK_UNAVAILABLE', limit: { timeout: 4_000 } });
+    expect(after).toBeLessThanOrEqual(4_001);
+  });
+
+  test('settles within its timeout when those who are asked again hang (S8)', async () => {
+    const nodes = scriptedNodes(3);
+    await hold(nodes.slice(1, 2));
+    nodes[0]!.fate = { acquire: 1_500 };
+    nodes[2]!.fate = { acquire: new Error('down') };
+    const [, refusing] = nodes as [ScriptedNode, ScriptedNode];
+    const acquire = refusing.acquire.bind(refusing);
+    refusing.acquire = (claim, terms) => {
+      refusing.fate = refusing.count('acquire') > 0 ? { acquire: 'hang' } : {};
+      return acquire(claim, terms);
+    };
+    const { value, after } = await outcome(
+      redlockOn(nodes).acquire(['k'], {
+        ...waiting,
+        ttl: 60_000,
+        retry: { ...waiting.retry, timeout: 2_000 },
+      }),
+    );
+    expect(value).toBeInstanceOf(LockUnavailableError);
+    expect(refusing.count('acquire')).toBe(2);
+    expect(after).toBeLessThanOrEqual(2_001);
+  });
+
+  test('tells the nodes that are asked after the gate how little time is left (S16)', async () => {
+    const nodes = contendedNodes();
+    nodes[0]!.fate = { acquire: 2_500 };
+    const acquire = jest.spyOn(nodes[1]!, 'acquire');
+    const { value } = await outcome(
+      redlockOn(nodes).acquire(['k'], {
+        ...waiting,
+        ttl: 60_000,
+        retry: { ...waiting.retry, timeout: 4_000 },
+      }),
+    );
+    expect(value).toBeInstanceOf(HeldLock);
+    expect(acquire.mock.calls[0]![1].limit).toBeCloseTo(1_500, -1);
+  });
+
   test('a last attempt that is cut short does not turn a held lock into an unavailable one', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
