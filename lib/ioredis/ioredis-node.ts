@@ -62,9 +62,10 @@ export class IoredisNode implements LockNode {
 
   /**
    * Releases that came to nothing, and since when. They are sent again when the node is back, and a while after it
-   * refused one: the claim may have been stored by a command whose reply was lost (S6).
+   * refused one: the claim may have been stored by a command whose reply was lost (S6). The time is that of
+   * `performance.now()`: a wall clock that is put forward must not end them.
    */
-  readonly #owed = new Map<Claim, Instant>();
+  readonly #owed = new Map<Claim, number>();
   #payment: NodeJS.Timeout | undefined;
 
   /**
@@ -445,7 +446,7 @@ export class IoredisNode implements LockNode {
   /** Sends again what is owed; what fails stays owed until the next time. */
   #payOwed(): void {
     for (const [claim, since] of this.#owed) {
-      if (elapsedSince(since) > claim.owedFor) this.#owed.delete(claim);
+      if (performance.now() - since > claim.owedFor) this.#owed.delete(claim);
       else if (this.#channel.canSend) this.release(claim).catch(() => undefined);
       else return this.#payLater();
     }
@@ -466,9 +467,9 @@ export class IoredisNode implements LockNode {
   }
 
   #owe(claim: Claim): void {
-    if (!this.#owed.has(claim)) this.#owed.set(claim, now());
+    if (!this.#owed.has(claim)) this.#owed.set(claim, performance.now());
     for (const [oldest, since] of this.#owed) {
-      if (this.#owed.size <= MOST_OWED_RELEASES && elapsedSince(since) <= oldest.owedFor) break;
+      if (this.#owed.size <= MOST_OWED_RELEASES && performance.now() - since <= oldest.owedFor) break;
       this.#owed.delete(oldest);
     }
   }

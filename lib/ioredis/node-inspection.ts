@@ -43,7 +43,8 @@ export class NodeInspection {
   weaknesses: readonly string[] = [];
   #pending: Promise<void> | undefined;
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
-  #uptime: { readonly least: number; readonly at: Instant } | undefined;
+  /** How long the server had been up, at a time of `performance.now()`. */
+  #uptime: { readonly least: number; readonly at: number } | undefined;
   /** Those that were asked last. */
   #servers: readonly Redis[] = [];
   /** Those in the fleet's list that are of this node. */
@@ -95,9 +96,12 @@ export class NodeInspection {
     if (this.#unfit) throw this.#unfit.reason;
   }
 
-  /** Milliseconds since the server started, as far as is known; `Infinity` when it would not say. */
+  /**
+   * Milliseconds since the server started, at least; `Infinity` when it would not say. By the monotonic clock: a wall
+   * clock that is put forward must not end the guard (S12), and one that is put back need not lengthen it.
+   */
   age(): number {
-    return this.#uptime ? this.#uptime.least + elapsedSince(this.#uptime.at) : Infinity;
+    return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
   }
 
   async #conclude(inspection: Promise<void>): Promise<void> {
@@ -183,7 +187,7 @@ export class NodeInspection {
     this.#runIds = [];
     const known = answers.filter((answer) => answer !== undefined);
     for (const { which, report } of known) {
-      this.#uptime = { least: report.uptime, at: now() };
+      this.#uptime = { least: report.uptime, at: performance.now() };
       // The client of a Cluster finds its masters; what counts is whether another node has them, too.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
       // Not every server that speaks the protocol has a run id.

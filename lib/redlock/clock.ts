@@ -2,7 +2,8 @@
  * A moment on both clocks of this machine, to measure from.
  *
  * Either clock alone can lie about how much time has passed: the monotonic one stops while a machine is
- * suspended, the wall clock can be set back (SAFETY S11).
+ * suspended, the wall clock can be set back (SAFETY S11). What must not end early, such as the restart guard (S12), goes
+ * by the monotonic clock alone, which never shows more than has passed.
  */
 export interface Instant {
   readonly monotonic: number;

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -184,6 +184,20 @@ describe('nothing is left behind', () => {
     await lock.release();
     await delay(600);
     await expect(countLocks(looker)).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0, 5_000);
+  });
+
+  test('by a release while the server was away, though the wall clock is put forward meanwhile (S6)', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
+    proxy.cut();
+    proxy.refuse();
+    await lock.release();
+    const wall = Date.now.bind(Date);
+    const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 3_600_000);
+    ends.push(() => clock.mockRestore());
     proxy.heal();
     await until(async () => (await countLocks(looker)) === 0, 5_000);
   });

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
 import { setTimeout as delay } from 'node:timers/promises';
@@ -287,6 +287,22 @@ describe('the restart guard (S12)', () => {
     expect((await answered(redlock)).answer).toContain('may have forgotten locks');
     await expect(server.client().get('lock:redlock-born')).resolves.toBe(marker);
     await until(async () => (await attempt(redlock)) === 'acquired');
+  });
+
+  test('does not end sooner when the wall clock of this machine is put forward', async () => {
+    const { server, redlock } = await guardedNode(DURABLE);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    // From old data, so that the marker is old enough, and only the time since the start counts.
+    await server.restart();
+    const { answer, asked } = await answered(redlock);
+    expect(answer).toContain('may have forgotten locks');
+    const wall = Date.now.bind(Date);
+    const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 30_000);
+    try {
+      await expectToKeepItsWord(redlock, answer, asked);
+    } finally {
+      clock.mockRestore();
+    }
   });
 
   test.each([
