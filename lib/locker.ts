@@ -1,3 +1,4 @@
+import { type DeclaredTtl, foresee } from './declared-ttls.js';
 import { JoinedLock } from './joined-lock.js';
 import { currentLockOf, currentRun } from './lock-context.js';
 import type { LockOrigin } from './lock-origin.js';
@@ -35,6 +36,15 @@ export class Locker {
   /** Whether shutdown has begun. */
   get isClosed(): boolean {
     return this.#closing.signal.aborted;
+  }
+
+  /**
+   * Methods are going to lock with these ttls.
+   *
+   * @throws RangeError naming the method, when `restartGuard` is shorter
+   */
+  foresee(ttls: readonly DeclaredTtl[]): void {
+    foresee(this.redlock.guard, ttls);
   }
 
   /** Fills in the defaults of the module and of the package. */

@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { Logger } from '@nestjs/common';
+import { type DeclaredTtl, foresee } from './declared-ttls.js';
 import { NodeLog } from './node-log.js';
 import { LockTelemetry } from './lock-telemetry.js';
 import { Locker } from './locker.js';
@@ -14,12 +15,16 @@ import { Inspection } from './redlock/inspection.js';
 import type { RedlockSettings } from './redlock/held-lock.js';
 import { RestartGuard } from './redlock/restart-guard.js';
 import type { LockNode } from './redlock/lock-node.js';
-import { quorumOf } from './redlock/quorum.js';
+import { Pause } from './redlock/pause.js';
+import { freeAfter, quorumOf } from './redlock/quorum.js';
 import { Redlock } from './redlock/redlock.js';
 import { DEFAULT_DRIFT_FACTOR } from './redlock/validity.js';
 
 /** How long start-up waits for a quorum of nodes, in milliseconds. */
 const CONNECT_LIMIT_MS = 5_000;
+
+/** How often start-up asks whether the nodes vote, in milliseconds, where they do not say when (`waitForQuorum`). */
+const VOTES_AGAIN_MS = 500;
 
 /** How much longer it waits for the other nodes, in milliseconds. */
 const STRAGGLER_LIMIT_MS = 200;
@@ -28,13 +33,16 @@ const STRAGGLER_LIMIT_MS = 200;
 export interface Parts {
   /** The name of the module. */
   readonly name?: string | undefined;
+  /** The ttls that are known before the first lock. */
+  readonly ttls?: readonly DeclaredTtl[];
   /** The tests of users replace it, as the next. */
   readonly nodesOf?: (options: RedlockModuleOptions, fleet: Fleet) => readonly LockNode[];
   readonly Locker?: new (...args: ConstructorParameters<typeof Locker>) => Locker;
 }
 
 /**
- * Checks the options of a module, connects its nodes, and resolves when a quorum is connected.
+ * Checks the options of a module, connects its nodes, and resolves when a quorum is connected; with `waitForQuorum`, when
+ * it votes.
  *
  * An application whose nodes are away starts all the same: they may come later, and until then every lock says why it
  * cannot be had.
@@ -43,11 +51,13 @@ export interface Parts {
  */
 export async function openLocker(
   options: RedlockModuleOptions,
-  { name, nodesOf: open = nodesOf, Locker: Made = Locker }: Parts = {},
+  { name, ttls = [], nodesOf: open = nodesOf, Locker: Made = Locker }: Parts = {},
 ): Promise<Locker> {
   checkModuleOptions(options);
+  const begun = performance.now();
   const logger = new Logger('RedlockModule');
   const guard = guardOf(options);
+  foresee(guard, ttls);
   let locker: Locker | undefined;
   const isClosing = (): boolean => locker?.isClosed ?? false;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
@@ -80,6 +90,8 @@ export async function openLocker(
     throw error;
   }
   const inspection = new Inspection(settings, redlock.held);
+  const { waitForQuorum } = options;
+  if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger);
   locker = new Made(
     redlock,
     inspection,
@@ -128,6 +140,38 @@ async function connect(nodes: readonly LockNode[], logger: Logger, nodeLog: Node
       `${connected(answers)} of ${nodes.length} Redis nodes are connected and ${quorum} are needed: ` +
         'nothing can be locked until more of them are reachable.',
     );
+  }
+}
+
+/** Waits until a quorum of nodes votes, but no longer than `limit` milliseconds after `begun`. */
+async function untilVoting(
+  inspection: Inspection,
+  limit: number,
+  begun: number,
+  logger: Logger,
+): Promise<void> {
+  for (let first = true; ; first = false) {
+    const { available, quorum, nodes } = await inspection.checkNodes();
+    if (available) return;
+    const left = limit - (performance.now() - begun);
+    if (left <= 0) {
+      const voting = nodes.filter(({ state }) => state === 'voting').length;
+      const reasons = nodes.flatMap(({ node, reason }) =>
+        reason === undefined ? [] : [`${node}: ${reason}`],
+      );
+      logger.error(
+        `${voting} of ${nodes.length} Redis nodes vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
+          `nothing can be locked until more of them do; ${reasons.join('; ')}`,
+      );
+      return;
+    }
+    if (first) {
+      logger.log(
+        `Waiting until ${quorum} of ${nodes.length} Redis nodes vote, for ${limit} ms at most (waitForQuorum)`,
+      );
+    }
+    const waits = nodes.map(({ state, votesIn = VOTES_AGAIN_MS }) => (state === 'voting' ? 0 : votesIn));
+    await new Pause().for(Math.min(freeAfter(waits, quorum), VOTES_AGAIN_MS, left), []);
   }
 }
 

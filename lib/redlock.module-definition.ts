@@ -1,5 +1,6 @@
 import { ConfigurableModuleBuilder, type FactoryProvider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { declaredTtls } from './declared-ttls.js';
 import { interceptorToken } from './interceptor-injection.js';
 import { LockInterceptor } from './lock.interceptor.js';
 import { LockService } from './lock.service.js';
@@ -48,9 +49,12 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
     .setExtras<RedlockModuleExtras>({ isGlobal: true, name: undefined }, (definition, { isGlobal, name }) => {
       const locker: FactoryProvider = {
         provide: LOCKER,
-        useFactory: (options: RedlockModuleOptions, instance: { name: string | undefined }) =>
-          openLocker(options, instance),
-        inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME],
+        useFactory: (
+          options: RedlockModuleOptions,
+          instance: { name: string | undefined },
+          modules: ModulesContainer,
+        ) => openLocker(options, { ...instance, ttls: declaredTtls(modules, instance.name) }),
+        inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer],
       };
       const service: FactoryProvider = {
         provide: lockServiceToken(name),

@@ -8,6 +8,7 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
+import { declaredTtls } from './declared-ttls.js';
 import { adopt } from './interceptor-injection.js';
 import { LockInterceptor } from './lock.interceptor.js';
 import type { Locker } from './locker.js';
@@ -78,9 +79,12 @@ export class RedlockModule
 
   /**
    * @throws Error when another module has the same name, as their locks would not exclude each other, or when two
-   * classes would share the ticks of their `oncePerTick`; TypeError when a method with `oncePerTick` has no schedule
+   * classes would share the ticks of their `oncePerTick`; TypeError when a method with `oncePerTick` has no schedule;
+   * RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
+    // By now what factories make is there, too.
+    this.locker.foresee(declaredTtls(this.modules, this.instance.name));
     const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules));
     const ticks = new OncePerTickCheck(this.instance.name);
     for (const module of this.modules.values()) {

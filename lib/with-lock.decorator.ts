@@ -1,5 +1,6 @@
 import 'reflect-metadata';
 import type { Observable } from 'rxjs';
+import { declareTtl } from './declared-ttls.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
 import { markOncePerTick } from './once-per-tick.js';
@@ -65,6 +66,8 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
       throw new Kind(`@WithLock of ${fullName}: ${(error as Error).message}`);
     }
     injectInterceptor(target, options.instance);
+    const { ttl, instance } = options;
+    if (ttl !== undefined) declareTtl(target, { method: fullName, instance, ttl });
     const kind = resultKindOf(target, name, method);
     const origin = {
       label: options.label ?? (typeof key === 'string' ? key : fullName),

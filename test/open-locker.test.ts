@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Logger } from '@nestjs/common';
 import type { Locker } from '../lib/locker.js';
 import { openLocker } from '../lib/open-locker.js';
@@ -29,9 +29,10 @@ function nodesOfWhich(connecting: number): { nodes: ScriptedNode[]; connect: (()
 }
 
 /** The time, in milliseconds, at which a start-up over these nodes is over, if nothing else happens. */
-async function startTime(nodes: readonly ScriptedNode[]): Promise<number> {
+async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number): Promise<number> {
   const begun = Date.now();
-  const options = { nodes: nodes.map(({ name }) => `redis://${name}`), restartGuard: false as const };
+  const urls = nodes.map(({ name }) => `redis://${name}`);
+  const options = { nodes: urls, restartGuard: false as const, waitForQuorum };
   const started: { locker?: Locker } = {};
   void openLocker(options, { nodesOf: () => nodes }).then((locker) => (started.locker = locker));
   while (!started.locker) await jest.advanceTimersByTimeAsync(10);
@@ -65,4 +66,34 @@ test('a quorum that comes late ends the wait', async () => {
   expect(took).toBeGreaterThanOrEqual(3_000);
   expect(took).toBeLessThan(3_050);
   expect(lines.of('error')).toEqual([]);
+});
+
+describe('with waitForQuorum', () => {
+  test('the start waits for nothing when a quorum votes', async () => {
+    await expect(startTime(nodesOfWhich(0).nodes, 30_000)).resolves.toBeLessThan(20);
+    expect(lines.of('log')).toEqual([]);
+  });
+
+  test('the start waits for the votes of nodes that come later, and no longer', async () => {
+    const { nodes, connect } = nodesOfWhich(2);
+    for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
+    setTimeout(() => {
+      connect.forEach((each) => each());
+      for (const node of nodes) node.fate = {};
+    }, 12_000);
+    const took = await startTime(nodes, 30_000);
+    expect(took).toBeGreaterThanOrEqual(12_000);
+    expect(took).toBeLessThan(12_600);
+  });
+
+  test('the time in which nodes connect is part of it', async () => {
+    const { nodes } = nodesOfWhich(2);
+    for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
+    const took = await startTime(nodes, 7_000);
+    expect(took).toBeGreaterThanOrEqual(7_000);
+    expect(took).toBeLessThan(7_100);
+    expect(lines.of('error')).toContainEqual(
+      expect.stringMatching(/^1 of 3 Redis nodes vote and 2 are needed, after 7000 ms .*b: not connected/),
+    );
+  });
 });

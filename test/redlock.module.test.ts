@@ -373,6 +373,10 @@ describe('options that do not fit', () => {
       'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got 0',
     ],
     [
+      { ...memory, waitForQuorum: true },
+      'Expected `waitForQuorum` to be a whole number of milliseconds, at least 1, got true',
+    ],
+    [
       { ...memory, restartGuard: true },
       'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got true',
     ],
@@ -399,7 +403,7 @@ describe('options that do not fit', () => {
     [
       { ...memory, prefix: 'x' },
       'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
-        '`driftFactor`, `restartGuard`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`',
+        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`',
     ],
   ];
 

@@ -6,6 +6,7 @@ import { COUNTER_LIFE_MS } from '../redlock/fencing.js';
 import type { AcquireReply, AcquireTerms, Listening, LockNode, Look, Order } from '../redlock/lock-node.js';
 import type { NodeCheck } from '../redlock/node-status.js';
 import type { Place } from '../redlock/place.js';
+import { GuardedNodeError } from '../redlock/restart-guard.js';
 import type { Tick } from '../redlock/tick.js';
 import { ClusterConnecting } from './cluster-connecting.js';
 import { ClusterSubscriber } from './cluster-subscriber.js';
@@ -249,7 +250,7 @@ export class IoredisNode implements LockNode {
     const warnings = this.#inspection.weaknesses;
     const votesIn = Math.ceil(guard - (await this.#age()));
     if (votesIn <= 0) return { state: 'voting', warnings };
-    return { state: 'guarded', votesIn, reason: tooYoung(votesIn), warnings };
+    return { state: 'guarded', votesIn, reason: new GuardedNodeError(votesIn).message, warnings };
   }
 
   listen(place: Place, heard: (after: number, turn: boolean, released?: string) => void): Listening {
@@ -420,10 +421,10 @@ export class IoredisNode implements LockNode {
 
   /** Logged once for each time that the node is kept from voting. */
   #tooYoung(wait: number): Error {
-    const reason = tooYoung(wait);
-    if (!this.#toldTooYoung) this.fleet.warnOnce(`${this.name} ${reason}`);
+    const error = new GuardedNodeError(wait);
+    if (!this.#toldTooYoung) this.fleet.warnOnce(`${this.name} ${error.message}`);
     this.#toldTooYoung = true;
-    return new Error(reason);
+    return error;
   }
 
   /** The time on the server's clock when `limit` milliseconds have passed; 0 when its clock is not known (S16). */
@@ -473,13 +474,6 @@ export class IoredisNode implements LockNode {
       this.#owed.delete(oldest);
     }
   }
-}
-
-function tooYoung(wait: number): string {
-  return (
-    'started or lost its data a short while ago and may have forgotten locks; ' +
-    `it votes again in ${wait} ms (restartGuard)`
-  );
 }
 
 /** What the script ACQUIRE answers for a claim; numbers may come as strings from a client of the user's (`stringNumbers`). */

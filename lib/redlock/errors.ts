@@ -1,3 +1,5 @@
+import { GuardedNodeError } from './restart-guard.js';
+
 /** The machine-readable reason of a {@link RedlockError}. */
 export type RedlockErrorCode =
   'LOCK_HELD' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_NOT_INJECTED' | 'MAX_HOLD_REACHED' | 'TOKEN_STALE';
@@ -106,6 +108,8 @@ export interface NodeVote {
   readonly error?: Error;
 }
 
+const WAIT_AT_START = ' To have the application wait for that when it starts, set `waitForQuorum`.';
+
 /**
  * Fewer than a quorum of nodes answered in time and fit to vote, so nobody can tell whether the lock is free.
  */
@@ -124,9 +128,11 @@ export class LockUnavailableError extends RedlockError {
   ) {
     const errors = votes.flatMap(({ node, error }) => (error ? [`${node}: ${error.message}`] : []));
     const first = votes.find(({ error }) => error);
+    const advice = votes.some(({ error }) => error instanceof GuardedNodeError) ? WAIT_AT_START : '';
+    const end = gaveUp(limit, '. Gave up') || (advice && '.');
     super(
       'LOCK_UNAVAILABLE',
-      [`Could not ${what}: ${reason}`, ...errors].join('; ') + gaveUp(limit, '. Gave up'),
+      `${[`Could not ${what}: ${reason}`, ...errors].join('; ')}${end}${advice}`,
       first && { cause: first.error },
     );
     // Not enumerable: the message has the reasons already, and a log would show every error of it at length.

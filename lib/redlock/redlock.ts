@@ -7,6 +7,7 @@ import { HeldLock, type RedlockSettings } from './held-lock.js';
 import type { ResolvedRetry } from './lock-options.js';
 import type { Place } from './place.js';
 import { quorumOf } from './quorum.js';
+import type { RestartGuard } from './restart-guard.js';
 import { gateOf, type Waiter, WaitingLine } from './waiting-line.js';
 
 /** What {@link Redlock.acquire} goes by. */
@@ -53,6 +54,11 @@ export class Redlock {
     // Field by field, here and below: spreading an object takes longer than all the rest of an uncontended call.
     const wish: Wish = { keys, ttl, renew, minHold, maxHold, tick, signals };
     return retry.attempts === 1 ? this.#once(wish, retry) : this.#wait(wish, retry);
+  }
+
+  /** How long its nodes must not vote after a restart. */
+  get guard(): RestartGuard {
+    return this.settings.guard;
   }
 
   /** The locks that are held at present. */

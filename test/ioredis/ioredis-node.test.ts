@@ -197,6 +197,7 @@ describe('nothing is left behind', () => {
     await lock.release();
     const wall = Date.now.bind(Date);
     const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 3_600_000);
+    await expect(countLocks(looker)).resolves.toBe(1);
     ends.push(() => clock.mockRestore());
     proxy.heal();
     await until(async () => (await countLocks(looker)) === 0, 5_000);
