@@ -161,7 +161,7 @@ async function untilVoting(
       );
       logger.error(
         `${voting} of ${nodes.length} Redis nodes vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
-          `nothing can be locked until more of them do; ${reasons.join('; ')}`,
+          `nothing can be locked until more do; ${reasons.join('; ')}`,
       );
       return;
     }

@@ -36,21 +36,19 @@ export interface RedlockModuleOptions {
   /**
    * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
    * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
-   * nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time, during which nothing
-   * can be locked; see `waitForQuorum`. What `minHold` keeps after a release may be forgotten by it, as by a crash of the
-   * holder; a guard as long as that prevents it.
-   * @defaultValue for 3 nodes or more, the largest ttl of all `@WithLock`, of `defaults`, and of the calls so far, at
-   * least 10000: a call with a longer one makes the guard longer, and keeps young nodes from voting for the difference;
-   * `false` for 1 and 2
+   * nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time, see
+   * `waitForQuorum`. What `minHold` keeps after a release may be forgotten by it, as by a crash of the holder; a guard as
+   * long as that prevents it.
+   * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more: a
+   * call with a longer one keeps young nodes from voting for the difference; `false` for 1 and 2
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
    */
   readonly restartGuard?: number | false;
 
   /**
-   * Milliseconds that start-up waits at most for a quorum of nodes to vote: connected, fit for locks, and past the
-   * `restartGuard`. Then the application starts all the same, and refuses locks until they do. Longer than the guard, it
-   * lets a first deployment lock with its first call.
-   * @defaultValue start-up waits up to 5 seconds for a quorum to be connected, and not for its votes
+   * Milliseconds that start-up waits at most for a quorum of nodes to vote: connected, fit, and past the `restartGuard`.
+   * Then the application starts all the same, and refuses locks until they do.
+   * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
    */
   readonly waitForQuorum?: number;
 

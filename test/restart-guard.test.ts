@@ -142,7 +142,7 @@ describe('new nodes', () => {
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(
-      /votes again in \d+ ms \(restartGuard\)\. To have the application wait for that when it starts, set `waitForQuorum`\.$/,
+      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to have start-up wait for that\.$/,
     );
   });
 
@@ -167,7 +167,7 @@ describe('new nodes', () => {
     expect(performance.now() - begun).toBeLessThan(30_000);
     expect(lines.of('error')).toEqual([
       expect.stringMatching(
-        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more of them do; .*votes again in \d+ ms/,
+        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more do; .*votes again in \d+ ms/,
       ),
     ]);
   });

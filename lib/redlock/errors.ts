@@ -1,5 +1,3 @@
-import { GuardedNodeError } from './restart-guard.js';
-
 /** The machine-readable reason of a {@link RedlockError}. */
 export type RedlockErrorCode =
   'LOCK_HELD' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_NOT_INJECTED' | 'MAX_HOLD_REACHED' | 'TOKEN_STALE';
@@ -108,7 +106,18 @@ export interface NodeVote {
   readonly error?: Error;
 }
 
-const WAIT_AT_START = ' To have the application wait for that when it starts, set `waitForQuorum`.';
+/** A node is kept from voting, as it may have forgotten locks. */
+export class GuardedNodeError extends Error {
+  /** @param votesIn - the milliseconds until it votes again */
+  constructor(votesIn: number) {
+    super(
+      'started or lost its data a short while ago and may have forgotten locks; ' +
+        `it votes again in ${votesIn} ms (restartGuard)`,
+    );
+  }
+}
+
+const WAIT_AT_START = ' Set `waitForQuorum` to have start-up wait for that.';
 
 /**
  * Fewer than a quorum of nodes answered in time and fit to vote, so nobody can tell whether the lock is free.

@@ -47,8 +47,8 @@ export interface LockHandle extends AsyncDisposable {
    * @throws LockLostError when the lock is lost or released
    * @throws LockUnavailableError when no quorum confirmed in time; the lock is still held for {@link remaining} milliseconds
    * @throws RedlockError with the code `MAX_HOLD_REACHED` when the lock has been held for its `maxHold`
-   * @throws RangeError when `ttl` is longer than the module's `restartGuard`: by default, on three nodes or more, 10 seconds
-   * or the longest ttl that `@WithLock` and `defaults` of this process name, or that it has acquired with
+   * @throws RangeError when `ttl` is longer than the module's `restartGuard`: by default, on three nodes or more, the
+   * longest ttl that this process knows of
    * @throws RangeError or TypeError when `ttl` is not a whole number of milliseconds, at least 10
    */
   extend(ttl?: number): Promise<void>;

@@ -1,19 +1,6 @@
 import { badOption } from './checks.js';
 import { DEFAULT_TTL_MS } from './lock-options.js';
 
-/** A node is kept from voting, as it may have forgotten locks. */
-export class GuardedNodeError extends Error {
-  override readonly name = 'GuardedNodeError';
-
-  /** @param votesIn - the milliseconds until it votes again */
-  constructor(votesIn: number) {
-    super(
-      'started or lost its data a short while ago and may have forgotten locks; ' +
-        `it votes again in ${votesIn} ms (restartGuard)`,
-    );
-  }
-}
-
 /**
  * How long a node that restarted or lost its data must not vote: longer than any lock that it may have forgotten, so
  * that such a lock has ended when it votes again (S12, the "delayed restart" of the Redis documentation).
