@@ -24,10 +24,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
 
 const { stdin: input, stdout: output, stderr: questions } = process;
 const terminal: Terminal = { input, output, questions, signal: ending.signal };
-// While the nodes are away nothing else may keep the process alive: the timers of locks do not.
-const alive = setInterval(() => undefined, 2 ** 30);
 process.exitCode = await main();
-clearInterval(alive);
 
 async function main(): Promise<number> {
   try {

@@ -13,7 +13,8 @@ export class NoTimeError extends Error {}
 /**
  * Asks all nodes at once (S2) and resolves with the answers so far as soon as `decided` says that they decide the
  * matter, when all nodes have answered, when `limit` milliseconds have passed (S3), or when a signal aborts,
- * whichever is first. Nodes that missed the limit are among the answers, with an error. Never rejects.
+ * whichever is first. Nodes that missed the limit are among the answers, with an error. Never rejects. Until then it
+ * keeps the process alive.
  *
  * A reply that arrives later is dropped here; undoing what it did is the caller's business (S6).
  */
@@ -55,7 +56,7 @@ export function askAll<T>(
       settle();
     };
     // When the thread was blocked, the answers may be there and unread: they come first.
-    const timer = setTimeout(setImmediate, limit, giveUp).unref();
+    const timer = setTimeout(setImmediate, limit, giveUp);
 
     const stops = signals.map((signal) => onAbort(signal, settle));
     for (const node of nodes) {

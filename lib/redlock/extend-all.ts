@@ -21,6 +21,7 @@ const GONE: Verdict = { kind: 'gone' };
  * claim without a verdict gets one by the answers that are there (S3). Answers that arrive later are dropped.
  *
  * @param tell - called once for every claim, by its index
+ * @returns the timer of the limit, which keeps the process alive unless that is changed
  */
 export function extendAll(
   nodes: readonly LockNode[],
@@ -28,7 +29,7 @@ export function extendAll(
   ttl: number,
   limit: number,
   tell: (index: number, verdict: Verdict) => void,
-): void {
+): NodeJS.Timeout {
   /** The answers for each claim that has no verdict yet. */
   const polls = new Map(claims.map((_, index): [number, Answer<boolean>[]] => [index, []]));
 
@@ -58,7 +59,7 @@ export function extendAll(
     gaveUp = true;
   };
   // When the thread was blocked, the answers may be there and unread: they come first.
-  const timer = setTimeout(() => setImmediate(giveUp), limit).unref();
+  const timer = setTimeout(() => setImmediate(giveUp), limit);
 
   for (const node of nodes) {
     /** Claims that one command was for fail with one error: it is told once. */
@@ -75,6 +76,7 @@ export function extendAll(
       );
     }
   }
+  return timer;
 }
 
 /** `undefined` while the answers to come can still turn it; never once all nodes have answered. */

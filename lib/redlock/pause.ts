@@ -3,7 +3,7 @@ import { onAbort } from './on-abort.js';
 /** Longer timers fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A wait that others can cut short, also before it has begun. */
+/** A wait that others can cut short, also before it has begun. Somebody awaits it, so it keeps the process alive. */
 export class Pause {
   /** When it ends at the latest, by the monotonic clock; what was asked for before it begins counts, too. */
   #end = Infinity;
@@ -49,6 +49,6 @@ export class Pause {
     clearTimeout(this.#timer);
     const left = this.#end - performance.now();
     if (left <= 0) this.#resolve?.();
-    else this.#timer = setTimeout(() => this.#setTimer(), Math.min(left, LONGEST_TIMER_MS)).unref();
+    else this.#timer = setTimeout(() => this.#setTimer(), Math.min(left, LONGEST_TIMER_MS));
   }
 }

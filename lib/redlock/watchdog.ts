@@ -116,6 +116,7 @@ export class Watchdog {
     if (renewed.length === 0) return;
     const sent = now();
     const claims = renewed.map(({ claim }) => claim);
-    extendAll(nodes, claims, ttl, limit, (index, verdict) => renewed[index]?.endRenewal(verdict, sent));
+    const end = (index: number, verdict: Verdict): void => renewed[index]?.endRenewal(verdict, sent);
+    extendAll(nodes, claims, ttl, limit, end).unref();
   }
 }

@@ -404,14 +404,3 @@ describe('release', () => {
     await lock.release();
   });
 });
-
-test('timers do not keep the process alive', async () => {
-  jest.useRealTimers();
-  const unref = jest.spyOn(Object.getPrototypeOf(setTimeout(() => {}, 0)) as NodeJS.Timeout, 'unref');
-  const lock = await acquire();
-  // The time limit of the acquisition and the watchdog.
-  expect(unref).toHaveBeenCalledTimes(2);
-  await lock.release();
-  expect(unref).toHaveBeenCalledTimes(3);
-  unref.mockRestore();
-});
