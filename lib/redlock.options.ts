@@ -47,7 +47,7 @@ export interface RedlockModuleOptions {
 
   /**
    * Milliseconds that start-up waits at most for a quorum of nodes to vote: connected, fit, and past the `restartGuard`.
-   * Then the application starts all the same, and refuses locks until they do.
+   * Then the application starts all the same.
    * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
    */
   readonly waitForQuorum?: number;
