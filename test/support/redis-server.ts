@@ -1,4 +1,4 @@
-import { spawn, type ChildProcess } from 'node:child_process';
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, existsSync, openSync, writeFileSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -30,6 +30,14 @@ const START_TIMEOUT = 60_000;
 const PORT_ATTEMPTS = 5;
 
 class PortTakenError extends Error {}
+
+/** Of the `redis-server` that is tested, such as 7.2; of a Valkey the version of its own. */
+export function redisVersion(): number {
+  const [, version] =
+    /v=(\d+\.\d+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' })) ?? [];
+  if (version === undefined) throw new Error('redis-server does not say which version it is');
+  return Number(version);
+}
 
 /** Starts one real redis-server on the loopback interface; resolves when it answers PING. */
 export async function startRedis(options: StartRedisOptions = {}): Promise<RedisServer> {

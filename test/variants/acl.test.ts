@@ -5,9 +5,9 @@ import { type LockOptions, LockService, type RedlockModuleOptions } from '../../
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
-import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
+import { DURABLE, redisVersion, type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { RIGHTS } from './acl-rights.js';
+import { NEWER_RIGHTS, RIGHTS } from './acl-rights.js';
 
 let server: RedisServer;
 let admin: Redis;
@@ -100,6 +100,17 @@ describe('the rights in docs/choosing-nodes.md', () => {
     for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
     for (const client of clients) await expect(useAll({ nodes: client })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
+  });
+
+  test('name the one of newer servers apart: a server that does not know it refuses its whole line', async () => {
+    await allow([]);
+    await allow(['+get', '+client|setinfo']).catch(() => undefined);
+    const users = (await admin.call('ACL', 'LIST')) as string[];
+    const hasGet = users.some((line) => line.startsWith('user locks ') && line.includes('+get'));
+    expect({ hasGet, onPage: NEWER_RIGHTS }).toEqual({
+      hasGet: redisVersion() >= 7.2,
+      onPage: ['+client|setinfo'],
+    });
   });
 
   // All but the heartbeat of a connection that waits for messages, which takes a while.

@@ -1,0 +1,429 @@
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { type INestApplication, Injectable } from '@nestjs/common';
+import { Interval } from '@nestjs/schedule';
+import { Test } from '@nestjs/testing';
+import { Cluster, type RedisOptions } from 'ioredis';
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import {
+  LockHeldError,
+  LockLostError,
+  type LockOptions,
+  LockService,
+  LockUnavailableError,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../lib/index.js';
+import { selfSigned } from './support/certificate.js';
+import { freePort } from './support/free-port.js';
+import { cleanUpAfterTests } from './support/leftovers.js';
+import { LogLines } from './support/log-lines.js';
+import { startApp } from './support/nest-app.js';
+import { PATIENT } from './support/patience.js';
+import { startMasters } from './support/redis-cluster.js';
+import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
+import { until } from './support/until.js';
+
+// Each message in the tables of docs/errors.md is provoked, on real servers where it comes from one.
+
+const page = readFileSync(join(import.meta.dirname, '../docs/errors.md'), 'utf8');
+
+/** The messages in the first column of a section's table. */
+function messagesIn(section: string): string[] {
+  const [, text = ''] = page.split(`\n## ${section}\n`);
+  const [table = ''] = text.split('\n## ');
+  const cells = [...table.matchAll(/^\| (`.*?`) +\| /gm)].map(([, cell = '']) => cell);
+  return cells.flatMap((cell) =>
+    [...cell.matchAll(/(`+) ?(.+?) ?\1(?!`)/g)].map(([, , message = '']) => message),
+  );
+}
+
+/** What a message of the page stands for: `...` is any text. */
+function pattern(message: string): RegExp {
+  const parts = message.split(/ ?\.\.\. ?/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
+  return new RegExp(parts.join('.*'), 's');
+}
+
+/** Tests that every message of a section comes about; there is a way to do so for each, and for no others. */
+function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
+  const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
+
+  test('every message has a way to come about, and every way a message', () => {
+    expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
+  });
+
+  test.each(messages)('%s', async (message) => {
+    const way = ways[message] ?? (() => Promise.resolve('nobody knows how'));
+    await expect(way()).resolves.toMatch(pattern(message));
+  });
+}
+
+/** What a user without a right to a command inside a script is told: by Redis up to 7.0, and by later ones. */
+const DENIED_INSIDE = [
+  "ERR The user executing the script can't run this command ...",
+  'ERR ACL failure in script: ...',
+] as const;
+const deniedInside = DENIED_INSIDE[redisVersion() < 7.2 ? 0 : 1];
+const OF_OTHER_SERVERS: readonly string[] = DENIED_INSIDE.filter((message) => message !== deniedInside);
+
+const once = { retry: false } as const;
+const SECRET = 'secret';
+
+let app: INestApplication | undefined;
+let server: RedisServer | undefined;
+afterEach(async () => {
+  await app?.close();
+  await server?.stop();
+  app = server = undefined;
+});
+
+/** The locks of an application with these nodes. */
+async function locksOn(
+  nodes: RedlockModuleOptions['nodes'],
+  options: Partial<RedlockModuleOptions> = {},
+): Promise<LockService> {
+  app = await startApp({}, { nodes, ...options }, { logger: new LogLines() });
+  return app.get(LockService);
+}
+
+/** The same, of a server that was started for them. */
+async function locksOnServer(...args: string[]): Promise<{ locks: LockService; redis: RedisServer }> {
+  const redis = (server = await startRedis({ args }));
+  const locks = await locksOn(redis.url);
+  // It is connected, and its scripts are there.
+  await (await locks.acquire('first', once)).release();
+  return { locks, redis };
+}
+
+/** The message of a {@link LockUnavailableError}; empty when there was none. */
+async function whyUnavailable(
+  locks: LockService,
+  options: LockOptions = {},
+  keys: string | readonly string[] = 'key',
+): Promise<string> {
+  const outcome = await locks.acquire(keys, { ...once, ...options }).catch((error: unknown) => error);
+  return outcome instanceof LockUnavailableError ? outcome.message : '';
+}
+
+/** The same, once it is of the kind that is waited for. */
+async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<string> {
+  let why = '';
+  await until(async () => wanted.test((why = await whyUnavailable(locks))));
+  return why;
+}
+
+interface Late {
+  /** What to connect to, given the URL of the server; the URL itself by default. */
+  readonly nodes?: (url: string) => RedlockModuleOptions['nodes'];
+  readonly args?: readonly string[];
+  readonly config?: string;
+}
+
+/** What an application says of a server that comes later than it: were it there, some would end the start. */
+async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
+  const port = await freePort();
+  const url = `redis://127.0.0.1:${port}`;
+  const locks = await locksOn(late.nodes?.(url) ?? url);
+  const { args = [], config } = late;
+  server = await startRedis({ port, args, ...(config === undefined ? {} : { config }) });
+  return whyUnavailableUntil(locks, wanted);
+}
+
+/** What a user with these rights gets. */
+async function whyUnavailableWith(...rights: string[]): Promise<string> {
+  const redis = (server = await startRedis());
+  await redis.client().call('ACL', 'SETUSER', 'locks', 'on', `>${SECRET}`, ...rights);
+  return whyUnavailable(await locksOn(`redis://locks:${SECRET}@${redis.host}:${redis.port}`));
+}
+
+/** A server with a certificate of its own, which nobody knows. */
+async function whyUnavailableOverTls(certificate: { cert: string; key: string }): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'errors-page-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  const [cert, key] = [join(folder, 'cert.pem'), join(folder, 'key.pem')];
+  await Promise.all([writeFile(cert, certificate.cert), writeFile(key, certificate.key)]);
+  const port = await freePort();
+  const args = ['--tls-port', String(port), '--tls-cert-file', cert, '--tls-key-file', key];
+  server = await startRedis({ args: [...args, '--tls-ca-cert-file', cert, '--tls-auth-clients', 'no'] });
+  return whyUnavailable(await locksOn(`rediss://127.0.0.1:${port}`));
+}
+
+const readTls = (name: string): string => readFileSync(join(import.meta.dirname, 'cli/tls', name), 'utf8');
+
+describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
+  provoke('LOCK_UNAVAILABLE', {
+    'not connected (connect ECONNREFUSED ...)': async () =>
+      whyUnavailable(await locksOn(`redis://127.0.0.1:${await freePort()}`)),
+    'not connected (self-signed certificate)': () => whyUnavailableOverTls(selfSigned()),
+    'not connected (unable to verify ...)': () =>
+      whyUnavailableOverTls({ cert: readTls('redis.crt'), key: readTls('redis.key') }),
+    'not connected (WRONGPASS ...)': async () => {
+      server = await startRedis({ args: ['--requirepass', SECRET] });
+      return whyUnavailable(await locksOn(`redis://:no@127.0.0.1:${server.port}`));
+    },
+    'not connected (NOAUTH ...)': async () => {
+      server = await startRedis({ args: ['--requirepass', SECRET] });
+      return whyUnavailable(await locksOn(server.url));
+    },
+    'NOPERM ...': () => whyUnavailableWith('~lock:*', '+@all', '-evalsha'),
+    [deniedInside]: () => whyUnavailableWith('~lock:*', '+@all', '-set'),
+    'no answer within ... ms': async () => {
+      const { locks, redis } = await locksOnServer();
+      redis.pause();
+      return whyUnavailable(locks, { ttl: 1_000 });
+    },
+    'was asked ... ms too late, and did nothing': async () => {
+      server = await startRedis();
+      const client = server.client();
+      const locks = await locksOn(client);
+      await (await locks.acquire('first', once)).release();
+      const written = client.stream.bytesWritten;
+      server.pause();
+      // A fifth of the ttl is what the answer may take.
+      const why = whyUnavailable(locks, { ttl: 5_000 });
+      await until(() => client.stream.bytesWritten > written);
+      // This process stands still for longer than that, until the server has answered.
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
+      server.resume();
+      // Asked behind it, so it is answered behind it.
+      const ping = `require('node:net').connect(${server.port}).on('data', () => process.exit()).write('PING\\r\\n')`;
+      execFileSync(process.execPath, ['-e', ping]);
+      return why;
+    },
+    'has not answered for a while ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      redis.pause();
+      return whyUnavailableUntil(locks, /for a while/);
+    },
+    'started or lost its data a short while ago ... votes again in ... ms': async () => {
+      server = await startRedis();
+      return whyUnavailable(await locksOn(server.url, { restartGuard: 60_000 }));
+    },
+    'cannot be used for locks: it is a replica ...': () =>
+      whyUnavailableOn(/a replica/, { args: ['--replicaof', '127.0.0.1', '1'] }),
+    'cannot be used for locks: it has no database of that number ...': () =>
+      whyUnavailableOn(/no database/, { nodes: (url) => `${url}/99` }),
+    'cannot be used for locks: it is the same server as ...': () =>
+      whyUnavailableOn(/the same server/, { nodes: (url) => [url, url.replace('127.0.0.1', 'localhost')] }),
+    'cannot be used for locks: it is a node of a Redis Cluster ...': () =>
+      whyUnavailableOn(/a Redis Cluster/, { args: ['--cluster-enabled', 'yes'] }),
+    'cannot be used for locks: it is a Sentinel ...': () =>
+      whyUnavailableOn(/a Sentinel/, { args: ['--sentinel'], config: '\n' }),
+    'OOM ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().config('SET', 'maxmemory', '1');
+      return whyUnavailable(locks);
+    },
+    'MISCONF ...': async () => {
+      const { locks, redis } = await locksOnServer('--save', '3600 1');
+      await rm(redis.workingDirectory, { recursive: true });
+      const admin = redis.client();
+      await admin.bgsave();
+      await until(async () => (await admin.info('persistence')).includes('rdb_last_bgsave_status:err'));
+      return whyUnavailable(locks);
+    },
+    'NOREPLICAS ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().config('SET', 'min-replicas-to-write', '1');
+      return whyUnavailable(locks);
+    },
+    'READONLY ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().replicaof('127.0.0.1', 1);
+      return whyUnavailable(locks);
+    },
+    'LOADING ...': async () => {
+      const { locks, redis } = await locksOnServer('--enable-debug-command', 'yes', '--rdbcompression', 'no');
+      const admin = redis.client();
+      await admin.eval("for i = 1, 100 do redis.call('SET', 'k' .. i, string.rep('v', 2048)) end", 0);
+      // A tenth of a second for each key; it answers in between.
+      await admin.config('SET', 'key-load-delay', '100000', 'loading-process-events-interval-bytes', '1024');
+      admin.call('DEBUG', 'RELOAD').catch(() => undefined);
+      return whyUnavailableUntil(locks, /LOADING/);
+    },
+    'BUSY ...': async () => {
+      const { locks, redis } = await locksOnServer('--lua-time-limit', '10');
+      const admin = redis.client();
+      redis
+        .client()
+        .eval('while true do end', 0)
+        .catch(() => undefined);
+      await until(async () =>
+        admin.ping().then(
+          () => false,
+          (error: Error) => error.message.startsWith('BUSY'),
+        ),
+      );
+      const why = await whyUnavailable(locks);
+      await admin.script('KILL');
+      return why;
+    },
+    '... give them a common hash tag ...': async () => {
+      const [master] = await startMasters([]);
+      server = master!;
+      const nodes = new Cluster([{ host: server.host, port: server.port }]);
+      try {
+        return await whyUnavailable(await locksOn(nodes), {}, ['a', 'b']);
+      } finally {
+        nodes.disconnect();
+      }
+    },
+    'WRONGTYPE ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().lpush('lock:{key}:l', 'something else');
+      return whyUnavailable(locks);
+    },
+    'the application is shutting down': async () => {
+      const { locks } = await locksOnServer();
+      await app?.close();
+      return whyUnavailable(locks);
+    },
+  });
+});
+
+/** The message of an error of this kind; what came in its place is thrown. */
+async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise<unknown>): Promise<string> {
+  const error = await failing.then(
+    (value) => new Error(`it succeeded with ${String(value)}`),
+    (thrown: unknown) => thrown,
+  );
+  if (error instanceof Kind) return error.message;
+  throw error;
+}
+
+@Injectable()
+class Beats {
+  @Interval(60_000)
+  @WithLock('beat', { oncePerTick: true, onBusy: 'throw' })
+  async beat(): Promise<void> {}
+}
+
+describe('LOCK_HELD in docs/errors.md has what comes about', () => {
+  provoke('LOCK_HELD', {
+    'is held by ... (for ... ms more unless renewed)': async () => {
+      const { locks } = await locksOnServer();
+      await locks.acquire('key');
+      return messageOf(LockHeldError, locks.acquire('key', once));
+    },
+    'by the very call that asks for it': async () => {
+      const { locks } = await locksOnServer();
+      return messageOf(
+        LockHeldError,
+        locks.withLock('key', () => locks.acquire('key', once)),
+      );
+    },
+    'without an expiry': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().set('lock:{key}:l', 'something else');
+      return messageOf(LockHeldError, locks.acquire('key', once));
+    },
+    'has run already': async () => {
+      server = await startRedis();
+      app = await startApp({ providers: [Beats] }, { nodes: server.url, defaults: once });
+      const beats = app.get(Beats);
+      await beats.beat();
+      return messageOf(LockHeldError, beats.beat());
+    },
+  });
+});
+
+describe('LOCK_LOST in docs/errors.md has what comes about', () => {
+  /** How a lock is lost. */
+  async function loss(
+    options: LockOptions,
+    lose: (redis: RedisServer) => unknown = () => undefined,
+  ): Promise<string> {
+    const { locks, redis } = await locksOnServer();
+    const lock = await locks.acquire('key', { ...once, ...options });
+    await lose(redis);
+    await until(() => lock.signal.aborted);
+    return messageOf(LockLostError, Promise.reject(lock.signal.reason as Error));
+  }
+
+  provoke('LOCK_LOST', {
+    'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
+    'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
+    'so many nodes no longer have it that no quorum is left': () =>
+      loss({ ttl: 1_000 }, (redis) => redis.client().flushall()),
+    'it was released by force': () => loss({}, () => app?.get(LockService).forceRelease('key')),
+    'the application shut down before its method had ended': async () => {
+      server = await startRedis();
+      const locks = await locksOn(server.url, { shutdownTimeout: 10 });
+      let begun = (): void => undefined;
+      const running = new Promise<void>((resolve) => {
+        begun = resolve;
+      });
+      const task = (lock: { signal: AbortSignal }): Promise<unknown> => {
+        begun();
+        return new Promise((resolve) => {
+          lock.signal.addEventListener('abort', resolve);
+        });
+      };
+      const ended = messageOf(LockLostError, locks.withLock('key', task));
+      await running;
+      await app?.close();
+      return ended;
+    },
+  });
+});
+
+/** The message of what is thrown at once. */
+function thrownBy(action: () => unknown): string {
+  try {
+    action();
+  } catch (error) {
+    return (error as Error).message;
+  }
+  throw new Error('nothing was thrown');
+}
+
+const memory = { nodes: 'memory' } as const;
+
+describe('the options in docs/errors.md are refused as it says', () => {
+  provoke('Options that do not fit', {
+    'Expected `ttl` to be ..., got ...': async () =>
+      thrownBy(() =>
+        WithLock('key', { ttl: -5 })(Beats.prototype, 'beat', { value: () => Promise.resolve() }),
+      ),
+    'Unknown option `...` in `...`': async () =>
+      thrownBy(() => RedlockModule.forRoot({ ...memory, ttl: 5 } as RedlockModuleOptions)),
+    'Expected `ttl` to be at most the restart guard of ... ms': async () => {
+      const locks = await locksOn('memory', { restartGuard: 20_000 });
+      return messageOf(RangeError, locks.acquire('key', { ttl: 30_000 }));
+    },
+  });
+});
+
+/** What a module that is put together wrongly says. */
+function refusalOf(
+  ...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object
+): Promise<string> {
+  const module = Test.createTestingModule({ imports, providers: [Beats] }).setLogger(new LogLines());
+  return messageOf(
+    Error,
+    module.compile().then((compiled) => compiled.init()),
+  );
+}
+
+describe('what docs/errors.md says of the start', () => {
+  provoke('At start-up', {
+    '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
+    'RedlockModule needs .forRoot({ nodes })': () => refusalOf(RedlockModule),
+    'RedlockModule is configured twice': () =>
+      refusalOf(RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, keyPrefix: 'other:' })),
+    '... of ... Redis nodes are connected and ... are needed': async () => {
+      const log = new LogLines();
+      const nodes: RedisOptions = { port: await freePort() };
+      app = await startApp({}, { ...PATIENT, nodes }, { logger: log });
+      return log.of('error').join();
+    },
+    'Redis at ... cannot be used for locks': async () => {
+      server = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
+      return refusalOf(RedlockModule.forRoot({ nodes: server.url }));
+    },
+  });
+});
