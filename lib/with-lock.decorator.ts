@@ -27,7 +27,8 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * Runs the method under a lock: acquires before it runs, renews while it runs, releases afterwards.
  *
  * For methods of any class that Nest creates, above or below other decorators. Other decorators find the method's
- * metadata, `name` and `length` unchanged. What the method returns or throws reaches the caller.
+ * metadata, `name` and `length` unchanged. What the method returns or throws reaches the caller, unless the lock was lost
+ * meanwhile (`onLost`).
  *
  * @param key - what to lock: a string, or a function of the method's arguments that gives one or several keys
  * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit

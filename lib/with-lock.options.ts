@@ -21,13 +21,14 @@ export interface WithLockOptions extends LockOptions {
 
   /**
    * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
-   * it, though the method takes no time and their clocks differ by up to a minute. Instances whose tick has run, or runs
-   * elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an instance
-   * that fires for it later; one whose method threw has run.
+   * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep what the
+   * last run left there, and no run crashes or loses its lock. Instances whose tick has run, or
+   * runs elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an
+   * instance that fires for it later; one whose method threw has run.
    *
    * With `@Cron` a tick is a moment that the expression names, in its time zone. With `@Interval`, whose instances have
    * no moments in common, a run begins no sooner than the interval after the one before it, less 10 % or a second,
-   * whichever is less.
+   * whichever is less; clocks do not matter there.
    * @defaultValue false
    */
   readonly oncePerTick?: boolean;

@@ -71,6 +71,45 @@ test('docs/safety.md cites each of its sources, and no others', () => {
   expect([...cited].toSorted()).toEqual(listed);
 });
 
+/** What promises more than is so when it stands alone. */
+const PROMISES =
+  /once per tick|not run again|no run begins sooner|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
+
+const CONDITIONS = /as long as|provided|unless|while|condition/i;
+
+/** The sentences of a text that promise something, and have no condition in them or right behind them. */
+function barePromises(text: string): string[] {
+  // What stands in a cell, or in a comment of an example, is not explained by the next one.
+  const paragraphs = text.split(/\n\s*(?:\n|\/\/|\/\*|- )|\|/);
+  return paragraphs.flatMap((paragraph) => {
+    const sentences = paragraph.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:])\W*\s/);
+    return sentences.filter(
+      (sentence, index) =>
+        PROMISES.test(sentence) && !CONDITIONS.test(`${sentence} ${sentences[index + 1] ?? ''}`),
+    );
+  });
+}
+
+test('each promise has its condition in the same sentence or the next', () => {
+  // docs/README.md says only what the pages are about.
+  const texts = pages.filter((page) => page !== join(root, 'docs/README.md'));
+  const sources = readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts'))
+    .map((name) => join(root, 'lib', name));
+  const bare = [...texts, ...sources].flatMap((file) =>
+    barePromises(readFileSync(file, 'utf8').replaceAll(/^ *\* ?/gm, '')).map(
+      (sentence) => `${relative(root, file)}: ${sentence}`,
+    ),
+  );
+  expect(bare).toEqual([]);
+});
+
+test('a promise without its condition is noticed', () => {
+  const text =
+    'It runs once per tick. That is all.\n\nAt most one holder, as long as data lasts. | once per tick | on conditions';
+  expect(barePromises(text)).toEqual(['It runs once per tick.', ' once per tick ']);
+});
+
 test('docs/errors.md has a section for every code', () => {
   const source = readFileSync(join(root, 'lib/redlock/errors.ts'), 'utf8');
   const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';

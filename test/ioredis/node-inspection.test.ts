@@ -337,6 +337,23 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
+    ['without it, beside its holder', 0, 'acquired'],
+    ['with it, not beside its holder', 2 * GUARD, 'may have forgotten locks'],
+  ])('a task with minHold runs again when its one node is flushed: %s', async (_what, guard, outcome) => {
+    const server = await newServer();
+    const { nodes: alices } = await connect([server.url], guard > 0);
+    const { nodes: bobs } = await connect([server.url], guard > 0);
+    const bob = locksOver(bobs, { owner: 'bob', guard });
+    await until(async () => (await attempt(bob)) === 'acquired');
+    const lasting = { ...once, ttl: 2 * GUARD, minHold: 3_600_000 };
+    const lock = await locksOver(alices, { owner: 'alice', guard }).acquire(['k'], lasting);
+    await server.client().flushall();
+    await expect(attempt(bob)).resolves.toContain(outcome);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test.each([
     ['lasts through the loss of the data of a minority', 1, 'is held by alice'],
     ['is forgotten with the data of a quorum, when the guard is over', 2, 'acquired'],
   ])('what minHold keeps after a release %s', async (_what, wiped, outcome) => {
