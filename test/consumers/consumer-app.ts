@@ -1,4 +1,4 @@
-import { cp } from 'node:fs/promises';
+import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { runCommand } from './run-command.js';
 
@@ -39,6 +39,10 @@ export class ConsumerApp {
 
   npm(...args: string[]): Promise<string> {
     return runCommand('npm', args, { cwd: this.folder, env: { REDIS_URL: this.redisUrl } });
+  }
+
+  write(path: string, text: string): Promise<void> {
+    return writeFile(join(this.folder, path), text);
   }
 
   /** A command of an installed package; never one from the registry. */
