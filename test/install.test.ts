@@ -1,0 +1,78 @@
+import { execFile } from 'node:child_process';
+import { copyFile, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+
+const run = promisify(execFile);
+
+/**
+ * What asks for Node 22, works on Node 20 and has no version that says so: a dependency of NestJS 12, and the Redis of the
+ * demo where there is no other. `.npmrc` hides the warnings of these.
+ */
+const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
+
+const onNode20 = Number(process.versions.node.split('.')[0]) < 22;
+
+let folder: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'install-'));
+  for (const name of ['package.json', 'package-lock.json', '.npmrc'])
+    await copyFile(name, join(folder, name));
+  await writeFile(join(folder, 'nobodys.npmrc'), '');
+});
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** What npm warns of when it works out what `npm ci` has to do, whatever the settings of this machine. */
+async function warnings(...options: string[]): Promise<string[]> {
+  const args = ['ci', '--dry-run', '--offline', '--no-audit', '--userconfig', 'nobodys.npmrc', ...options];
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
+  const { stdout, stderr } = await run('npm', args, { cwd: folder, env });
+  expect(stdout).toMatch(/^(added|up to date)/m);
+  return `${stdout}${stderr}`.split('\n').filter((line) => /^npm warn/i.test(line));
+}
+
+test('npm ci has no warnings for who clones the repository', async () => {
+  await expect(warnings()).resolves.toEqual([]);
+});
+
+test('nothing is hidden but what asks for Node 22 and works on Node 20', async () => {
+  const hidden = await warnings('--loglevel', 'warn');
+  expect(hidden.filter((line) => !line.includes('EBADENGINE'))).toEqual([]);
+  const packages = hidden.flatMap((line) => /package: '(.+)@/.exec(line)?.slice(1) ?? []);
+  expect(packages.toSorted()).toEqual(onNode20 ? WANTS_NODE_22 : []);
+});
+
+interface Lock {
+  readonly packages: Readonly<
+    Record<string, { hasInstallScript?: true; resolved?: string; deprecated?: string }>
+  >;
+}
+
+async function locked(): Promise<Lock['packages']> {
+  return (JSON.parse(await readFile('package-lock.json', 'utf8')) as Lock).packages;
+}
+
+/** The names of the packages that this is so of. */
+async function namesOf(so: (entry: Lock['packages'][string]) => unknown): Promise<string[]> {
+  const entries = Object.entries(await locked()).filter(([path, entry]) => path !== '' && so(entry));
+  return [...new Set(entries.map(([path]) => path.replace(/.*node_modules\//, '')))].toSorted();
+}
+
+test('each install script is allowed or denied, which npm 11 asks for', async () => {
+  const { allowScripts } = JSON.parse(await readFile('package.json', 'utf8')) as { allowScripts?: object };
+  expect(Object.keys(allowScripts ?? {}).toSorted()).toEqual(
+    await namesOf(({ hasInstallScript }) => hasInstallScript),
+  );
+});
+
+test('no package is deprecated', async () => {
+  await expect(namesOf(({ deprecated }) => deprecated)).resolves.toEqual([]);
+});
+
+test('the lock file names no registry', async () => {
+  await expect(namesOf(({ resolved }) => resolved)).resolves.toEqual([]);
+  await expect(readFile('package-lock.json', 'utf8')).resolves.not.toMatch(/https?:\/\/[^"]*\.tgz/);
+});
