@@ -1,5 +1,6 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import type { LockEvent } from './lock-telemetry.events.js';
+import { checkNode, NODES_RULE } from './check-node.js';
 import { badOption, checkMilliseconds, checkOptionNames } from './redlock/checks.js';
 import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from './redlock/lock-options.js';
 
@@ -88,10 +89,6 @@ const NAMES: readonly (keyof RedlockModuleOptions)[] = [
   'shutdownTimeout',
 ];
 
-const NODES_RULE =
-  "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
-  "are an array), or 'memory' to lock inside this process only";
-
 /**
  * @throws TypeError or RangeError naming the option, the rule and the value
  */
@@ -146,36 +143,4 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES);
     checkLockOptions(defaults);
   }
-}
-
-function checkNode(node: unknown, count: number): void {
-  if (node === 'memory' && count > 1) {
-    throw badOption('nodes', "'memory' alone, or Redis nodes; the two cannot vote together", node);
-  }
-  if (typeof node === 'string' && node !== 'memory' && !isRedisUrl(node)) {
-    throw badOption('nodes', NODES_RULE, withoutPassword(node));
-  }
-  if (typeof node === 'string') return;
-  if (node === undefined) {
-    const { message } = badOption('nodes', NODES_RULE, node);
-    throw new TypeError(`${message}; is the variable set that it comes from?`);
-  }
-  if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
-  // ioredis would ignore what it does not know, and connect to localhost. No value is shown: it may hold a password.
-  const refuse = (got: string): never => {
-    throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
-  };
-  if (Array.isArray(node)) refuse('an array in the array');
-  if ('url' in node) refuse('an object with `url`, which ioredis does not know; give the URL itself');
-  if ('connect' in node && typeof node.connect === 'function' && !('evalsha' in node)) {
-    refuse('a client of another package; give a `Redis` or `Cluster` of ioredis');
-  }
-}
-
-function isRedisUrl(text: string): boolean {
-  return /^(rediss?:\/\/|unix:\/\/|\/)/.test(text) && (text.startsWith('/') || URL.canParse(text));
-}
-
-function withoutPassword(text: string): string {
-  return text.replace(/^(\w*:?\/\/)?.*@/, '$1***@');
 }

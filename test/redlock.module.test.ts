@@ -570,6 +570,64 @@ describe('what ioredis would take for a Redis on localhost is refused as a node'
   });
 });
 
+describe('a node that ioredis would take for another one is refused', () => {
+  test.each([
+    [
+      'redis://host/locks',
+      'which does not end in the number of a database, such as redis://localhost:6379/1',
+    ],
+    ['redis://host/1locks', 'which does not end in the number of a database'],
+    ['redis://host/-1', 'which does not end in the number of a database'],
+    ['redis://host/1/', 'which does not end in the number of a database'],
+    ['redis://host?db=locks', 'which does not end in the number of a database'],
+    ['/tmp/redis.sock?db=locks', 'which does not end in the number of a database'],
+    ['redis://', 'which has no host'],
+    ['redis:///1', 'which has no host'],
+    ['redis://:50%@host', 'which has a "%" that is not written as %25'],
+  ])('%s', (url, why) => {
+    const masked = url.replace(':50%', '***');
+    for (const nodes of [url, ['redis://a', url]]) {
+      expect(() => RedlockModule.forRoot({ nodes })).toThrow(`got '${masked}', ${why}`);
+    }
+  });
+
+  test.each([
+    [{ db: NaN }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got NaN'],
+    [{ db: -1 }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got -1'],
+    [{ db: 1.5 }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got 1.5'],
+    [{ db: 'locks' }, TypeError, 'Expected `db` of a node to be the number of a database'],
+    [{ port: NaN }, RangeError, 'Expected `port` of a node to be a port, from 1 to 65535, got NaN'],
+    [{ port: 'redis' }, TypeError, 'Expected `port` of a node to be a port'],
+    [{ port: 65_536 }, RangeError, 'Expected `port` of a node to be a port'],
+  ])('%p', (options, kind, message) => {
+    const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
+    expect(refused).toBeInstanceOf(kind);
+    expect(refused?.message).toContain(message);
+    expect(refused?.message).not.toContain('secret');
+  });
+
+  test.each<[RedlockModuleOptions['nodes']]>([
+    ['redis://host/0'],
+    ['rediss://user:p%25@[::1]:6380/15'],
+    ['redis://host?db=2&family=6'],
+    ['/tmp/redis.sock?db=2'],
+    ['unix:///tmp/redis.sock'],
+    [{ host: 'host', db: '1', port: '6380' } as never],
+    [{ host: 'host', db: undefined, port: undefined } as never],
+  ])('%j is not', (nodes) => {
+    expect(refusalOf(nodes)).toBeUndefined();
+  });
+
+  function refusalOf(nodes: RedlockModuleOptions['nodes']): Error | undefined {
+    try {
+      RedlockModule.forRoot({ nodes });
+      return undefined;
+    } catch (error) {
+      return error as Error;
+    }
+  }
+});
+
 describe('a password', () => {
   const SECRET = 'p4ss:w/rd@x';
   const ESCAPED = encodeURIComponent(SECRET);
