@@ -130,7 +130,9 @@ export class LockService {
    * ```
    */
   async inspect(key: string): Promise<LockInfo> {
-    return this.locker.inspection.inspect(oneKey(key));
+    const one = oneKey(key);
+    await this.locker.open();
+    return this.locker.inspection.inspect(one);
   }
 
   /**
@@ -151,7 +153,7 @@ export class LockService {
    * ```
    */
   list(options: ListOptions = {}): AsyncIterable<LockInfo> {
-    return this.locker.inspection.list(options);
+    return whenOpen(this.locker, this.locker.inspection.list(options));
   }
 
   /**
@@ -165,7 +167,9 @@ export class LockService {
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have deleted it
    */
   async forceRelease(key: string): Promise<boolean> {
-    return this.locker.inspection.forceRelease(oneKey(key));
+    const one = oneKey(key);
+    await this.locker.open();
+    return this.locker.inspection.forceRelease(one);
   }
 
   /**
@@ -180,6 +184,7 @@ export class LockService {
    * ```
    */
   async checkNodes(): Promise<NodesStatus> {
+    await this.locker.open().catch(() => undefined);
     return this.locker.inspection.checkNodes();
   }
 
@@ -202,4 +207,9 @@ function kept(lock: LockHandle): LockHandle {
 
 function originOf({ label = 'other' }: AcquireOptions): LockOrigin {
   return { label };
+}
+
+async function* whenOpen<T>(locker: Locker, items: AsyncIterable<T>): AsyncGenerator<T> {
+  await locker.open();
+  yield* items;
 }

@@ -21,13 +21,17 @@ export class Locker {
   /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
   readonly #closing = new AbortController();
   #drained: (() => void) | undefined;
+  #opening: Promise<void> | undefined;
+  #isOpen = false;
 
+  /** @param connect - connects the nodes; rejects when one must not be used */
   constructor(
     private readonly redlock: Redlock,
     readonly inspection: Inspection,
     readonly telemetry: LockTelemetry,
     private readonly defaults: LockOptions,
     private readonly shutdownTimeout: number,
+    private readonly connect: () => Promise<void>,
   ) {
     // Every call listens to this signal. As long as somebody does, that costs next to nothing.
     onAbort(this.#closing.signal, () => undefined);
@@ -45,6 +49,25 @@ export class Locker {
    */
   foresee(ttls: readonly DeclaredTtl[]): void {
     foresee(this.redlock.guard, ttls);
+  }
+
+  /**
+   * Connects the nodes, once. Locks that are asked for before wait for it.
+   *
+   * @throws Error when a server is not fit for locks, such as a replica; the connections are closed then
+   */
+  open(): Promise<void> {
+    return (this.#opening ??= this.#open());
+  }
+
+  async #open(): Promise<void> {
+    try {
+      await this.connect();
+      this.#isOpen = true;
+    } catch (error) {
+      await this.redlock.close();
+      throw error;
+    }
   }
 
   /** Fills in the defaults of the module and of the package. */
@@ -80,6 +103,7 @@ export class Locker {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
+    if (!this.#isOpen && !this.isClosed) await this.open();
     const { ttl, retry, renew, minHold, maxHold } = options;
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
     const closing = currentLockOf(this)?.isHeld() ? [] : [this.#closing.signal];

@@ -41,25 +41,20 @@ export interface Parts {
 }
 
 /**
- * Checks the options of a module, connects its nodes, and resolves when a quorum is connected; with `waitForQuorum`, when
- * it votes.
+ * Checks the options of a module, and makes its locker. {@link Locker.open} connects the nodes: a start that fails
+ * before leaves no connection behind, and nobody would close it.
  *
- * An application whose nodes are away starts all the same: they may come later, and until then every lock says why it
- * cannot be had.
- *
- * @throws TypeError or RangeError naming the option that does not fit; Error when a server is not fit for locks
+ * @throws TypeError or RangeError naming the option that does not fit
  */
-export async function openLocker(
+export function makeLocker(
   options: RedlockModuleOptions,
   { name, ttls = [], nodesOf: open = nodesOf, Locker: Made = Locker }: Parts = {},
-): Promise<Locker> {
+): Locker {
   checkModuleOptions(options);
-  const begun = performance.now();
   const logger = new Logger('RedlockModule');
   const guard = guardOf(options);
   foresee(guard, ttls);
-  let locker: Locker | undefined;
-  const isClosing = (): boolean => locker?.isClosed ?? false;
+  const isClosing = (): boolean => locker.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
   const fleet: Fleet = {
     keyPrefix: options.keyPrefix ?? 'lock:',
@@ -83,22 +78,31 @@ export async function openLocker(
     },
   };
   const redlock = new Redlock(settings);
-  try {
-    await connect(nodes, logger, nodeLog);
-  } catch (error) {
-    await redlock.close();
-    throw error;
-  }
   const inspection = new Inspection(settings, redlock.held);
-  const { waitForQuorum } = options;
-  if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger);
-  locker = new Made(
+  const locker: Locker = new Made(
     redlock,
     inspection,
     new LockTelemetry(name, options.onEvent),
     options.defaults ?? {},
     options.shutdownTimeout ?? 10_000,
+    async () => {
+      const begun = performance.now();
+      await connect(nodes, logger, nodeLog);
+      const { waitForQuorum } = options;
+      if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger);
+    },
   );
+  return locker;
+}
+
+/**
+ * Like {@link makeLocker}, and resolves when a quorum is connected.
+ *
+ * @throws what {@link makeLocker} and {@link Locker.open} throw
+ */
+export async function openLocker(options: RedlockModuleOptions, parts: Parts = {}): Promise<Locker> {
+  const locker = makeLocker(options, parts);
+  await locker.open();
   return locker;
 }
 
@@ -120,6 +124,9 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
+ * Resolves when a quorum is connected. An application whose nodes are away starts all the same: they may come later, and
+ * until then every lock says why it cannot be had.
+ *
  * @throws Error when a server is not fit for locks, such as a replica
  */
 async function connect(nodes: readonly LockNode[], logger: Logger, nodeLog: NodeLog): Promise<void> {

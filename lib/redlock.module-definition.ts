@@ -6,7 +6,7 @@ import { LockInterceptor } from './lock.interceptor.js';
 import { LockService } from './lock.service.js';
 import { lockServiceToken } from './inject-lock-service.decorator.js';
 import type { Locker } from './locker.js';
-import { openLocker } from './open-locker.js';
+import { makeLocker } from './open-locker.js';
 import { Ticks } from './ticks.js';
 import type { RedlockModuleOptions } from './redlock.options.js';
 import { badOption, checkBoolean } from './redlock/checks.js';
@@ -53,7 +53,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           options: RedlockModuleOptions,
           instance: { name: string | undefined },
           modules: ModulesContainer,
-        ) => openLocker(options, { ...instance, ttls: declaredTtls(modules, instance.name) }),
+        ) => makeLocker(options, { ...instance, ttls: declaredTtls(modules, instance.name) }),
         inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer],
       };
       const service: FactoryProvider = {

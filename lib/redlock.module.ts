@@ -4,6 +4,7 @@ import {
   Inject,
   Logger,
   Module,
+  type OnApplicationBootstrap,
   type OnApplicationShutdown,
   type OnModuleInit,
 } from '@nestjs/common';
@@ -39,7 +40,7 @@ import { checkModuleOptions } from './redlock.options.js';
 @Module({})
 export class RedlockModule
   extends ConfigurableModuleClass
-  implements OnModuleInit, BeforeApplicationShutdown, OnApplicationShutdown
+  implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
 {
   /** @internal Nest creates it. */
   constructor(
@@ -108,6 +109,23 @@ export class RedlockModule
       `RedlockModule is configured twice ${named}, and locks of the one would not exclude those of the other. ` +
         'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
     );
+  }
+
+  /**
+   * Connects the nodes. After all else that can make a start fail: Nest calls no hook then, so nobody could close the
+   * connections.
+   *
+   * @throws Error when a server is not fit for locks, such as a replica
+   */
+  async onApplicationBootstrap(): Promise<void> {
+    try {
+      await this.locker.open();
+    } catch (error) {
+      for (const { instance } of this.modules.values()) {
+        if (instance instanceof RedlockModule) await instance.locker.close();
+      }
+      throw error;
+    }
   }
 
   /**

@@ -53,6 +53,7 @@ export const overhead: Group = {
       new LockTelemetry(undefined, undefined),
       {},
       1_000,
+      nothing,
     );
     const locks = new LockService(locker);
     const tasks = new Tasks();
