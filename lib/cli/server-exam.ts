@@ -2,9 +2,10 @@ import type { Cluster, Redis } from 'ioredis';
 import { type CommandChannel, isRefusal } from '../ioredis/command-channel.js';
 import { adviceOnConnection } from '../ioredis/connection-advice.js';
 import { ClusterSubscriber } from '../ioredis/cluster-subscriber.js';
-import { lockKey, wakeChannel } from '../ioredis/lock-key.js';
+import { probeKey, wakeChannel } from '../ioredis/lock-key.js';
 import { unsafeBecause, untoldBy, weakBecause } from '../ioredis/node-checks.js';
 import { type NodeReport, parseInfo } from '../ioredis/node-report.js';
+import { PROBE } from '../ioredis/scripts.js';
 import { copyForMessages, Subscriber } from '../ioredis/subscriber.js';
 import { within } from './within.js';
 
@@ -34,17 +35,7 @@ const SAMPLES = 20;
 /** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** Writes what a lock writes, and takes it away again. */
-const PROBE = `
-redis.call('TIME')
-redis.call('GET', KEYS[1])
-redis.call('SET', KEYS[1], '', 'PX', 1000)
-redis.call('PEXPIRE', KEYS[1], 2000)
-redis.call('PTTL', KEYS[1])
-return redis.call('DEL', KEYS[1])
-`;
-
-/** The key of the probe, and the process of its channel: not in the way of anybody's lock. */
+/** The process and the lock of the channel that is tried: not in the way of anybody's. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
@@ -91,10 +82,14 @@ export async function examineServer(
 }
 
 /** Whether the user may do what locks do. */
-export async function examineRights({ client }: CommandChannel, keyPrefix: string): Promise<Finding[]> {
+export async function examineRights(channel: CommandChannel, keyPrefix: string): Promise<Finding[]> {
+  const { client } = channel;
   const findings: Finding[] = [];
+  const key = probeKey(keyPrefix);
   try {
-    await within(client.eval(PROBE, 1, lockKey(keyPrefix, PROBE_NAME)));
+    await within(channel.run(PROBE, [key], []));
+    // A server that knows the script was not sent its text, which locks need after a restart.
+    await within(client.eval(PROBE.lua, 1, key));
   } catch (error) {
     findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
   }
@@ -128,6 +123,10 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   ],
   [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],
   [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
+  [
+    /^NOREPLICAS/,
+    'nothing can be locked until as many replicas are connected as min-replicas-to-write wants; set it to 0 for locks',
+  ],
   [/^READONLY/, 'give the master instead'],
   [/^LOADING/, 'wait until it has loaded its data'],
   [/cluster support disabled/, 'it is no Cluster; write redis:// for one server'],

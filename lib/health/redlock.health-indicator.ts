@@ -27,7 +27,7 @@ export interface RedlockHealth {
   readonly voting: number;
   /** How many are kept from voting for a while, because they may have forgotten locks (`restartGuard`). */
   readonly guarded: number;
-  /** How many must not be used for locks, such as a replica. */
+  /** How many must not be used for locks, such as a replica, or refuse what a lock writes (no memory, no right). */
   readonly unfit: number;
   /** How many did not answer. */
   readonly unreachable: number;

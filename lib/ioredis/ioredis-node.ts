@@ -15,7 +15,16 @@ import { CommandChannel, isRefusal } from './command-channel.js';
 import { type Client, keyPrefixOf, nameOf } from './connection.js';
 import type { Fleet } from './fleet.js';
 import { inCommands } from './in-commands.js';
-import { bornKey, channelBase, fenceKey, lockKey, queueKey, tickKey, wakeChannel } from './lock-key.js';
+import {
+  bornKey,
+  channelBase,
+  fenceKey,
+  lockKey,
+  probeKey,
+  queueKey,
+  tickKey,
+  wakeChannel,
+} from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
 import { MasterWatch } from './master-watch.js';
@@ -27,6 +36,7 @@ import {
   EXTEND,
   FORCE_RELEASE,
   LEAVE,
+  PROBE,
   RAISE,
   TOO_LATE,
   TOO_YOUNG,
@@ -241,14 +251,18 @@ export class IoredisNode implements LockNode {
   }
 
   async check(guard: number): Promise<NodeCheck> {
+    const probe = [probeKey(this.fleet.keyPrefix)];
+    let age: number;
     try {
       await this.#inspection.passed();
+      [age] = await Promise.all([this.#age(), this.#channel.run(PROBE, probe, [])]);
     } catch (error) {
-      if (!(error instanceof UnsafeNodeError)) throw error;
-      return { state: 'unfit', reason: error.message, warnings: [] };
+      if (error instanceof UnsafeNodeError) return { state: 'unfit', reason: error.message, warnings: [] };
+      if (!isRefusal(error)) throw error;
+      return { state: 'unfit', reason: `refuses what a lock writes: ${error.message}`, warnings: [] };
     }
     const warnings = this.#inspection.weaknesses;
-    const votesIn = Math.ceil(guard - (await this.#age()));
+    const votesIn = Math.ceil(guard - age);
     if (votesIn <= 0) return { state: 'voting', warnings };
     return { state: 'guarded', votesIn, reason: new GuardedNodeError(votesIn).message, warnings };
   }

@@ -38,6 +38,11 @@ export function bornKey(prefix: string): string {
   return `${prefix}redlock-born`;
 }
 
+/** A Redis key that is never written: whether it could be tells whether locks can. */
+export function probeKey(prefix: string): string {
+  return `${prefix}redlock-probe`;
+}
+
 /** The pattern, in the notation of Redis, of the Redis keys of all locks whose keys begin with `start`. */
 export function lockPattern(prefix: string, start: string): string {
   return `${escapeGlob(`${prefix}{${start}`)}*}:l`;

@@ -555,3 +555,22 @@ if value then
 end
 return 0
 `);
+
+/**
+ * Tries whether a lock could be written: fails as ACQUIRE would, when memory is short, replicas are missing, the disk is
+ * full, or the user may not run one of the commands. It costs nothing to anybody: SET with XX leaves a key alone that
+ * is not there, and still passes all the checks of the server, so nothing goes to the disk or to replicas.
+ *
+ * KEYS     a key that is never written
+ */
+export const PROBE = script(`
+redis.call('TIME')
+redis.call('SET', KEYS[1], '', 'XX', 'PX', 1)
+for _, command in ipairs({'GET', 'EXISTS', 'PTTL', 'DEL'}) do
+  redis.call(command, KEYS[1])
+end
+redis.call('PEXPIRE', KEYS[1], 1)
+redis.call('ZRANGE', KEYS[1], 0, 0)
+redis.call('ZREM', KEYS[1], '')
+return 1
+`);

@@ -2,7 +2,8 @@
 export interface NodeCheck {
   /**
    * `'voting'`; `'guarded'` while it is kept from voting because it started or lost its data a short while ago
-   * (`restartGuard`); `'unfit'` when it must not be used for locks, such as a replica.
+   * (`restartGuard`); `'unfit'` when it must not be used for locks, such as a replica, or refuses what a lock writes, such
+   * as one whose memory is used up.
    */
   readonly state: 'voting' | 'guarded' | 'unfit';
   /** Milliseconds until it votes again; only with `'guarded'`. */

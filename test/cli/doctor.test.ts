@@ -114,6 +114,25 @@ describe('what it finds, with code 1 when it is a problem', () => {
     expect(said(run, full.port).join()).toContain('nothing can be locked until there is memory');
   });
 
+  test('missing replicas', async () => {
+    const lonely = await newServer('--min-replicas-to-write', '1');
+    const run = await doctor([lonely]);
+    expect(run.code).toBe(1);
+    expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked until .*min-replicas/);
+  });
+
+  test.each(['evalsha', 'eval', 'set', 'zrem'])('a user without the right to %s', async (command) => {
+    const client = good[0]!.client();
+    const all = ['~lock:*', '&lock:*', '+@all'];
+    await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
+    const url = good[0]!.url.replace('redis://', 'redis://few:pw@');
+    const run = await doctor([url, good[1]!, good[2]!]);
+    expect(run.code).toBe(1);
+    expect(said(run, good[0]!.port)).toEqual([
+      expect.stringMatching(/^problem: .*(NOPERM|can't run this command).*ACL SETUSER <user> ~lock:/),
+    ]);
+  });
+
   test('a user without rights to INFO and to channels', async () => {
     const client = good[0]!.client();
     await client.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~lock:*', '+@all', '-info', 'resetchannels');

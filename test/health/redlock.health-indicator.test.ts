@@ -148,6 +148,62 @@ describe('one node', () => {
     await app.close();
   });
 
+  test.each<[string, (admin: Redis) => Promise<unknown>, RegExp]>([
+    ['has no memory left', (admin) => admin.config('SET', 'maxmemory', '1'), /OOM/],
+    ['lacks replicas', (admin) => admin.config('SET', 'min-replicas-to-write', '1'), /NOREPLICAS/],
+    [
+      'does not let its user write',
+      (admin) => admin.call('ACL', 'SETUSER', 'default', '-set'),
+      /can't run this command|NOPERM/,
+    ],
+    [
+      'does not let its user release',
+      (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
+      /can't run this command|NOPERM/,
+    ],
+  ])('that %s is unfit, as nothing can be locked, and fit again later', async (_what, break_, reason) => {
+    // What a guard does not write either.
+    for (const restartGuard of [false, 1] as const) {
+      const server = await startRedis();
+      await server.client().call('ACL', 'SETUSER', 'admin', 'on', '>pw', '~*', '&*', '+@all');
+      const admin = server.client({ username: 'admin', password: 'pw' });
+      const app = await healthApp({ nodes: server.url, restartGuard, owner: 'me' });
+      const indicator = app.get(RedlockHealthIndicator);
+      const state = (): Promise<unknown> => indicator.isHealthy('locks', { details: true });
+      await until(async () => (await app.get(LockService).checkNodes()).available);
+
+      await break_(admin);
+      await expect(state()).resolves.toMatchObject({
+        locks: {
+          status: 'down',
+          voting: 0,
+          unfit: 1,
+          unreachable: 0,
+          nodes: [{ state: 'unfit', reason: expect.stringMatching(reason) }],
+        },
+      });
+
+      await admin.config('SET', 'maxmemory', '0', 'min-replicas-to-write', '0');
+      await admin.call('ACL', 'SETUSER', 'default', '+@all');
+      await until(async () => (await app.get(LockService).checkNodes()).available);
+      await app.close();
+      await server.stop();
+    }
+  });
+
+  test('is checked at no cost to anybody: nothing is written, to disk and to replicas neither', async () => {
+    const app = await healthApp({ nodes: redis.url });
+    const written = async (): Promise<unknown> => {
+      const info = await client.info();
+      return [await client.keys('*'), ...info.matchAll(/^(rdb_changes|master_repl_offset).*$/gm)].map(String);
+    };
+    const before = await written();
+    expect(before).toHaveLength(3);
+    await expect(app.get(LockService).checkNodes()).resolves.toMatchObject({ available: true });
+    await expect(written()).resolves.toEqual(before);
+    await app.close();
+  });
+
   test('that became a replica is unfit', async () => {
     const app = await healthApp({ nodes: redis.url });
     const other = await startRedis();

@@ -46,6 +46,7 @@ async function useAll(
     if (await locks.tryAcquire('a')) throw new Error('two holders');
     await lock.extend();
     await locks.inspect('a');
+    if (!(await locks.checkNodes()).available) throw new Error('not available');
     for await (const info of locks.list()) if (!info.held) throw new Error('not listed as held');
     await lock.release();
     await locks.acquire('c', { retry: false });
