@@ -1,4 +1,4 @@
-import { badOption, badValue } from './redlock/checks.js';
+import { badNumber, badOption } from './redlock/checks.js';
 
 /** What the option `nodes` may be, for messages. */
 export const NODES_RULE =
@@ -54,9 +54,8 @@ function checkObject(node: object): void {
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
   if (db !== undefined && !isDatabase(db))
-    throw badValue('`db` of a node', 'the number of a database, such as 1', db);
-  if (port !== undefined && !isPort(port))
-    throw badValue('`port` of a node', 'a port, from 1 to 65535', port);
+    throw badNumber('nodes.db', 'the number of a database, such as 1', db);
+  if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
 }
 
 /** As text, too: ioredis takes what comes from the environment. */

@@ -1,7 +1,7 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import type { LockEvent } from './lock-telemetry.events.js';
 import { checkNode, NODES_RULE } from './check-node.js';
-import { badOption, checkMilliseconds, checkOptionNames } from './redlock/checks.js';
+import { badNumber, badOption, checkMilliseconds, checkOptionNames } from './redlock/checks.js';
 import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from './redlock/lock-options.js';
 
 /** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
@@ -128,7 +128,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     driftFactor !== undefined &&
     !(typeof driftFactor === 'number' && driftFactor >= 0 && driftFactor <= 0.5)
   ) {
-    throw badOption('driftFactor', 'a number from 0 to 0.5', driftFactor);
+    throw badNumber('driftFactor', 'a number from 0 to 0.5', driftFactor);
   }
   if (restartGuard !== undefined && restartGuard !== false)
     checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');

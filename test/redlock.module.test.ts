@@ -592,13 +592,13 @@ describe('a node that ioredis would take for another one is refused', () => {
   });
 
   test.each([
-    [{ db: NaN }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got NaN'],
-    [{ db: -1 }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got -1'],
-    [{ db: 1.5 }, RangeError, 'Expected `db` of a node to be the number of a database, such as 1, got 1.5'],
-    [{ db: 'locks' }, TypeError, 'Expected `db` of a node to be the number of a database'],
-    [{ port: NaN }, RangeError, 'Expected `port` of a node to be a port, from 1 to 65535, got NaN'],
-    [{ port: 'redis' }, TypeError, 'Expected `port` of a node to be a port'],
-    [{ port: 65_536 }, RangeError, 'Expected `port` of a node to be a port'],
+    [{ db: NaN }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got NaN'],
+    [{ db: -1 }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got -1'],
+    [{ db: 1.5 }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got 1.5'],
+    [{ db: 'locks' }, TypeError, 'Expected `nodes.db` to be the number of a database'],
+    [{ port: NaN }, RangeError, 'Expected `nodes.port` to be a port, from 1 to 65535, got NaN'],
+    [{ port: 'redis' }, TypeError, 'Expected `nodes.port` to be a port'],
+    [{ port: 65_536 }, RangeError, 'Expected `nodes.port` to be a port'],
   ])('%p', (options, kind, message) => {
     const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
     expect(refused).toBeInstanceOf(kind);

@@ -182,7 +182,7 @@ describe('options that do not fit are refused when the class is defined', () => 
     [{ onLost: 'skip' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'skip'"],
     [{ label: '' }, TypeError, "Expected `label` to be a string that is not empty, got ''"],
     [{ instance: '' }, TypeError, "Expected `instance` to be the `name` of a RedlockModule, got ''"],
-    [{ instance: 1 }, RangeError, 'Expected `instance` to be the `name` of a RedlockModule, got 1'],
+    [{ instance: 1 }, TypeError, 'Expected `instance` to be the `name` of a RedlockModule, got 1'],
     [
       { tll: 5_000 },
       TypeError,

@@ -1,4 +1,4 @@
-import { badOption } from '../redlock/checks.js';
+import { badNumber, badOption } from '../redlock/checks.js';
 import { keysOf } from '../redlock/keys.js';
 import type { LockHandle } from '../redlock/lock-handle.js';
 
@@ -21,7 +21,7 @@ export function checkedHolder(lock: unknown): TokenHolder {
   }
   const { keys, fencingToken } = lock as TokenHolder;
   if (!Number.isSafeInteger(fencingToken) || fencingToken < 0) {
-    throw badOption('fencingToken', 'a whole number from 0 to 2^53 - 1', fencingToken);
+    throw badNumber('fencingToken', 'a whole number from 0 to 2^53 - 1', fencingToken);
   }
   return { keys: keysOf(keys), fencingToken };
 }

@@ -7,7 +7,7 @@ import {
   type LockAcquireEvent,
   type LockHoldEvent,
 } from '../lock-telemetry.events.js';
-import { badOption, checkOptionNames } from '../redlock/checks.js';
+import { badNumber, badOption, checkOptionNames } from '../redlock/checks.js';
 import { RedlockError } from '../redlock/errors.js';
 import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../redlock/lock-events.js';
 
@@ -64,7 +64,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   checkOptionNames('collectLockMetrics', options, ['registry', 'maxLabels']);
   const { registry = register, maxLabels = 200 } = options;
   if (!Number.isInteger(maxLabels) || maxLabels < 1) {
-    throw badOption('maxLabels', 'a whole number, at least 1', maxLabels);
+    throw badNumber('maxLabels', 'a whole number, at least 1', maxLabels);
   }
   // Not `instanceof`: the application may have another copy of prom-client.
   if (typeof registry?.registerMetric !== 'function')

@@ -10,7 +10,7 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export function checkMilliseconds(option: string, value: unknown, least: number, or = ''): void {
   if (Number.isInteger(value) && Number(value) >= least && Number(value) <= LONGEST_TIMER_MS) return;
   const most = Number(value) > LONGEST_TIMER_MS ? `, at most ${LONGEST_TIMER_MS}` : '';
-  throw badOption(option, `${or}a whole number of milliseconds, at least ${least}${most}`, value);
+  throw badNumber(option, `${or}a whole number of milliseconds, at least ${least}${most}`, value);
 }
 
 /** @throws TypeError unless `value` is `true` or `false`. */
@@ -41,13 +41,18 @@ export function checkOptionNames(
   }
 }
 
-/** A `RangeError` for a number that is out of range, a `TypeError` for anything else that does not fit. */
-export function badOption(option: string, rule: string, value: unknown): RangeError | TypeError {
+/** An option that is to be something other than a number. */
+export function badOption(option: string, rule: string, value: unknown): TypeError {
   return badValue(`\`${option}\``, rule, value);
 }
 
 /** Like {@link badOption}, for what is not an option. */
-export function badValue(what: string, rule: string, value: unknown): RangeError | TypeError {
-  const message = `Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`;
-  return typeof value === 'number' ? new RangeError(message) : new TypeError(message);
+export function badValue(what: string, rule: string, value: unknown): TypeError {
+  return new TypeError(`Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`);
+}
+
+/** An option that is to be a number: a `RangeError` for a number that is out of range, a `TypeError` for anything else. */
+export function badNumber(option: string, rule: string, value: unknown): RangeError | TypeError {
+  const refusal = badOption(option, rule, value);
+  return typeof value === 'number' ? new RangeError(refusal.message) : refusal;
 }

@@ -1,5 +1,5 @@
 import { type Answer, askAll } from './ask-all.js';
-import { badOption, checkOptionNames } from './checks.js';
+import { badNumber, badOption, checkOptionNames } from './checks.js';
 import { LockUnavailableError, type NodeVote } from './errors.js';
 import type { HeldLock, RedlockSettings } from './held-lock.js';
 import { infoOf, type LockInfo, type LockVote, voteOf } from './lock-info.js';
@@ -64,7 +64,7 @@ export class Inspection {
     const { prefix = '', limit = Infinity } = options;
     if (typeof prefix !== 'string') throw badOption('prefix', 'a string', prefix);
     if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 1)) {
-      throw badOption('limit', 'a whole number, at least 1', limit);
+      throw badNumber('limit', 'a whole number, at least 1', limit);
     }
     return this.#list(prefix, limit);
   }

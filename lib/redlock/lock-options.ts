@@ -1,4 +1,4 @@
-import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
+import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
 
 /** How long and how often to try for a lock that is not free. */
 export interface RetryOptions {
@@ -167,7 +167,7 @@ export function checkLockOptions({
   if (delay !== undefined) checkMilliseconds('retry.delay', delay, 1);
   if (jitter !== undefined) checkMilliseconds('retry.jitter', jitter, 0);
   if (attempts !== undefined && !(Number.isInteger(attempts) && attempts >= 1)) {
-    throw badOption('retry.attempts', 'a whole number, at least 1', attempts);
+    throw badNumber('retry.attempts', 'a whole number, at least 1', attempts);
   }
 }
 

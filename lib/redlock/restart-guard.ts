@@ -1,4 +1,4 @@
-import { badOption } from './checks.js';
+import { badNumber } from './checks.js';
 import { DEFAULT_TTL_MS } from './lock-options.js';
 
 /**
@@ -32,7 +32,7 @@ export class RestartGuard {
   checkCovers(ttl: number): void {
     if (this.duration > 0 && ttl > this.duration) {
       const rule = `at most the restart guard of ${this.duration} ms; set \`restartGuard\` to the largest ttl of all processes`;
-      throw badOption('ttl', rule, ttl);
+      throw badNumber('ttl', rule, ttl);
     }
   }
 

@@ -419,7 +419,7 @@ describe('options', () => {
     [{ table: 'a.b.c' }, TypeError, /^Expected `table`/],
     [{ table: 'a.' }, TypeError, /^Expected `table`/],
     [{ table: 'x'.repeat(64) }, TypeError, /at most 63/],
-    [{ table: 7 }, RangeError, /got 7$/],
+    [{ table: 7 }, TypeError, /got 7$/],
     [{ idleTimeout: -1 }, RangeError, /^Expected `idleTimeout` to be .*, at least 0, got -1$/],
     [{ idleTimeout: '5s' }, TypeError, /^Expected `idleTimeout`/],
     [{ tabel: 'x' }, TypeError, /^Unknown option `tabel`/],

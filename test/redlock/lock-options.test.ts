@@ -83,7 +83,7 @@ describe('checkLockOptions', () => {
       TypeError,
       "Expected `maxHold` to be a whole number of milliseconds, at least 1, got '1m'",
     ],
-    [{ reentrant: 1 }, RangeError, 'Expected `reentrant` to be `true` or `false`, got 1'],
+    [{ reentrant: 1 }, TypeError, 'Expected `reentrant` to be `true` or `false`, got 1'],
     [{ onLost: 'log' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'log'"],
     [{ retry: true }, TypeError, 'Expected `retry` to be `false` or an object, got true'],
     [
