@@ -140,6 +140,8 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     throw badOption('onEvent', 'a function', onEvent);
   if (shutdownTimeout !== undefined) checkMilliseconds('shutdownTimeout', shutdownTimeout, 0);
   if (defaults !== undefined) {
+    if (typeof defaults !== 'object' || defaults === null)
+      throw badOption('defaults', 'an object of options', defaults);
     checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES);
     checkLockOptions(defaults);
   }

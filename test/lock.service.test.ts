@@ -361,7 +361,7 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     [{ signal: 'stop' }, "Expected `signal` to be an AbortSignal, got 'stop'"],
     [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. The options are `ttl`,.* `signal`$/],
     [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
-    [null, /^Expected `\w+` to be an object of options, got null$/],
+    [null, /^Expected the options of `\w+` to be an object, got null$/],
   ])('options %j', async (options, message) => {
     await expect(call('acquire', 'key', options)).rejects.toThrow(message);
     await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
@@ -382,7 +382,9 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
   });
 
   test('no options where one attempt is made', async () => {
-    await expect(call('tryAcquire', 'key', null)).rejects.toThrow('to be an object of options, got null');
+    await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
+      'Expected the options of `tryAcquire` to be an object, got null',
+    );
   });
 
   test('a task that is none', async () => {

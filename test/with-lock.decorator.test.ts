@@ -188,8 +188,8 @@ describe('options that do not fit are refused when the class is defined', () => 
       TypeError,
       'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `onBusy`, `oncePerTick`, `label`, `instance`',
     ],
-    [null, TypeError, 'Expected `@WithLock` to be an object of options, got null'],
-    ['skip', TypeError, "Expected `@WithLock` to be an object of options, got 'skip'"],
+    [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
+    ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
   ])('%j: %p', (options, kind, message) => {
     const define = (): unknown => settleWith('key', options);
     expect(define).toThrow(kind);

@@ -29,7 +29,7 @@ const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 export function resolveRegisterOptions(
   options: FencedRegisterOptions,
 ): Readonly<Record<'table', string> & Record<'idleTimeout', number>> {
-  checkOptionNames('options', options, ['table', 'idleTimeout']);
+  checkOptionNames('FencedRegister', options, ['table', 'idleTimeout']);
   const { table = DEFAULTS.table, idleTimeout = DEFAULTS.idleTimeout } = options;
   checkMilliseconds('idleTimeout', idleTimeout, 0);
   return { table: quoted(table), idleTimeout };

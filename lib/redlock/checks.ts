@@ -21,6 +21,7 @@ export function checkBoolean(option: string, value: unknown): void {
 /**
  * A property that is `undefined` is not given, also where only others read it.
  *
+ * @param of - whose options they are, for the message
  * @param remedy - what to do about an option that is not known here, but elsewhere
  * @throws TypeError unless `options` is an object whose every property that is given is one of `known`
  */
@@ -30,7 +31,8 @@ export function checkOptionNames(
   known: readonly string[],
   remedy?: (name: string) => string | undefined,
 ): void {
-  if (typeof options !== 'object' || options === null) throw badOption(of, 'an object of options', options);
+  if (typeof options !== 'object' || options === null)
+    throw badValue(`the options of \`${of}\``, 'an object', options);
   const unknown = Object.keys(options).find(
     (name) => !known.includes(name) && (options as Record<string, unknown>)[name] !== undefined,
   );

@@ -60,7 +60,7 @@ export class Inspection {
    * of nodes answered
    */
   list(options: ListOptions = {}): AsyncIterable<LockInfo> {
-    checkOptionNames('options', options, ['prefix', 'limit']);
+    checkOptionNames('list', options, ['prefix', 'limit']);
     const { prefix = '', limit = Infinity } = options;
     if (typeof prefix !== 'string') throw badOption('prefix', 'a string', prefix);
     if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 1)) {

@@ -423,7 +423,7 @@ describe('options', () => {
     [{ idleTimeout: -1 }, RangeError, /^Expected `idleTimeout` to be .*, at least 0, got -1$/],
     [{ idleTimeout: '5s' }, TypeError, /^Expected `idleTimeout`/],
     [{ tabel: 'x' }, TypeError, /^Unknown option `tabel`/],
-    [null, TypeError, /^Expected `options`/],
+    [null, TypeError, /^Expected the options of `FencedRegister` to be an object/],
   ])('%j is refused', (options, type, message) => {
     const construct = () => new FencedRegister(options as unknown as FencedRegisterOptions);
 

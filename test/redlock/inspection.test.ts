@@ -147,8 +147,8 @@ describe('list', () => {
     [{ prefix: 7 }, 'Expected `prefix` to be a string, got 7'],
     [{ limit: 0 }, 'Expected `limit` to be a whole number, at least 1, got 0'],
     [{ limit: 1.5 }, 'Expected `limit` to be a whole number, at least 1, got 1.5'],
-    [{ pattern: '*' }, 'Unknown option `pattern` in `options`. The options are `prefix`, `limit`'],
-    [null, 'Expected `options` to be an object of options, got null'],
+    [{ pattern: '*' }, 'Unknown option `pattern` in `list`. The options are `prefix`, `limit`'],
+    [null, 'Expected the options of `list` to be an object, got null'],
   ])('the options %j are refused at once', (options, message) => {
     expect(() => inspection.list(options as ListOptions)).toThrow(message);
   });
