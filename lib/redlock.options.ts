@@ -1,7 +1,7 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import type { LockEvent } from './lock-telemetry.events.js';
 import { checkNode, NODES_RULE } from './check-node.js';
-import { badNumber, badOption, checkMilliseconds, checkOptionNames } from './redlock/checks.js';
+import { badNumber, badOption, checkMilliseconds, checkOptionNames, listed } from './redlock/checks.js';
 import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from './redlock/lock-options.js';
 
 /** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
@@ -89,6 +89,18 @@ const NAMES: readonly (keyof RedlockModuleOptions)[] = [
   'shutdownTimeout',
 ];
 
+/** What `forRoot` and `forRootAsync` take beside them, which decides what is provided, and so must be known before. */
+const EXTRAS: readonly string[] = ['name', 'isGlobal'];
+
+function whereItBelongs(name: string): string {
+  if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
+    return `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``;
+  // `forRoot` takes them out before it checks the rest.
+  if (EXTRAS.includes(name))
+    return `A factory comes too late for it. It stands beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
+  return `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`;
+}
+
 /**
  * @throws TypeError or RangeError naming the option, the rule and the value
  */
@@ -99,11 +111,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
       'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
     );
   }
-  checkOptionNames('RedlockModule', options, NAMES, (name) =>
-    (LOCK_OPTION_NAMES as readonly string[]).includes(name)
-      ? `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``
-      : undefined,
-  );
+  checkOptionNames('RedlockModule', options, NAMES, whereItBelongs);
   const {
     nodes,
     keyPrefix,

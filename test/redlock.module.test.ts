@@ -403,7 +403,8 @@ describe('options that do not fit', () => {
     [
       { ...memory, prefix: 'x' },
       'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
-        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`',
+        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`; and, for the module itself, ' +
+        '`name`, `isGlobal`',
     ],
   ];
 
@@ -434,6 +435,19 @@ describe('options that do not fit', () => {
       const { locks } = await start({ imports: [module] });
       await expect(locks.withLock('key', () => 'ran')).resolves.toBe('ran');
     }
+  });
+
+  test.each([
+    ['name', 'billing'],
+    ['isGlobal', false],
+  ])('%s from a factory is told where it belongs', async (option, value) => {
+    const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
+    await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+      new TypeError(
+        `Unknown option \`${option}\` in \`RedlockModule\`. A factory comes too late for it. It stands beside the factory: ` +
+          `\`forRootAsync({ ${option}: ..., useFactory })\``,
+      ),
+    );
   });
 
   test.each<[object, string]>([

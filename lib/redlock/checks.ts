@@ -37,10 +37,14 @@ export function checkOptionNames(
     (name) => !known.includes(name) && (options as Record<string, unknown>)[name] !== undefined,
   );
   if (unknown !== undefined) {
-    const names = known.map((name) => `\`${name}\``).join(', ');
-    const rest = remedy?.(unknown) ?? `The options are ${names}`;
+    const rest = remedy?.(unknown) ?? `The options are ${listed(known)}`;
     throw new TypeError(`Unknown option \`${unknown}\` in \`${of}\`. ${rest}`);
   }
+}
+
+/** Names of options, for messages. */
+export function listed(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(', ');
 }
 
 /** An option that is to be something other than a number. */
