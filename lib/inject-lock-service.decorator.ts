@@ -2,9 +2,12 @@ import { Inject, type InjectionToken } from '@nestjs/common';
 import { badOption } from './redlock/checks.js';
 import { LockService } from './lock.service.js';
 
-/** What a module provides its `LockService` as. */
-export function lockServiceToken(name: string | undefined): InjectionToken {
-  return name === undefined ? LockService : Symbol.for(`nestjs-redlock:service:${name}`);
+/** What a module provides its `LockService` as. Nest names it when it cannot resolve it, so its description says what to do. */
+export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
+  if (name === undefined) return LockService;
+  return Symbol.for(
+    `@InjectLockService('${name}') needs RedlockModule.forRoot({ nodes, name: '${name}' }) in the imports`,
+  );
 }
 
 /**

@@ -10,7 +10,7 @@ type Decorated = Record<symbol, LockInterceptor | undefined>;
 
 /** What a module provides its interceptor as. */
 export function interceptorToken(instance: string | undefined): InjectionToken {
-  return instance === undefined ? LockInterceptor : Symbol.for(`nestjs-redlock:interceptor:${instance}`);
+  return instance === undefined ? LockInterceptor : Symbol.for(`LockInterceptor of '${instance}'`);
 }
 
 /** Has Nest inject the interceptor into instances of the class; once for a class and those that extend it. */

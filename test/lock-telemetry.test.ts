@@ -20,6 +20,7 @@ import {
 } from '../lib/index.js';
 import { RedlockTestingModule, type RedlockTestingOptions, TestLocks } from '../lib/testing/index.js';
 import { LogLines } from './support/log-lines.js';
+import { lockServiceToken } from '../lib/inject-lock-service.decorator.js';
 
 @Injectable()
 class Orders {
@@ -193,7 +194,7 @@ describe('onEvent', () => {
       imports: [RedlockTestingModule.forRoot({ locks: other })],
     }).compile();
     const far = await elsewhere.get(LockService).acquire('far');
-    const service = module.get<LockService>(Symbol.for('nestjs-redlock:service:billing'));
+    const service = module.get(lockServiceToken('billing'));
     await service.withLock('a', { label: 'task' }, () => undefined);
     const lock = await service.acquire('b');
     locks.lose('b');

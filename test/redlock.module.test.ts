@@ -22,6 +22,7 @@ import { PATIENT } from './support/patience.js';
 import { DURABLE, type RedisServer, startRedis, startRedisNodes } from './support/redis-server.js';
 import { startTcpProxy } from './support/tcp-proxy.js';
 import { until } from './support/until.js';
+import { lockServiceToken } from '../lib/inject-lock-service.decorator.js';
 
 interface Started {
   readonly lines: LogLines;
@@ -268,6 +269,34 @@ describe('named instances', () => {
     );
   });
 
+  test('a name that no module has is told with what to import', async () => {
+    @Injectable()
+    class Injected {
+      constructor(@InjectLockService('typo') readonly locks: LockService) {}
+    }
+    @Injectable()
+    class Decorated {
+      @WithLock('key', { instance: 'typo' })
+      async run(): Promise<void> {}
+    }
+    const imports = [RedlockModule.forRoot(memory)];
+    const needs = (what: string): string =>
+      `${what} needs RedlockModule.forRoot({ nodes, name: 'typo' }) in the imports`;
+    const messages: string[] = [];
+    for (const provider of [Injected, Decorated]) {
+      const { message } = await start({ imports, providers: [provider] }).then(
+        () => new Error('it started'),
+        (error: Error) => error,
+      );
+      messages.push(message);
+    }
+    expect(messages).toEqual([
+      expect.stringContaining(needs("@InjectLockService('typo')")),
+      expect.stringContaining(needs('@WithLock')),
+    ]);
+    expect(messages.join()).not.toContain('nestjs-redlock:');
+  });
+
   test.each([[''], [7], [null]])('InjectLockService(%p) is refused', (name) => {
     expect(() => Reflect.apply(InjectLockService, undefined, [name])).toThrow(
       `Expected \`name\` to be the \`name\` of a RedlockModule, got ${inspect(name)}`,
@@ -511,7 +540,7 @@ describe('a Redis that is down when the application starts', () => {
     );
 
     await server.restart();
-    const single = app.get<LockService>(Symbol.for('nestjs-redlock:service:single'));
+    const single = app.get<LockService>(lockServiceToken('single') as symbol);
     await until(() =>
       single.tryAcquire('key').then(
         (lock) => lock !== null,

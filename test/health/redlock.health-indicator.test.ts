@@ -242,5 +242,8 @@ test('bad options are named', async () => {
   const indicator = app.get(RedlockHealthIndicator);
   await expect(indicator.isHealthy('locks', { details: 1 } as never)).rejects.toThrow('Expected `details`');
   await expect(indicator.isHealthy('locks', { name: 'a' } as never)).rejects.toThrow('Unknown option `name`');
+  await expect(indicator.isHealthy('locks', { instance: 'typo' })).rejects.toThrow(
+    "RedlockModule.forRoot({ nodes, name: 'typo' })",
+  );
   await app.close();
 });

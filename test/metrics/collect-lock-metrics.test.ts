@@ -6,6 +6,7 @@ import { register, Registry } from 'prom-client';
 import { LockService, WithLock } from '../../lib/index.js';
 import { collectLockMetrics } from '../../lib/metrics/index.js';
 import { RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
+import { lockServiceToken } from '../../lib/inject-lock-service.decorator.js';
 
 @Injectable()
 class Orders {
@@ -143,7 +144,7 @@ describe('metrics of locks', () => {
     const named = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks, name: 'billing' })],
     }).compile();
-    await named.get<LockService>(Symbol.for('nestjs-redlock:service:billing')).withLock('a', () => undefined);
+    await named.get(lockServiceToken('billing')).withLock('a', () => undefined);
     await named.close();
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
