@@ -29,6 +29,12 @@ export function checkNode(node: unknown, count: number): void {
 function checkUrl(text: string): void {
   const refusal = badOption('nodes', NODES_RULE, withoutPassword(text));
   const because = (reason: string): TypeError => new TypeError(`${refusal.message}, which ${reason}`);
+  const [, authority = ''] = /^rediss?:\/\/([^/?#]*)/.exec(text) ?? [];
+  if (authority.slice(authority.lastIndexOf('@') + 1).includes(','))
+    throw because(
+      'has several hosts; independent nodes are an array with a URL for each, Sentinels are ioredis options, and a Cluster ' +
+        'is a client',
+    );
   const path = /^(?:unix:\/\/)?\/(?!\/)/.test(text);
   if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) throw refusal;
   // The host of a path does not matter.
@@ -48,7 +54,11 @@ function checkObject(node: object): void {
     throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
   };
   if (Array.isArray(node)) refuse('an array in the array');
-  if ('url' in node) refuse('an object with `url`, which ioredis does not know; give the URL itself');
+  if ('href' in node) refuse('a URL object; give its text, `url.href`');
+  if ('then' in node) refuse('a Promise; await it, or use `forRootAsync`');
+  const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];
+  if (unknown !== undefined)
+    refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
   if ('connect' in node && typeof node.connect === 'function' && !('evalsha' in node)) {
     refuse('a client of another package; give a `Redis` or `Cluster` of ioredis');
   }
@@ -57,6 +67,14 @@ function checkObject(node: object): void {
     throw badNumber('nodes.db', 'the number of a database, such as 1', db);
   if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
 }
+
+/** What other clients call the address; ioredis would connect to localhost. */
+const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
+  ['url', 'the URL itself'],
+  ['uri', 'the URL itself'],
+  ['hostname', '`host`'],
+  ['socket', '`host` and `port`'],
+];
 
 /** As text, too: ioredis takes what comes from the environment. */
 function isDatabase(value: unknown): boolean {

@@ -601,6 +601,14 @@ describe('connections', () => {
 describe('what ioredis would take for a Redis on localhost is refused as a node', () => {
   test.each<[object, RegExp]>([
     [{ url: 'redis://:secret@host' }, /got an object with `url`, which ioredis does not know; give the URL/],
+    [new URL('redis://:secret@host'), /got a URL object; give its text, `url.href`$/],
+    [{ uri: 'redis://:secret@host' }, /got an object with `uri`, which ioredis does not know; give the URL/],
+    [{ hostname: 'secret' }, /got an object with `hostname`, which ioredis does not know; give `host`$/],
+    [
+      { socket: { host: 'secret' } },
+      /got an object with `socket`, which ioredis does not know; give `host` and/,
+    ],
+    [Promise.resolve('redis://:secret@host'), /got a Promise; await it, or use `forRootAsync`$/],
     [['redis://:secret@host'], /got an array in the array$/],
     [
       { connect: () => undefined, evalSha: () => undefined },
@@ -624,11 +632,14 @@ describe('a node that ioredis would take for another one is refused', () => {
     ['redis://host/1/', 'which does not end in the number of a database'],
     ['redis://host?db=locks', 'which does not end in the number of a database'],
     ['/tmp/redis.sock?db=locks', 'which does not end in the number of a database'],
+    ['redis://a,redis://b', 'which has several hosts; independent nodes are an array with a URL for each'],
+    ['redis://a:1,b:2', 'which has several hosts'],
+    ['redis://:pw@a:1,redis://b:2', 'which has several hosts'],
     ['redis://', 'which has no host'],
     ['redis:///1', 'which has no host'],
     ['redis://:50%@host', 'which has a "%" that is not written as %25'],
   ])('%s', (url, why) => {
-    const masked = url.replace(':50%', '***');
+    const masked = url.replace(/:(50%|pw)@/, '***@');
     for (const nodes of [url, ['redis://a', url]]) {
       expect(() => RedlockModule.forRoot({ nodes })).toThrow(`got '${masked}', ${why}`);
     }
@@ -655,6 +666,7 @@ describe('a node that ioredis would take for another one is refused', () => {
     ['redis://host?db=2&family=6'],
     ['/tmp/redis.sock?db=2'],
     ['unix:///tmp/redis.sock'],
+    ['redis://:a,b@host'],
     [{ host: 'host', db: '1', port: '6380' } as never],
     [{ host: 'host', db: undefined, port: undefined } as never],
   ])('%j is not', (nodes) => {

@@ -30,6 +30,7 @@ export function openNodes(target: Target): Client[] {
 }
 
 function openNode(url: string, where: string, tls: RedisOptions['tls']): Client {
+  if (/,\s*rediss?(\+\w+)?:\/\//.test(url)) throw severalHosts(where);
   const path = /^(?:unix:\/\/)?(\/.*)$/s.exec(url)?.[1];
   if (path !== undefined) return openClient({ path });
   const [match, scheme, kind, userInfo, hosts = '', rest = '', query = ''] = URL_PARTS.exec(url) ?? [];
@@ -67,12 +68,14 @@ function openNode(url: string, where: string, tls: RedisOptions['tls']): Client 
     } as RedisOptions);
   }
   const [address, second] = addressesOf(hosts, 6_379, where);
-  if (second) {
-    throw new UsageError(
-      `Expected ${where} to have one host: independent nodes are one URL each, a Sentinel is redis+sentinel://, a Cluster redis+cluster://`,
-    );
-  }
+  if (second) throw severalHosts(where);
   return openClient({ ...options, ...address, ...databaseOf(rest || undefined, where) });
+}
+
+function severalHosts(where: string): UsageError {
+  return new UsageError(
+    `Expected ${where} to have one host: independent nodes are one URL each, a Sentinel is redis+sentinel://, a Cluster redis+cluster://`,
+  );
 }
 
 function openCluster(hosts: Address[], options: RedisOptions): Cluster {
