@@ -28,10 +28,10 @@ const COMMAND = 'cli/main';
  */
 function sharedFile(id) {
   const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
-  if (/^(redlock\/(checks|errors|keys|lock-events)|lock-skipped|lock-telemetry\.events)$/.test(path))
+  if (/^(redlock\/(checks|errors|keys|lock-events|printable)|lock-skipped|lock-telemetry\.events)$/.test(path))
     return 'base';
   // The ticks are here because there is room, and `nest` is full.
-  if (/^(memory\/|ioredis\/scripts$|(cron-tick|ticks)$)/.test(path)) return 'stores';
+  if (/^(memory\/|ioredis\/scripts$|(cron-tick|ticks|check-node)$)/.test(path)) return 'stores';
   return path.includes('/') ? /^(redlock|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
 }
 

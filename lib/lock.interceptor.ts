@@ -9,6 +9,7 @@ import type { Locker } from './locker.js';
 import type { LockSkippedEvent } from './lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from './redlock/errors.js';
 import { keysOf, type LockKey } from './redlock/keys.js';
+import { printable, quoted } from './redlock/printable.js';
 import type { ScheduledTask } from './schedule-metadata.js';
 import type { Ticks } from './ticks.js';
 import type { WithLockOptions } from './with-lock.options.js';
@@ -114,10 +115,10 @@ export class LockInterceptor {
 
   #tellSkip(event: LockSkippedEvent): void {
     const { method, keys, reason, owner, retryAfter = 0, tick = 0 } = event;
-    const names = keys.map((each) => `"${each}"`).join(', ');
+    const by = printable(owner ?? '');
     const why = {
-      held: `${names} is held by ${owner} for ${Math.ceil(retryAfter)} ms more`,
-      'tick-ran': `${nameOfTick(tick)} has run already, by ${owner}`,
+      held: `${quoted(keys)} is held by ${by} for ${Math.ceil(retryAfter)} ms more`,
+      'tick-ran': `${nameOfTick(tick)} has run already, by ${by}`,
       shutdown: 'the application is shutting down',
     };
     this.#logger.debug(`${method} skipped: ${why[reason]}`);

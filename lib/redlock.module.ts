@@ -24,6 +24,7 @@ import {
 import { OncePerTickCheck } from './once-per-tick.js';
 import { Ticks } from './ticks.js';
 import { checkModuleOptions } from './redlock.options.js';
+import { printable } from './redlock/printable.js';
 
 /**
  * Provides `LockService`, and what `@WithLock` needs, to the application.
@@ -140,7 +141,7 @@ export class RedlockModule
     const late = await this.locker.close();
     if (late.length > 0) {
       new Logger(RedlockModule.name).warn(
-        `Shut down while locked methods were running: ${late.join(', ')}. Their locks end with their ttl.`,
+        `Shut down while locked methods were running: ${late.map(printable).join(', ')}. Their locks end with their ttl.`,
       );
     }
   }

@@ -1,4 +1,5 @@
 import { stripVTControlCharacters } from 'node:util';
+import { printable as escaped } from '../redlock/printable.js';
 import type { LockInfo, LockVote } from '../redlock/lock-info.js';
 
 /** The first column is not made narrower than this. */
@@ -66,10 +67,7 @@ function widthOf(text: string): number {
 
 /** Keys and owners can be any text; what would move the cursor or begin a new line is written as an escape. */
 export function printable(text: string): string {
-  return stripVTControlCharacters(text).replaceAll(
-    /[\p{Cc}\u2028\u2029]/gu,
-    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
+  return escaped(stripVTControlCharacters(text));
 }
 
 /** Milliseconds for people. */

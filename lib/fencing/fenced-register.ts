@@ -1,4 +1,5 @@
 import { type FencedRegisterOptions, resolveRegisterOptions } from './fenced-register.options.js';
+import { quoted } from '../redlock/printable.js';
 import type { SqlClient, SqlPool, SqlPoolClient } from './sql-client.js';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';
@@ -99,7 +100,7 @@ export class FencedRegister {
       const { command } = await client.query('commit');
       if (command === 'ROLLBACK') {
         throw new Error(
-          `Nothing was written for ${holder.keys.join(', ')}: a statement failed, so PostgreSQL rolled the transaction ` +
+          `Nothing was written for ${quoted(holder.keys)}: a statement failed, so PostgreSQL rolled the transaction ` +
             'back. Let the error of the statement leave the task.',
         );
       }

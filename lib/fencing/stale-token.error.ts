@@ -1,4 +1,5 @@
 import { RedlockError } from '../redlock/errors.js';
+import { quoted } from '../redlock/printable.js';
 
 /**
  * What the lock protects has seen a higher fencing token: another holder has come after this one, and this one's
@@ -26,10 +27,9 @@ export class StaleTokenError extends RedlockError {
     /** The highest token that was seen; `undefined` where the store does not say. */
     readonly highest: number | undefined,
   ) {
-    const names = keys.map((key) => `"${key}"`).join(', ');
     super(
       'TOKEN_STALE',
-      `Nothing was written for ${names}: its fencing token ${token} is lower than ` +
+      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than ` +
         `${highest ?? 'one'} that was seen before, so another holder has come since. ` +
         'Stop, acquire the lock again and start from what is stored now.',
     );

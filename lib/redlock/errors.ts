@@ -1,3 +1,5 @@
+import { printable, quoted } from './printable.js';
+
 /** The machine-readable reason of a {@link RedlockError}. */
 export type RedlockErrorCode =
   'LOCK_HELD' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_NOT_INJECTED' | 'MAX_HOLD_REACHED' | 'TOKEN_STALE';
@@ -37,8 +39,8 @@ export class LockHeldError extends RedlockError {
     super(
       'LOCK_HELD',
       ranTick === undefined
-        ? `${quoted(keys)} is held by ${owner}${whatToDo(retryAfter, details)}`
-        : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${owner}`,
+        ? `${quoted(keys)} is held by ${printable(owner)}${whatToDo(retryAfter, details)}`
+        : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
     this.heldByCaller = details.heldByCaller ?? false;
     this.ranTick = ranTick;
@@ -173,9 +175,4 @@ export class LockLostError extends RedlockError {
   ) {
     super('LOCK_LOST', `The lock on ${quoted(keys)} is lost: ${reason}. Stop what it protects.`);
   }
-}
-
-/** Keys as messages show them. */
-export function quoted(keys: readonly string[]): string {
-  return keys.map((key) => `"${key}"`).join(', ');
 }

@@ -6,6 +6,7 @@ import { infoOf, type LockInfo, type LockVote, voteOf } from './lock-info.js';
 import type { LockNode, Look } from './lock-node.js';
 import type { NodesStatus, NodeStatus } from './node-status.js';
 import { DEFAULT_TTL_MS } from './lock-options.js';
+import { quoted } from './printable.js';
 import { quorumOf } from './quorum.js';
 import { nodeTimeLimit } from './validity.js';
 
@@ -49,7 +50,7 @@ export class Inspection {
 
   /** @throws LockUnavailableError when fewer than a quorum of nodes answered */
   async inspect(key: string): Promise<LockInfo> {
-    return infoOf(key, await this.#votesOn(key, `inspect "${key}"`), this.#quorum);
+    return infoOf(key, await this.#votesOn(key, `inspect ${quoted([key])}`), this.#quorum);
   }
 
   /**
@@ -74,7 +75,7 @@ export class Inspection {
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; others may have deleted it
    */
   async forceRelease(key: string): Promise<boolean> {
-    const what = `release "${key}"`;
+    const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key, what);
     const ids = [...new Set(votes.flatMap((vote) => (vote.vote === 'held' ? [vote.id] : [])))];
     if (ids.length === 0) return false;
