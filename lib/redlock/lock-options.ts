@@ -33,7 +33,8 @@ export interface RetryOptions {
 /** What every kind of lock takes, and what a module can set for all its locks. */
 export interface LockOptions {
   /**
-   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10.
+   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10; less than 1000 is lost to a pause of
+   * the process or of the network that nobody would notice otherwise.
    * @defaultValue 10000
    */
   readonly ttl?: number;
