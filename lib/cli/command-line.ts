@@ -100,7 +100,8 @@ Options:
   -h, --help        this text
   --version
 
-Exit codes: 0 done; 1 not held, or doctor found a problem; 2 bad command line; 3 too few nodes answered; 4 other errors.
+Exit codes: 0 done; 1 not held, or doctor found a problem; 2 bad command line; 3 too few nodes answered, also for doctor;
+4 other errors.
 `;
 
 /**
