@@ -59,6 +59,7 @@ export function makeLocker(
   const fleet: Fleet = {
     keyPrefix: options.keyPrefix ?? 'lock:',
     guarded: guard.duration > 0,
+    mayForget: options.restartGuard === false && !isGuardedByDefault(options),
     names: new Set(),
     runIds: new Map(),
     warnOnce: once((message) => logger.warn(message)),
@@ -116,8 +117,12 @@ function once(say: (message: string) => void): (message: string) => void {
 }
 
 /** Two nodes need no guard: a quorum is both, so the one that kept its data refuses. One node cannot vote against itself. */
+function isGuardedByDefault(options: RedlockModuleOptions): boolean {
+  return countNodes(options) >= 3;
+}
+
 function guardOf(options: RedlockModuleOptions): RestartGuard {
-  const { restartGuard = countNodes(options) >= 3 ? undefined : false, defaults } = options;
+  const { restartGuard = isGuardedByDefault(options) ? undefined : false, defaults } = options;
   const guard = new RestartGuard(restartGuard === false ? 0 : restartGuard);
   if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS);
   return guard;

@@ -37,7 +37,8 @@ export interface RedlockModuleOptions {
   /**
    * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
    * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
-   * nodes must not lose a write (`appendfsync always`). A first start of all nodes costs this time, see
+   * nodes must not lose a write (`appendfsync always`). On 1 and 2 nodes, where it is off anyway, `false` says that you
+   * accept that a restart forgets locks, and the warning of that is not logged. A first start of all nodes costs this time, see
    * `waitForQuorum`. What `minHold` keeps after a release may be forgotten by it, as by a crash of the holder; a guard as
    * long as that prevents it.
    * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more: a

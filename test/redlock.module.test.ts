@@ -139,6 +139,27 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
+  test.each<[string, number, RedlockModuleOptions['restartGuard'], number]>([
+    ['one that restarts may forget locks, and that `false` accepts it', 1, undefined, 1],
+    ['nothing where that is accepted', 1, false, 0],
+    ['nothing where that is accepted', 2, false, 0],
+    // There `false` switches off what is on by default, and S13 asks for nodes that forget nothing.
+    ['each of those that may forget locks without the guard', 3, false, 3],
+  ])('warns of %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
+    const nodes = await startRedisNodes(count);
+    const urls = nodes.map(({ url }) => url);
+    const guard = restartGuard === undefined ? {} : { restartGuard };
+    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: urls, ...guard }));
+    await until(() => app.lines.of('warn').length === warnings);
+    expect(app.lines.of('warn')).toEqual(
+      Array.from({ length: warnings }, () =>
+        expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts it/),
+      ),
+    );
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
   test('says nothing when all is well', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     expect(app.lines.lines).toEqual([]);

@@ -3,6 +3,8 @@ export interface Fleet {
   readonly keyPrefix: string;
   /** Whether nodes that restarted are kept from voting (S12). */
   readonly guarded: boolean;
+  /** Whether a restart may forget locks without a warning: the application accepts it. */
+  readonly mayForget?: boolean;
   /** The names of the nodes, each of which is another. */
   readonly names: Set<string>;
   /** The name of the node behind each run id, to notice a server that is listed twice (S17). */

@@ -42,11 +42,15 @@ export function untoldBy({ mode, role }: NodeReport): string[] {
 export const NO_SUCH_DATABASE =
   'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
 
-/** What makes locks on a node weaker than they could be (S13, S14), and what to change. */
+/**
+ * What makes locks on a node weaker than they could be (S13, S14), and what to change.
+ *
+ * @param mayForget - whether a restart may forget locks: the node does not vote for a while then, or it is accepted
+ */
 export function weakBecause(
   { mode, evictionPolicy, appendOnly }: NodeReport,
   appendfsync: string | undefined,
-  guarded: boolean,
+  mayForget: boolean,
 ): string[] {
   const weaknesses: string[] = [];
   if (evictionPolicy !== 'noeviction') {
@@ -54,10 +58,12 @@ export function weakBecause(
       `maxmemory-policy is ${evictionPolicy}, so locks may be evicted while they are held; set it to noeviction`,
     );
   }
-  if (!guarded && !(appendOnly && (appendfsync === 'always' || appendfsync === undefined))) {
+  if (!mayForget && !(appendOnly && (appendfsync === 'always' || appendfsync === undefined))) {
     weaknesses.push(
       'a restart can forget locks that are held; set appendonly to yes and appendfsync to always' +
-        (mode === 'cluster' ? '' : ', or set `restartGuard`'),
+        (mode === 'cluster'
+          ? ''
+          : ', or set `restartGuard`; on one or two nodes, `restartGuard: false` accepts it'),
     );
   }
   return weaknesses;

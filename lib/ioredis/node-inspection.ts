@@ -61,6 +61,11 @@ export class NodeInspection {
     return this.fleet.guarded && !this.channel.client.isCluster;
   }
 
+  /** Whether it does not matter here how the server is written to disk. */
+  get #mayForget(): boolean {
+    return this.guarded || (this.fleet.mayForget ?? false);
+  }
+
   /** A new connection is ready. */
   begin(): void {
     this.connection++;
@@ -163,7 +168,7 @@ export class NodeInspection {
   async #ask(server: Redis): Promise<Answer | undefined> {
     try {
       const report = parseInfo(await this.channel.send(() => server.info()));
-      const appendfsync = report.appendOnly && !this.guarded ? await this.#appendfsync(server) : undefined;
+      const appendfsync = report.appendOnly && !this.#mayForget ? await this.#appendfsync(server) : undefined;
       const which = this.channel.client.isCluster ? `master ${addressOf(server)}: ` : '';
       return { which, report, appendfsync };
     } catch (error) {
@@ -198,7 +203,7 @@ export class NodeInspection {
     for (const runId of this.#runIds) runIds.set(runId, this.name);
     this.weaknesses = known.flatMap(({ which, report, appendfsync }) => [
       ...(which === '' ? untoldBy(report) : []),
-      ...weakBecause(report, appendfsync, this.guarded).map((weakness) => `${which}${weakness}`),
+      ...weakBecause(report, appendfsync, this.#mayForget).map((weakness) => `${which}${weakness}`),
     ]);
     for (const weakness of this.weaknesses) this.fleet.warnOnce(`${this.name}: ${weakness}`);
   }

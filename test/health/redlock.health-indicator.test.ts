@@ -129,6 +129,15 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
+  test('that may forget locks is not warned of where that is accepted (restartGuard: false)', async () => {
+    await expect(checked({ restartGuard: false })).resolves.toMatchObject({ status: 'up', warnings: [] });
+    await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
+    await expect(checked({ restartGuard: false })).resolves.toMatchObject({
+      warnings: [expect.stringContaining('maxmemory-policy is allkeys-lru')],
+    });
+    await client.config('SET', 'maxmemory-policy', 'noeviction');
+  });
+
   test('that lost its data is guarded for a while, and says for how long', async () => {
     // Milliseconds; a machine that stands still for a moment does not use it up.
     const GUARD = 4_000;
