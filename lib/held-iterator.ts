@@ -16,6 +16,7 @@ interface Reading {
  */
 export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   #reading: Promise<Reading> | undefined;
+  /** Then nothing of the source may run any more. */
   #ended = false;
 
   /**
@@ -29,6 +30,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
 
   async next(...sent: [] | [unknown]): Promise<Step> {
     const { iterator, run } = await this.#open();
+    if (this.#ended) return { done: true, value: undefined };
     return this.#step(run, () => iterator.next(...sent));
   }
 
@@ -39,10 +41,9 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
       run,
       async () => (await iterator.return?.(value)) ?? { done: true, value },
     );
-    if (step.done) {
-      this.#ended = true;
-      await run?.end();
-    }
+    // The reader reads no more, though the source may have one more value for it (S25).
+    this.#ended = true;
+    await run?.end();
     return step;
   }
 
@@ -50,7 +51,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     if (!this.isBegun) this.#reading ??= Promise.resolve(NOTHING_READ);
     const { iterator, run } = await this.#open();
     return this.#step(run, () => {
-      if (iterator.throw) return iterator.throw(error);
+      if (iterator.throw && !this.#ended) return iterator.throw(error);
       throw error;
     });
   }
@@ -72,14 +73,21 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     const begun = await this.begin();
     if (!begun.run) return { run: undefined, iterator: values(begun.instead) };
     const { run } = begun;
+    run.endWith(this);
     const iterable = (): AsyncIterable<unknown, unknown, unknown> =>
       this.source() as AsyncIterable<unknown, unknown, unknown>;
     return { run, iterator: await this.#orEnd(run, async () => iterable()[Symbol.asyncIterator]()) };
   }
 
   async #step(run: LockRun | undefined, move: () => Promise<Step>): Promise<Step> {
-    const step = await this.#orEnd(run, move);
-    if (step.done && !this.#ended) {
+    const { step, done } = await this.#orEnd(run, async () => {
+      const result = await move();
+      // Its reader throws, and tells nobody that it has stopped.
+      if (Object(result) !== result)
+        throw new TypeError(`Iterator result ${String(result)} is not an object`);
+      return { step: result, done: result.done };
+    });
+    if (done && !this.#ended) {
       this.#ended = true;
       await run?.finish();
     }

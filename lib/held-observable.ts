@@ -1,4 +1,4 @@
-import { Observable, Subject, takeUntil } from 'rxjs';
+import { from, Observable, type ObservableInput, Subject, takeUntil } from 'rxjs';
 import type { Begin, LockRun } from './lock-run.js';
 
 /** An Observable that acquires when it is subscribed to and releases when it completes, fails or is unsubscribed from. */
@@ -20,11 +20,10 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
       // Unsubscribed from while the lock was being acquired.
       if (subscriber.closed) return run.end();
       run.inside(() =>
-        (source() as Observable<unknown>).pipe(takeUntil(left)).subscribe({
-          next: (value) => subscriber.next(value),
-          error: fail,
-          complete: finish,
-        }),
+        // It may be of another copy of rxjs.
+        from(source() as ObservableInput<unknown>)
+          .pipe(takeUntil(left))
+          .subscribe({ next: (value) => subscriber.next(value), error: fail, complete: finish }),
       );
     };
     open().catch(async (error: unknown) => {

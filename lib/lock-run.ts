@@ -71,6 +71,11 @@ export class LockRun {
     });
   }
 
+  /** Ends the run when nobody can reach its result any more, so that nobody can end it (S25). */
+  endWith(result: object): void {
+    outOfReach.register(result, this);
+  }
+
   /**
    * Releases the lock, whatever became of the code. Never rejects.
    *
@@ -83,6 +88,8 @@ export class LockRun {
     return released.then(this.ended);
   }
 }
+
+const outOfReach = new FinalizationRegistry<LockRun>((run) => void run.end());
 
 /** A run has begun; or, because others hold the lock, there are these values in place of the method's. */
 export type Begun =
