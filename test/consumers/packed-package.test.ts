@@ -118,6 +118,8 @@ const outcome = {
 const onNest11 = {
   // How often a tick runs on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },
+  // As with NestJS 12, see test/nest/sse.test.ts.
+  events: { plain: [200, expect.stringContaining('data: Internal server error')], later: [500] },
   health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
 };
 

@@ -2,6 +2,7 @@ import { Module } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { RedlockModule } from 'nestjs-redlock';
 import { RedlockHealthIndicator } from 'nestjs-redlock/health';
+import { EventsController } from './events.controller';
 import { ReportsController } from './reports.controller';
 import { ReportsService } from './reports.service';
 
@@ -16,7 +17,7 @@ import { ReportsService } from './reports.service';
       }),
     }),
   ],
-  controllers: [ReportsController],
+  controllers: [EventsController, ReportsController],
   providers: [ReportsService, RedlockHealthIndicator],
 })
 export class AppModule {}

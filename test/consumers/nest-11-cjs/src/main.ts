@@ -3,6 +3,7 @@ import { RedlockError } from 'nestjs-redlock';
 import { fencedWrite, StaleTokenError } from 'nestjs-redlock/fencing';
 import { RedlockHealthIndicator } from 'nestjs-redlock/health';
 import { AppModule } from './app.module';
+import { refusedEvents } from './events.controller';
 import { ReportsService } from './reports.service';
 import { runsOfTicks } from './ticks';
 
@@ -25,6 +26,7 @@ async function bootstrap() {
     open: await open.json(),
     secret: secret.status,
     health: (await app.get(RedlockHealthIndicator).isHealthy('locks')).locks,
+    events: await refusedEvents(app),
     ticks: await runsOfTicks(),
     fencing: refused instanceof StaleTokenError && refused instanceof RedlockError,
   };

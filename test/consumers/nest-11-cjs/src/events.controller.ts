@@ -1,0 +1,35 @@
+import { Controller, Sse, type INestApplication, type MessageEvent } from '@nestjs/common';
+import { LockService, WithLock } from 'nestjs-redlock';
+import { of, Observable } from 'rxjs';
+
+/** So that a refusal takes longer than the turn of the event loop after which Nest sends the headers. */
+const WAITING = { retry: { timeout: 100 } };
+
+@Controller('events')
+export class EventsController {
+  @Sse('plain')
+  @WithLock('events', WAITING)
+  plain(): Observable<MessageEvent> {
+    return of({ data: 'hello' });
+  }
+
+  @Sse('later')
+  @WithLock('events', WAITING)
+  async later(): Promise<Observable<MessageEvent>> {
+    return of({ data: 'hello' });
+  }
+}
+
+/** What clients are told of a refusal: the status, and the text if it is that of a stream. */
+export async function refusedEvents(app: INestApplication): Promise<Record<string, unknown>> {
+  const lock = await app.get(LockService).acquire('events');
+  const url = await app.getUrl();
+  const told = async (path: string): Promise<unknown[]> => {
+    const response = await fetch(`${url}/events/${path}`);
+    const text = await response.text();
+    return response.ok ? [response.status, text.trim()] : [response.status];
+  };
+  const answers = { plain: await told('plain'), later: await told('later') };
+  await lock.release();
+  return answers;
+}

@@ -1,0 +1,132 @@
+import 'reflect-metadata';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  type CallHandler,
+  Controller,
+  type ExecutionContext,
+  type INestApplication,
+  type LoggerService,
+  type MessageEvent,
+  type NestInterceptor,
+  Sse,
+  UseFilters,
+  UseInterceptors,
+} from '@nestjs/common';
+import type { AbstractHttpAdapter } from '@nestjs/core';
+import { ExpressAdapter } from '@nestjs/platform-express';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { Observable, of } from 'rxjs';
+import request from 'supertest';
+import { LockExceptionFilter, LockService, WithLock } from '../../lib/index.js';
+import { startApp } from '../support/nest-app.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+
+// On a real Redis: Nest sends the headers of events one turn of the event loop after it has subscribed, and nodes in memory
+// refuse sooner than that.
+
+class Around implements NestInterceptor {
+  intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
+    return next.handle();
+  }
+}
+
+/** So that it takes longer than a turn on a quick machine, too. */
+const WAITING = { retry: { timeout: 100 } };
+const HELLO: MessageEvent = { data: 'hello' };
+
+@Controller()
+@UseFilters(LockExceptionFilter)
+class Events {
+  @Sse('plain')
+  @WithLock('key', WAITING)
+  plain(): Observable<MessageEvent> {
+    return of(HELLO);
+  }
+
+  @Sse('later')
+  @WithLock('key', WAITING)
+  async later(): Promise<Observable<MessageEvent>> {
+    return of(HELLO);
+  }
+
+  @Sse('intercepted')
+  @UseInterceptors(Around)
+  @WithLock('key', WAITING)
+  async intercepted(): Promise<Observable<MessageEvent>> {
+    return of(HELLO);
+  }
+
+  @Sse('plain-skip')
+  @WithLock('key', { ...WAITING, onBusy: 'skip' })
+  plainSkip(): Observable<MessageEvent> {
+    return of(HELLO);
+  }
+
+  @Sse('intercepted-skip')
+  @UseInterceptors(Around)
+  @WithLock('key', { ...WAITING, onBusy: 'skip' })
+  async interceptedSkip(): Promise<Observable<MessageEvent>> {
+    return of(HELLO);
+  }
+
+  @Sse('later-skip')
+  @WithLock('key', { ...WAITING, onBusy: 'skip' })
+  async laterSkip(): Promise<Observable<MessageEvent>> {
+    return of(HELLO);
+  }
+}
+
+let redis: RedisServer;
+beforeAll(async () => {
+  redis = await startRedis();
+});
+afterAll(() => redis.stop());
+
+describe.each<[string, () => AbstractHttpAdapter]>([
+  ['Express', () => new ExpressAdapter()],
+  ['Fastify', () => new FastifyAdapter()],
+])('@Sse on %s, refused', (_platform, newAdapter) => {
+  let app: INestApplication;
+  const errors: unknown[] = [];
+  const noop = (): void => undefined;
+  // Nest logs what it can tell no client.
+  const logger: LoggerService = { log: noop, warn: noop, error: (error) => errors.push(error) };
+
+  beforeAll(async () => {
+    const metadata = { controllers: [Events] };
+    app = await startApp(metadata, { nodes: redis.url }, { adapter: newAdapter(), logger });
+    await app.listen(0, '127.0.0.1');
+  });
+  afterAll(() => app.close());
+
+  const ERROR_EVENT = /event: error\nid: 1\ndata: Internal server error\n\n$/;
+
+  test.each([
+    ['a plain Observable: 200, and an event with the error', 'plain', 200, ERROR_EVENT],
+    ['a Promise of one: what the filter makes of it', 'later', 409, /"code":"LOCK_HELD"/],
+    ['a Promise of one, with an interceptor: 200, and the event', 'intercepted', 200, ERROR_EVENT],
+    ["a plain Observable with onBusy 'skip': 200, and no event", 'plain-skip', 200, /^\s*$/],
+    [
+      "a Promise of one with onBusy 'skip', with an interceptor: 200, and an empty event",
+      'intercepted-skip',
+      200,
+      /^\s*id: 1\s*$/,
+    ],
+    ["a Promise of one with onBusy 'skip': 500", 'later-skip', 500, /Internal server error/],
+  ])('%s', async (_name, path, status, body) => {
+    const server = app.getHttpServer() as Parameters<typeof request>[0];
+    await using lock = await app.get(LockService).acquire('key');
+    const answer = await request(server).get(`/${path}`);
+    expect(answer.status).toBe(status);
+    expect(answer.text).toMatch(body);
+    lock.assertHeld();
+  });
+
+  test('when it is free, each has its event', async () => {
+    const server = app.getHttpServer() as Parameters<typeof request>[0];
+    for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
+      const { text } = await request(server).get(`/${path}`).expect(200);
+      expect(text).toContain('data: hello');
+    }
+  });
+});
