@@ -30,8 +30,13 @@ function sharedFile(id) {
   const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
   if (/^(redlock\/(checks|errors|keys|lock-events|printable)|lock-skipped|lock-telemetry\.events)$/.test(path))
     return 'base';
-  // The ticks are here because there is room, and `nest` is full.
-  if (/^(memory\/|ioredis\/scripts$|(cron-tick|ticks|check-node)$)/.test(path)) return 'stores';
+  // With some files that need neither Nest nor rxjs, for which that of Nest has no room.
+  if (
+    /^(memory\/|(ioredis\/scripts|held-iterator|iterable-promise|stand-in|joined-lock|ticks|cron-tick|check-node)$)/.test(
+      path,
+    )
+  )
+    return 'stores';
   return path.includes('/') ? /^(redlock|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
 }
 
