@@ -56,7 +56,12 @@ export function WithLock<const Key extends string | ((...args: never[]) => LockK
     const method: unknown = descriptor?.value;
     if (typeof method !== 'function' || typeof target === 'function') {
       const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-      throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not`);
+      // Each object makes a property of its own, after the decorator has seen the class.
+      const isProperty = name !== undefined && descriptor === undefined && typeof target !== 'function';
+      const remedy = isProperty
+        ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
+        : '';
+      throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not${remedy}`);
     }
     const fullName = `${target.constructor.name}.${String(name)}`;
     try {

@@ -132,10 +132,13 @@ describe('what it cannot lock is refused when the class is defined', () => {
     expect(onClass).toThrow(new TypeError('@WithLock is for methods of an instance, which a class is not'));
   });
 
-  test('a property', () => {
+  test('a property, such as an arrow function, with how to write it', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
-      new TypeError('@WithLock is for methods of an instance, which `field` is not'),
+      new TypeError(
+        '@WithLock is for methods of an instance, which `field` is not. ' +
+          'Write `async field() { ... }` in place of `field = async () => { ... }`',
+      ),
     );
   });
 });
