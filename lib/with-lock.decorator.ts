@@ -19,7 +19,7 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
   ? Key extends (...args: Parameters<Method>) => unknown
     ? TypedPropertyDescriptor<Method>
     : TypedPropertyDescriptor<Method> & {
-        readonly 'the key function must take the parameters of the method': never;
+        readonly 'the key function must take the parameters of the method, each with its type': never;
       }
   : TypedPropertyDescriptor<Method>;
 
@@ -30,7 +30,8 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * metadata, `name` and `length` unchanged. What the method returns or throws reaches the caller, unless the lock was lost
  * meanwhile (`onLost`).
  *
- * @param key - what to lock: a string, or a function of the method's arguments that gives one or several keys
+ * @param key - what to lock: a string, a list of them that makes one lock, or a function of the method's arguments that
+ * gives either; its parameters need their types written out
  * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
  * @example
  * ```ts
@@ -42,7 +43,7 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * }
  * ```
  */
-export function WithLock<const Key extends string | ((...args: never[]) => LockKey)>(
+export function WithLock<const Key extends LockKey | ((...args: never[]) => LockKey)>(
   key: Key,
   options: WithLockOptions = {},
 ): <Method extends LockableMethod>(

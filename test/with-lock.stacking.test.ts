@@ -26,7 +26,7 @@ import {
 import { Cron, Interval, ScheduleModule, SchedulerRegistry, Timeout } from '@nestjs/schedule';
 import { map, type Observable } from 'rxjs';
 import request from 'supertest';
-import { currentLock, WithLock } from '../lib/index.js';
+import { currentLock, LockHeldError, LockService, WithLock } from '../lib/index.js';
 import { MemoryNode } from '../lib/memory/memory-node.js';
 import { startApp } from './support/nest-app.js';
 import { Overlap } from './support/overlap.js';
@@ -254,6 +254,82 @@ describe('scheduled methods, with the decorators in every order', () => {
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     expect(app.get(SchedulerRegistry).getTimeouts()).toEqual(['job']);
     await until(() => overlap.runs === 1);
+    expect(overlap.most).toBe(1);
+  });
+});
+
+describe('several keys on one method', () => {
+  /** Long enough for both of two calls that are made at once to have their first lock. */
+  const retry = { timeout: 300 };
+  const overlap = new Overlap();
+
+  @Injectable()
+  class Several {
+    @WithLock('a', { retry })
+    @WithLock('b', { retry })
+    async nested(): Promise<unknown> {
+      await overlap.work();
+      return [currentLock()?.keys, currentLock('a')?.keys];
+    }
+
+    @WithLock('b', { retry })
+    @WithLock('a', { retry })
+    async nestedTheOtherWay(): Promise<unknown> {
+      await overlap.work();
+      return [currentLock()?.keys, currentLock('b')?.keys];
+    }
+
+    @WithLock(['a', 'b'])
+    async listed(): Promise<unknown> {
+      await overlap.work();
+      return currentLock()?.keys;
+    }
+
+    @WithLock(['b', 'a'])
+    async listedTheOtherWay(): Promise<unknown> {
+      await overlap.work();
+      return currentLock()?.keys;
+    }
+  }
+
+  let several: Several;
+  let locks: LockService;
+  beforeAll(async () => {
+    app = await startApp({ providers: [Several] });
+    several = app.get(Several);
+    locks = app.get(LockService);
+  });
+  afterAll(() => app.close());
+  const isHeld = async (key: string): Promise<boolean> => (await locks.inspect(key)).held;
+
+  test('two @WithLock lock from top to bottom, and have released both at the end', async () => {
+    const bottom = await locks.acquire('b');
+    const running = several.nested();
+    await until(() => isHeld('a'));
+    await bottom.release();
+    await expect(running).resolves.toEqual([['b'], ['a']]);
+    await expect(Promise.all([isHeld('a'), isHeld('b')])).resolves.toEqual([false, false]);
+
+    const top = await locks.acquire('a');
+    const waiting = several.nested();
+    await expect(isHeld('b')).resolves.toBe(false);
+    await top.release();
+    await waiting;
+  });
+
+  test('two @WithLock in another order elsewhere wait for each other until one gives up', async () => {
+    const results = await Promise.allSettled([several.nested(), several.nestedTheOtherWay()]);
+    const refused = results.flatMap((result) =>
+      result.status === 'rejected' ? [result.reason as unknown] : [],
+    );
+    expect(refused).not.toEqual([]);
+    expect(refused.every((reason) => reason instanceof LockHeldError)).toBe(true);
+  });
+
+  test('a list is one lock, in one order wherever it is written', async () => {
+    overlap.most = 0;
+    const results = await Promise.all([several.listed(), several.listedTheOtherWay(), several.listed()]);
+    expect(results).toEqual(Array.from({ length: 3 }, () => ['a', 'b']));
     expect(overlap.most).toBe(1);
   });
 });

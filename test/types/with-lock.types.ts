@@ -18,6 +18,8 @@ interface Order {
   readonly id: string;
 }
 
+const SEVERAL: readonly string[] = ['a', 'b'];
+
 export class Keys {
   @WithLock('key')
   async fixed(_order: Order): Promise<void> {}
@@ -72,6 +74,10 @@ export class Keys {
   @WithLock((id: number) => `id:${id}`)
   async otherType(_id: string): Promise<void> {}
 
+  // @ts-expect-error - a parameter without its type, which nothing can infer
+  @WithLock((id) => `id:${id}`)
+  async withoutType(_id: string): Promise<void> {}
+
   // @ts-expect-error - more parameters than the method's
   @WithLock((id: string, times: number) => `${id}:${times}`)
   async moreParameters(_id: string): Promise<void> {}
@@ -96,9 +102,19 @@ export class Keys {
   @WithLock((order: { id?: string }) => order.id)
   async missingKey(_order: { id?: string }): Promise<void> {}
 
-  // @ts-expect-error - a list is for a function to give, since a decorator's own keys never change
   @WithLock(['a', 'b'])
   async fixedList(): Promise<void> {}
+
+  @WithLock(SEVERAL)
+  async readonlyList(_order: Order): Promise<void> {}
+
+  // @ts-expect-error - a list of numbers
+  @WithLock([1, 2])
+  async numberList(): Promise<void> {}
+
+  // @ts-expect-error - a key for each, not a list
+  @WithLock([(order: Order) => order.id])
+  async functionList(_order: Order): Promise<void> {}
 }
 
 export abstract class Results {
