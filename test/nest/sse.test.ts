@@ -20,6 +20,7 @@ import request from 'supertest';
 import { LockExceptionFilter, LockService, WithLock } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
 
 // On a real Redis: Nest sends the headers of events one turn of the event loop after it has subscribed, and nodes in memory
 // refuse sooner than that.
@@ -31,7 +32,7 @@ class Around implements NestInterceptor {
 }
 
 /** So that it takes longer than a turn on a quick machine, too. */
-const WAITING = { retry: { timeout: 100 } };
+const WAITING = { retry: { attempts: 2, delay: 100, jitter: 0, timeout: 30_000 } };
 const HELLO: MessageEvent = { data: 'hello' };
 
 @Controller()
@@ -125,6 +126,8 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   test('when it is free, each has its event', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
+      // A run ends after its answer.
+      await until(async () => !(await app.get(LockService).inspect('key')).held);
       const { text } = await request(server).get(`/${path}`).expect(200);
       expect(text).toContain('data: hello');
     }

@@ -3,7 +3,7 @@ import { LockService, WithLock } from 'nestjs-redlock';
 import { of, Observable } from 'rxjs';
 
 /** So that a refusal takes longer than the turn of the event loop after which Nest sends the headers. */
-const WAITING = { retry: { timeout: 100 } };
+const WAITING = { retry: { attempts: 2, delay: 100, jitter: 0, timeout: 30_000 } };
 
 @Controller('events')
 export class EventsController {
