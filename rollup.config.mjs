@@ -28,7 +28,9 @@ const COMMAND = 'cli/main';
  */
 function sharedFile(id) {
   const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
-  if (/^(redlock\/(checks|errors|keys|lock-events|printable)|lock-skipped|lock-telemetry\.events)$/.test(path))
+  if (
+    /^(redlock\/(checks|errors|keys|lock-events|printable)|lock-skipped|lock-telemetry\.events)$/.test(path)
+  )
     return 'base';
   // With some files that need neither Nest nor rxjs, for which that of Nest has no room.
   if (

@@ -280,7 +280,7 @@ describe('a stream', () => {
 /** The nodes keep a lock no longer without a renewal, and a result that is not used is given up by then. */
 async function past(ttl: number): Promise<void> {
   const since = performance.now();
-  await until(() => performance.now() - since > 2 * TTL);
+  await until(() => performance.now() - since > 2 * ttl);
 }
 
 test('a web stream of bytes fills the buffers of its reader, and is released at its end', async () => {
