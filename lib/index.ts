@@ -1,5 +1,5 @@
-export { currentLock } from './lock-context.js';
-export { InjectLockService } from './inject-lock-service.decorator.js';
+export { currentLock } from './service/lock-context.js';
+export { InjectLockService } from './module/inject-lock-service.decorator.js';
 export {
   LOCK_ACQUIRE_CHANNEL,
   LOCK_HOLD_CHANNEL,
@@ -7,10 +7,10 @@ export {
   type LockEvent,
   type LockHoldEvent,
   type LockSubject,
-} from './lock-telemetry.events.js';
-export { LockExceptionFilter, type LockProblem } from './lock-exception.filter.js';
-export { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from './lock-skipped.js';
-export { LockInterceptor } from './lock.interceptor.js';
+} from './telemetry/lock-telemetry.events.js';
+export { LockExceptionFilter, type LockProblem } from './http/lock-exception.filter.js';
+export { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from './telemetry/lock-skipped.js';
+export { LockInterceptor } from './decorator/lock.interceptor.js';
 export {
   LOCK_RELEASE_CHANNEL,
   LOCK_STATE_CHANNEL,
@@ -19,11 +19,11 @@ export {
   type LockStateEvent,
   NODE_ERROR_CHANNEL,
   type NodeErrorEvent,
-} from './redlock/lock-events.js';
-export { LockService, type TryAcquireOptions } from './lock.service.js';
-export { RedlockModule } from './redlock.module.js';
-export type { RedlockModuleExtras } from './redlock.module-definition.js';
-export type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
+} from './core/lock-events.js';
+export { LockService, type TryAcquireOptions } from './service/lock.service.js';
+export { RedlockModule } from './module/redlock.module.js';
+export type { RedlockModuleExtras } from './module/redlock.module-definition.js';
+export type { RedlockModuleOptions, RedlockNodeOption } from './module/redlock.options.js';
 export {
   LockHeldError,
   LockLostError,
@@ -32,12 +32,12 @@ export {
   RedlockError,
   type RedlockErrorCode,
   type RetryLimit,
-} from './redlock/errors.js';
-export type { LockKey } from './redlock/keys.js';
-export type { LockHandle } from './redlock/lock-handle.js';
-export type { LockInfo, LockVote } from './redlock/lock-info.js';
-export type { ListOptions } from './redlock/inspection.js';
-export type { AcquireOptions, LockOptions, RetryOptions } from './redlock/lock-options.js';
-export type { NodeCheck, NodesStatus, NodeStatus } from './redlock/node-status.js';
-export { WithLock } from './with-lock.decorator.js';
-export type { WithLockOptions } from './with-lock.options.js';
+} from './core/errors.js';
+export type { LockKey } from './core/keys.js';
+export type { LockHandle } from './core/lock-handle.js';
+export type { LockInfo, LockVote } from './core/lock-info.js';
+export type { ListOptions } from './redlock/inspect/lock-inspector.js';
+export type { AcquireOptions, LockOptions, RetryOptions } from './core/lock-options.js';
+export type { NodeCheck, NodesStatus, NodeStatus } from './core/node-status.js';
+export { WithLock } from './decorator/with-lock.decorator.js';
+export type { WithLockOptions } from './decorator/with-lock.options.js';

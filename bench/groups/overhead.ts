@@ -2,15 +2,15 @@ import { Injectable } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { Bench, type TaskResult } from 'tinybench';
 import { LockInterceptor, LockService, WithLock } from '../../lib/index.js';
-import { adopt } from '../../lib/interceptor-injection.js';
-import { LockTelemetry } from '../../lib/lock-telemetry.js';
-import { Locker } from '../../lib/locker.js';
-import { MemoryNode } from '../../lib/memory/memory-node.js';
-import { Inspection } from '../../lib/redlock/inspection.js';
-import type { AcquireReply } from '../../lib/redlock/lock-node.js';
+import { adopt } from '../../lib/decorator/interceptor-injection.js';
+import { LockTelemetry } from '../../lib/telemetry/lock-telemetry.js';
+import { LockRuntime } from '../../lib/service/lock-runtime.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
+import type { AcquireReply } from '../../lib/core/ports.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
-import { Ticks } from '../../lib/ticks.js';
+import { Ticks } from '../../lib/decorator/schedule/ticks.js';
 import { alone } from '../measure/rounds.js';
 import { type Group, times } from './group.js';
 
@@ -18,7 +18,7 @@ const TTL = 10_000;
 const nothing = (): Promise<void> => Promise.resolve();
 
 /** Grants everything at once, so that what is left is the work of this package. */
-class InstantNode extends MemoryNode {
+class InstantNode extends MemoryStore {
   readonly #granted: Promise<AcquireReply> = Promise.resolve({ granted: true, counter: 1 });
   readonly #done = Promise.resolve();
 
@@ -47,9 +47,9 @@ export const overhead: Group = {
     const node = new InstantNode();
     const settings = { nodes: [node], owner: 'bench', driftFactor: 0.01, nodeTimeout: undefined };
     const redlock = new Redlock({ ...settings, guard: new RestartGuard(0) });
-    const locker = new Locker(
+    const locker = new LockRuntime(
       redlock,
-      new Inspection(settings, redlock.held),
+      new LockInspector(settings, redlock.held),
       new LockTelemetry(undefined, undefined),
       {},
       1_000,

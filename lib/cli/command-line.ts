@@ -1,7 +1,7 @@
 // node:util has all that is needed to read a command line; a package for it would be a dependency of every application
 // that installs this library for its locks.
 import { parseArgs } from 'node:util';
-import { oneKey } from '../redlock/keys.js';
+import { oneKey } from '../core/keys.js';
 import { UsageError } from './usage-error.js';
 
 /** How to reach the nodes, and how keys begin there. */

@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
-import { printable as escaped } from '../redlock/printable.js';
-import type { LockInfo, LockVote } from '../redlock/lock-info.js';
+import { printable as escaped } from '../core/printable.js';
+import type { LockInfo, LockVote } from '../core/lock-info.js';
 
 /** The first column is not made narrower than this. */
 const NARROWEST = 16;

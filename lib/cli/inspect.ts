@@ -1,4 +1,4 @@
-import type { LockInfo } from '../redlock/lock-info.js';
+import type { LockInfo } from '../core/lock-info.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
 import { ageOf, duration, lockJson, printable, quoted, voteTable } from './format.js';

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 import { readFile } from 'node:fs/promises';
-import { LockUnavailableError } from '../redlock/errors.js';
+import { LockUnavailableError } from '../core/errors.js';
 import { HELP, type NodeRequest, readCommandLine } from './command-line.js';
 import { doctor } from './doctor.js';
 import { ExitCode } from './exit-code.js';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Cluster, type RedisOptions } from 'ioredis';
-import { type Client, openClient } from '../ioredis/connection.js';
+import { type Client, openClient } from '../stores/redis/connection/connection.js';
 import type { Target } from './command-line.js';
 import { UsageError } from './usage-error.js';
 

@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises';
-import type { LockInfo } from '../redlock/lock-info.js';
+import type { LockInfo } from '../core/lock-info.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
 import { ageOf, printable, quoted } from './format.js';

@@ -1,7 +1,7 @@
-import type { Fleet } from '../ioredis/fleet.js';
-import { IoredisNode } from '../ioredis/ioredis-node.js';
-import { askAll } from '../redlock/ask-all.js';
-import { Inspection } from '../redlock/inspection.js';
+import type { StoreContext } from '../stores/redis/store-context.js';
+import { RedisStore } from '../stores/redis/redis-store.js';
+import { askAll } from '../redlock/fan-out.js';
+import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Target } from './command-line.js';
 import { openNodes } from './node-url.js';
 
@@ -10,7 +10,7 @@ export const NODE_LIMIT_MS = 2_000;
 
 /** Connected nodes, to look at locks with. */
 export interface Session {
-  readonly inspection: Inspection;
+  readonly inspection: LockInspector;
   readonly nodeCount: number;
   close(): Promise<void>;
 }
@@ -22,7 +22,7 @@ export interface Session {
  * @throws UsageError
  */
 export async function openSession(target: Target): Promise<Session> {
-  const fleet: Fleet = {
+  const fleet: StoreContext = {
     keyPrefix: target.keyPrefix,
     // The guard leaves a marker on the nodes, and to look at locks must not change them.
     guarded: false,
@@ -31,7 +31,7 @@ export async function openSession(target: Target): Promise<Session> {
     // `doctor` says all that, at length.
     warnOnce: () => undefined,
   };
-  const nodes = openNodes(target).map((client) => new IoredisNode(client, true, fleet));
+  const nodes = openNodes(target).map((client) => new RedisStore(client, true, fleet));
   await askAll(
     nodes,
     NODE_LIMIT_MS,
@@ -39,7 +39,7 @@ export async function openSession(target: Target): Promise<Session> {
     () => false,
   );
   return {
-    inspection: new Inspection({ nodes, nodeTimeout: NODE_LIMIT_MS }, new Set()),
+    inspection: new LockInspector({ nodes, nodeTimeout: NODE_LIMIT_MS }, new Set()),
     nodeCount: nodes.length,
     async close() {
       await Promise.all(nodes.map((node) => node.close()));

@@ -1,5 +1,5 @@
-import { LockUnavailableError } from '../redlock/errors.js';
-import type { LockInfo } from '../redlock/lock-info.js';
+import { LockUnavailableError } from '../core/errors.js';
+import type { LockInfo } from '../core/lock-info.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';

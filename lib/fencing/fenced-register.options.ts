@@ -1,4 +1,4 @@
-import { badOption, checkMilliseconds, checkOptionNames } from '../redlock/checks.js';
+import { badOption, checkMilliseconds, checkOptionNames } from '../core/checks.js';
 
 /** Options of a `FencedRegister`. */
 export interface FencedRegisterOptions {

@@ -1,5 +1,5 @@
 import { type FencedRegisterOptions, resolveRegisterOptions } from './fenced-register.options.js';
-import { quoted } from '../redlock/printable.js';
+import { quoted } from '../core/printable.js';
 import type { SqlClient, SqlPool, SqlPoolClient } from './sql-client.js';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';

@@ -1,5 +1,5 @@
-import { RedlockError } from '../redlock/errors.js';
-import { quoted } from '../redlock/printable.js';
+import { RedlockError } from '../core/errors.js';
+import { quoted } from '../core/printable.js';
 
 /**
  * What the lock protects has seen a higher fencing token: another holder has come after this one, and this one's

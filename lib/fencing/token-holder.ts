@@ -1,6 +1,6 @@
-import { badNumber, badOption } from '../redlock/checks.js';
-import { keysOf } from '../redlock/keys.js';
-import type { LockHandle } from '../redlock/lock-handle.js';
+import { badNumber, badOption } from '../core/checks.js';
+import { keysOf } from '../core/keys.js';
+import type { LockHandle } from '../core/lock-handle.js';
 
 /**
  * What was locked, and the token that was given for it: a `LockHandle`, or what is left of one after a journey

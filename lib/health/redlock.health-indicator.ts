@@ -1,10 +1,10 @@
 import { Injectable } from '@nestjs/common';
 import { ModuleRef } from '@nestjs/core';
 import { type HealthIndicatorResult, HealthIndicatorService } from '@nestjs/terminus';
-import { lockServiceToken } from '../inject-lock-service.decorator.js';
-import type { LockService } from '../lock.service.js';
-import { checkBoolean, checkOptionNames } from '../redlock/checks.js';
-import type { NodeStatus } from '../redlock/node-status.js';
+import { lockServiceToken } from '../module/inject-lock-service.decorator.js';
+import type { LockService } from '../service/lock.service.js';
+import { checkBoolean, checkOptionNames } from '../core/checks.js';
+import type { NodeStatus } from '../core/node-status.js';
 
 /** What {@link RedlockHealthIndicator.isHealthy} takes. */
 export interface RedlockHealthOptions {

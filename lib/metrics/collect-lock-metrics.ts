@@ -1,15 +1,15 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Counter, Gauge, Histogram, register, type Registry } from 'prom-client';
-import { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from '../lock-skipped.js';
+import { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import {
   LOCK_ACQUIRE_CHANNEL,
   LOCK_HOLD_CHANNEL,
   type LockAcquireEvent,
   type LockHoldEvent,
-} from '../lock-telemetry.events.js';
-import { badNumber, badOption, checkOptionNames } from '../redlock/checks.js';
-import { RedlockError } from '../redlock/errors.js';
-import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../redlock/lock-events.js';
+} from '../telemetry/lock-telemetry.events.js';
+import { badNumber, badOption, checkOptionNames } from '../core/checks.js';
+import { RedlockError } from '../core/errors.js';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../core/lock-events.js';
 
 /** What {@link collectLockMetrics} takes. */
 export interface LockMetricsOptions {

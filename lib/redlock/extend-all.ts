@@ -1,6 +1,6 @@
-import { type Answer, asError, tellNodeError } from './ask-all.js';
-import type { Claim } from './claim.js';
-import type { LockNode } from './lock-node.js';
+import { type Answer, asError, tellNodeError } from './fan-out.js';
+import type { Lease } from '../core/lease.js';
+import type { LockStore } from '../core/ports.js';
 import { countOf, quorumOf } from './quorum.js';
 
 /**
@@ -24,8 +24,8 @@ const GONE: Verdict = { kind: 'gone' };
  * @returns the timer of the limit, which keeps the process alive unless that is changed
  */
 export function extendAll(
-  nodes: readonly LockNode[],
-  claims: readonly Claim[],
+  nodes: readonly LockStore[],
+  claims: readonly Lease[],
   ttl: number,
   limit: number,
   tell: (index: number, verdict: Verdict) => void,
@@ -47,7 +47,7 @@ export function extendAll(
   let gaveUp = false;
   const giveUp = (): void => {
     const error = new Error(`no answer within ${Math.round(limit)} ms`);
-    const told = new Set<LockNode>();
+    const told = new Set<LockStore>();
     for (const [index, answers] of polls) {
       const silent = nodes.filter((node) => !answers.some((answer) => answer.node === node));
       for (const node of silent) {

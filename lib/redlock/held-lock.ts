@@ -1,14 +1,14 @@
-import { type Answer, askAll } from './ask-all.js';
-import { checkMilliseconds } from './checks.js';
-import type { Claim } from './claim.js';
-import { elapsedSince, type Instant, now } from './clock.js';
-import { LockLostError, LockUnavailableError, type NodeVote, RedlockError } from './errors.js';
-import { quoted } from './printable.js';
+import { type Answer, askAll } from './fan-out.js';
+import { checkMilliseconds } from '../core/checks.js';
+import type { Lease } from '../core/lease.js';
+import { elapsedSince, type Instant, now } from '../core/clock.js';
+import { LockLostError, LockUnavailableError, type NodeVote, RedlockError } from '../core/errors.js';
+import { quoted } from '../core/printable.js';
 import { extendAll, type Verdict } from './extend-all.js';
-import { isWatched, type LockState, type LockStateEvent, lockStates, releases } from './lock-events.js';
-import type { LockHandle } from './lock-handle.js';
-import type { LockNode } from './lock-node.js';
-import { type ResolvedLockOptions, SHORTEST_TTL_MS } from './lock-options.js';
+import { isWatched, type LockState, type LockStateEvent, lockStates, releases } from '../core/lock-events.js';
+import type { LockHandle } from '../core/lock-handle.js';
+import type { LockStore } from '../core/ports.js';
+import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
 import { countOf, quorumOf } from './quorum.js';
 import type { RestartGuard } from './restart-guard.js';
 import { NO_SLOT } from './slot-list.js';
@@ -17,7 +17,7 @@ import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
 /** What all locks of one {@link Redlock} have in common. */
 export interface RedlockSettings {
-  readonly nodes: readonly LockNode[];
+  readonly nodes: readonly LockStore[];
   /** Readable name of this process, stored with every lock. */
   readonly owner: string;
   readonly driftFactor: number;
@@ -29,7 +29,7 @@ export interface RedlockSettings {
 }
 
 /** What the held locks of one {@link Redlock} share; one reference to it in each of many thousand. */
-export interface Upkeep {
+export interface LeaseContext {
   readonly settings: RedlockSettings;
   readonly watchdog: Watchdog;
   /** Called when a lock is lost and when it is released. */
@@ -106,9 +106,9 @@ export class HeldLock implements LockHandle, Renewable {
    * @param validFrom - when the first request of the acquisition was sent
    */
   constructor(
-    readonly claim: Claim,
+    readonly claim: Lease,
     readonly fencingToken: number,
-    private readonly upkeep: Upkeep,
+    private readonly upkeep: LeaseContext,
     validFrom: Instant,
     { renew, maxHold }: HoldTerms,
   ) {

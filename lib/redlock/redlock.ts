@@ -1,17 +1,17 @@
 import { randomBytes } from 'node:crypto';
-import { NoTimeError } from './ask-all.js';
-import { type Attempted, Attempts, type Wish } from './attempts.js';
-import { elapsedSince } from './clock.js';
-import { LockHeldError, type LockUnavailableError } from './errors.js';
+import { NoTimeError } from './fan-out.js';
+import { type AttemptResult, Attempts, type AcquireRequest } from './acquire.js';
+import { elapsedSince } from '../core/clock.js';
+import { LockHeldError, type LockUnavailableError } from '../core/errors.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
-import type { ResolvedRetry } from './lock-options.js';
-import type { Place } from './place.js';
+import type { ResolvedRetry } from '../core/lock-options.js';
+import type { WaiterId } from '../core/waiter-id.js';
 import { quorumOf } from './quorum.js';
 import type { RestartGuard } from './restart-guard.js';
-import { gateOf, type Waiter, WaitingLine } from './waiting-line.js';
+import { gateOf, type Waiter, LocalQueue } from './wait/local-queue.js';
 
 /** What {@link Redlock.acquire} goes by. */
-export interface Acquisition extends Omit<Wish, 'keys'> {
+export interface Acquisition extends Omit<AcquireRequest, 'keys'> {
   readonly retry: ResolvedRetry;
 }
 
@@ -35,7 +35,7 @@ const SPLIT_VOTE_MS = 10;
  */
 export class Redlock {
   readonly #attempts: Attempts;
-  readonly #lines = new Map<string, WaitingLine>();
+  readonly #lines = new Map<string, LocalQueue>();
   readonly #process = randomBytes(8).toString('hex');
   #places = 0;
 
@@ -52,7 +52,7 @@ export class Redlock {
     const { retry, ttl, renew, minHold, maxHold, tick, signals } = acquisition;
     this.settings.guard.note(ttl);
     // Field by field, here and below: spreading an object takes longer than all the rest of an uncontended call.
-    const wish: Wish = { keys, ttl, renew, minHold, maxHold, tick, signals };
+    const wish: AcquireRequest = { keys, ttl, renew, minHold, maxHold, tick, signals };
     return retry.attempts === 1 ? this.#once(wish, retry) : this.#wait(wish, retry);
   }
 
@@ -72,20 +72,20 @@ export class Redlock {
     await Promise.all(this.settings.nodes.map((node) => node.close()));
   }
 
-  #once(wish: Wish, { timeout }: ResolvedRetry): Promise<HeldLock> {
+  #once(wish: AcquireRequest, { timeout }: ResolvedRetry): Promise<HeldLock> {
     const gate = gateOf(this.settings.nodes);
     const approach = { left: timeout, gate, order: { waited: 0 }, gateFirst: false };
     return this.#attempts.make(wish, approach).then(lockOf);
   }
 
-  async #wait(wish: Wish, retry: ResolvedRetry): Promise<HeldLock> {
+  async #wait(wish: AcquireRequest, retry: ResolvedRetry): Promise<HeldLock> {
     const { keys, signals } = wish;
     for (const signal of signals) signal.throwIfAborted();
     // No key begins like that.
     const name = keys.length === 1 ? (keys[0] ?? '') : `}${JSON.stringify(keys)}`;
     let line = this.#lines.get(name);
     if (!line) {
-      line = new WaitingLine(this.settings.nodes, this.#newPlace(keys));
+      line = new LocalQueue(this.settings.nodes, this.#newPlace(keys));
       this.#lines.set(name, line);
     }
     const waiter = line.join();
@@ -108,7 +108,7 @@ export class Redlock {
    * @throws what the calls in front met when a limit of `retry` is met first
    */
   async #untilFirst(
-    line: WaitingLine,
+    line: LocalQueue,
     waiter: Waiter,
     { timeout, attempts, delay, jitter }: ResolvedRetry,
     signals: readonly AbortSignal[],
@@ -124,9 +124,9 @@ export class Redlock {
 
   /** Asks, as the first in line, until the lock is acquired or a limit is met. */
   async #insist(
-    line: WaitingLine,
+    line: LocalQueue,
     waiter: Waiter,
-    wish: Wish,
+    wish: AcquireRequest,
     { timeout, attempts, delay, jitter }: ResolvedRetry,
     tried: number,
   ): Promise<HeldLock> {
@@ -174,12 +174,12 @@ export class Redlock {
     }
   }
 
-  #newPlace(keys: readonly string[]): Place {
+  #newPlace(keys: readonly string[]): WaiterId {
     return { keys, process: this.#process, number: ++this.#places, owner: this.settings.owner };
   }
 }
 
-function lockOf({ outcome }: Attempted): HeldLock {
+function lockOf({ outcome }: AttemptResult): HeldLock {
   if (outcome instanceof HeldLock) return outcome;
   throw outcome;
 }

@@ -1,5 +1,5 @@
-import { badNumber } from './checks.js';
-import { DEFAULT_TTL_MS } from './lock-options.js';
+import { badNumber } from '../core/checks.js';
+import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
  * How long a node that restarted or lost its data must not vote: longer than any lock that it may have forgotten, so

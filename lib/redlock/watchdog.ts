@@ -1,5 +1,5 @@
-import type { Claim } from './claim.js';
-import { type Instant, now } from './clock.js';
+import type { Lease } from '../core/lease.js';
+import { type Instant, now } from '../core/clock.js';
 import { extendAll, type Verdict } from './extend-all.js';
 import type { RedlockSettings } from './held-lock.js';
 import { SlotList } from './slot-list.js';
@@ -13,7 +13,7 @@ const SLACK = 1 / 30;
 
 /** A lock as the watchdog knows it. */
 export interface Renewable {
-  readonly claim: Claim;
+  readonly claim: Lease;
   /** For the {@link Batch} that it is in. */
   batchSlot: number;
 

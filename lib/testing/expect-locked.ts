@@ -1,8 +1,8 @@
 import { AssertionError } from 'node:assert';
 import { inspect, isDeepStrictEqual } from 'node:util';
-import { checkOptionNames } from '../redlock/checks.js';
-import { keysOf, type LockKey } from '../redlock/keys.js';
-import { LOCK_OPTION_NAMES, type LockOptions, NO_RETRY } from '../redlock/lock-options.js';
+import { checkOptionNames } from '../core/checks.js';
+import { keysOf, type LockKey } from '../core/keys.js';
+import { LOCK_OPTION_NAMES, type LockOptions, NO_RETRY } from '../core/lock-options.js';
 import type { LockRecord } from './lock-record.js';
 import type { TestLocks } from './test-locks.js';
 

@@ -1,5 +1,5 @@
-import type { LockState } from '../redlock/lock-events.js';
-import type { ResolvedLockOptions } from '../redlock/lock-options.js';
+import type { LockState } from '../core/lock-events.js';
+import type { ResolvedLockOptions } from '../core/lock-options.js';
 
 /** One lock that was acquired, as {@link TestLocks} remembers it. */
 export interface LockRecord {

@@ -1,8 +1,8 @@
 import { type DynamicModule, Module, type Provider } from '@nestjs/common';
-import { RedlockModule } from '../redlock.module.js';
-import { LOCKER, type RedlockModuleExtras } from '../redlock.module-definition.js';
-import type { RedlockModuleOptions } from '../redlock.options.js';
-import { badOption } from '../redlock/checks.js';
+import { RedlockModule } from '../module/redlock.module.js';
+import { RUNTIME, type RedlockModuleExtras } from '../module/redlock.module-definition.js';
+import type { RedlockModuleOptions } from '../module/redlock.options.js';
+import { badOption } from '../core/checks.js';
 import { TestLocks } from './test-locks.js';
 
 /** What {@link RedlockTestingModule.forRoot} takes: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. */
@@ -36,8 +36,8 @@ export class RedlockTestingModule {
     const { factory, inject } = locks.lockerFactory();
     const redlock = RedlockModule.forRoot({ ...options, nodes: 'memory' });
     const controlled = (redlock.providers ?? []).map((provider): Provider =>
-      typeof provider === 'object' && provider.provide === LOCKER
-        ? { provide: LOCKER, useFactory: factory, inject }
+      typeof provider === 'object' && provider.provide === RUNTIME
+        ? { provide: RUNTIME, useFactory: factory, inject }
         : provider,
     );
     return {

@@ -1,7 +1,7 @@
-import { Locker } from '../locker.js';
-import type { LockOrigin } from '../lock-origin.js';
-import type { RunnableLock } from '../lock-run.js';
-import { NO_RETRY, type ResolvedLockOptions } from '../redlock/lock-options.js';
+import { LockRuntime } from '../service/lock-runtime.js';
+import type { LockOrigin } from '../telemetry/lock-origin.js';
+import type { RunnableLock } from '../service/lock-scope.js';
+import { NO_RETRY, type ResolvedLockOptions } from '../core/lock-options.js';
 
 /** A lock that was acquired, and what was asked for. */
 export interface Acquired {
@@ -20,10 +20,10 @@ export interface Supervision {
 }
 
 /** Makes the class of lockers that a test supervises. */
-export function supervised(supervision: Supervision): typeof Locker {
-  return class extends Locker {
+export function supervised(supervision: Supervision): typeof LockRuntime {
+  return class extends LockRuntime {
     override async acquire(
-      ...[keys, options, origin, signal, tick]: Parameters<Locker['acquire']>
+      ...[keys, options, origin, signal, tick]: Parameters<LockRuntime['acquire']>
     ): Promise<RunnableLock> {
       const retry = supervision.wait ? options.retry : NO_RETRY;
       const lock = await super.acquire(keys, { ...options, retry }, origin, signal, tick);

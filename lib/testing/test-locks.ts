@@ -1,10 +1,10 @@
-import type { RunnableLock } from '../lock-run.js';
-import { openLocker } from '../open-locker.js';
-import { INSTANCE_NAME, LOCKER, MODULE_OPTIONS_TOKEN } from '../redlock.module-definition.js';
-import type { RedlockModuleOptions } from '../redlock.options.js';
-import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../redlock/checks.js';
-import { keysOf, type LockKey } from '../redlock/keys.js';
-import { checkLockOptions } from '../redlock/lock-options.js';
+import type { RunnableLock } from '../service/lock-scope.js';
+import { openRuntime } from '../module/open-runtime.js';
+import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
+import type { RedlockModuleOptions } from '../module/redlock.options.js';
+import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
+import { keysOf, type LockKey } from '../core/keys.js';
+import { checkLockOptions } from '../core/lock-options.js';
 import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
 import { TestNode } from './test-node.js';
@@ -105,7 +105,7 @@ export class TestLocks {
     const { owner = 'another process', ttl = A_DAY_MS, instance } = options;
     checkLockOptions({ ttl });
     const module: RedlockModuleOptions = { nodes: 'memory', owner };
-    const locker = await openLocker(module, { nodesOf: () => [this.#nodeOf(instance)] });
+    const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
     const lock = await locker.acquire(keysOf(key), locker.resolve({ ttl, retry: false, renew: false }), {
       label: 'other',
     });
@@ -179,7 +179,7 @@ export class TestLocks {
    * ```
    */
   override<Builder extends OverridableBuilder>(builder: Builder): Builder {
-    builder.overrideProvider(LOCKER).useFactory(this.lockerFactory());
+    builder.overrideProvider(RUNTIME).useFactory(this.lockerFactory());
     return builder;
   }
 
@@ -187,7 +187,7 @@ export class TestLocks {
   lockerFactory(): LockerFactory {
     return {
       factory: (options, { name }) =>
-        openLocker(options, {
+        openRuntime(options, {
           name,
           nodesOf: () => [this.#nodeOf(name)],
           Locker: supervised({

@@ -1,18 +1,18 @@
-import { MemoryNode } from '../memory/memory-node.js';
-import type { Claim } from '../redlock/claim.js';
-import type { AcquireReply, AcquireTerms } from '../redlock/lock-node.js';
+import { MemoryStore } from '../stores/memory/memory-store.js';
+import type { Lease } from '../core/lease.js';
+import type { AcquireReply, AcquireTerms } from '../core/ports.js';
 import type { Fault, NodeRequest } from './fault.js';
 
 /** A node in memory that can be told to fail, to be slow, and to forget a key. */
-export class TestNode extends MemoryNode {
+export class TestNode extends MemoryStore {
   /** What each key was granted to last. */
-  readonly #granted = new Map<string, Claim>();
+  readonly #granted = new Map<string, Lease>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {
     super();
   }
 
-  override acquire(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
+  override acquire(claim: Lease, terms: AcquireTerms): Promise<AcquireReply> {
     return this.#answer('acquire', claim, async () => {
       const reply = await super.acquire(claim, terms);
       if (reply.granted) for (const key of claim.keys) this.#granted.set(key, claim);
@@ -20,7 +20,7 @@ export class TestNode extends MemoryNode {
     });
   }
 
-  override extend(claims: readonly Claim[], ttl: number): readonly Promise<boolean>[] {
+  override extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
     return claims.map((claim) =>
       this.#answer('extend', claim, async () => {
         const [extended] = super.extend([claim], ttl);
@@ -29,7 +29,7 @@ export class TestNode extends MemoryNode {
     );
   }
 
-  override release(claim: Claim, after?: number): Promise<void> {
+  override release(claim: Lease, after?: number): Promise<void> {
     return this.#answer('release', claim, () => super.release(claim, after));
   }
 
@@ -58,7 +58,7 @@ export class TestNode extends MemoryNode {
   }
 
   /** As on a real connection, a request whose reply is slow has been carried out. */
-  async #answer<T>(request: NodeRequest, { keys }: Claim, carryOut: () => Promise<T>): Promise<T> {
+  async #answer<T>(request: NodeRequest, { keys }: Lease, carryOut: () => Promise<T>): Promise<T> {
     const faults = [...this.faults].filter((fault) => fault.concerns(request, keys));
     const error = faults.find((fault) => fault.error)?.error;
     if (error) throw error;

@@ -14,9 +14,9 @@ import {
   LOCK_HOLD_CHANNEL,
   type LockAcquireEvent,
   type LockHoldEvent,
-} from '../lock-telemetry.events.js';
-import { checkBoolean, checkOptionNames } from '../redlock/checks.js';
-import { RedlockError } from '../redlock/errors.js';
+} from '../telemetry/lock-telemetry.events.js';
+import { checkBoolean, checkOptionNames } from '../core/checks.js';
+import { RedlockError } from '../core/errors.js';
 
 /** What {@link RedlockInstrumentation} takes. */
 export interface RedlockInstrumentationConfig {

@@ -7,8 +7,8 @@ import { checkRelease, release } from '../../lib/cli/release.js';
 import { openSession, type Session } from '../../lib/cli/session.js';
 import type { Terminal } from '../../lib/cli/terminal.js';
 import { watch } from '../../lib/cli/watch.js';
-import type { LockNode } from '../../lib/redlock/lock-node.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import type { LockStore } from '../../lib/core/ports.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { CliProcess, type Ended, runCli } from '../support/cli.js';
 import { nodesTo, redlockOver } from '../support/core.js';
@@ -23,7 +23,7 @@ import { until } from '../support/until.js';
 const once: Acquisition = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
-let nodes: LockNode[];
+let nodes: LockStore[];
 let app: Redlock;
 let env: { REDLOCK_NODES: string };
 
@@ -51,7 +51,7 @@ async function hold(...keys: string[]): Promise<void> {
   for (const key of keys) {
     const lock = await app.acquire([key], once);
     const everywhere = async (): Promise<boolean> =>
-      (await Promise.all(nodes.map((node) => node.look([key])))).every(
+      (await Promise.all(nodes.map((node) => node.read([key])))).every(
         ([look]) => look && 'id' in look && look.id === lock.id,
       );
     await until(everywhere);

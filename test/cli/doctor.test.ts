@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
-import { adviceOn, adviceOnVersion, examineServer } from '../../lib/cli/server-exam.js';
+import { adviceOn, adviceOnVersion, examineServer } from '../../lib/cli/server-check.js';
 import { type Ended, runCli } from '../support/cli.js';
 import { freePort } from '../support/free-port.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';

@@ -1,6 +1,6 @@
 import { expect, test } from '@jest/globals';
 import { duration, lockJson, lockTable, printable, table, voteTable } from '../../lib/cli/format.js';
-import { infoOf, type LockVote } from '../../lib/redlock/lock-info.js';
+import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
 test('columns are as wide as their widest cell', () => {
   expect(table(['A', 'LONG', 'C'], [['wide cell', '1', 'x'], ['2'], []])).toEqual([

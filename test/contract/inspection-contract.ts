@@ -1,8 +1,8 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
-import { LockLostError } from '../../lib/redlock/errors.js';
-import { Inspection, type ListOptions } from '../../lib/redlock/inspection.js';
-import type { LockInfo } from '../../lib/redlock/lock-info.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { LockLostError } from '../../lib/core/errors.js';
+import { LockInspector, type ListOptions } from '../../lib/redlock/inspect/lock-inspector.js';
+import type { LockInfo } from '../../lib/core/lock-info.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
@@ -27,8 +27,8 @@ export function inspectionContract(
   describe(`the contract of inspection on ${name}`, () => {
     let backend: Backend;
     let alice: Redlock;
-    let alices: Inspection;
-    let bobs: Inspection;
+    let alices: LockInspector;
+    let bobs: LockInspector;
     let bob: Redlock;
 
     beforeAll(async () => {
@@ -44,10 +44,10 @@ export function inspectionContract(
     // A release is done when a quorum has confirmed it; what is left on the others would be listed with the next test.
     afterEach(() => until(async () => (await backend.countKeys()) === 0));
 
-    async function newProcess(owner: string): Promise<[Redlock, Inspection]> {
+    async function newProcess(owner: string): Promise<[Redlock, LockInspector]> {
       const nodes = await backend.nodes();
       const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
-      return [redlock, new Inspection({ nodes, nodeTimeout: TTL / 5 }, redlock.held)];
+      return [redlock, new LockInspector({ nodes, nodeTimeout: TTL / 5 }, redlock.held)];
     }
 
     async function listed(options?: ListOptions): Promise<LockInfo[]> {

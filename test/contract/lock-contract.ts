@@ -1,18 +1,18 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LockHeldError, LockLostError } from '../../lib/redlock/errors.js';
+import { LockHeldError, LockLostError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
-import type { Tick } from '../../lib/redlock/tick.js';
+import type { Tick } from '../../lib/core/tick.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
-import type { LockNode } from '../../lib/redlock/lock-node.js';
+import type { LockStore } from '../../lib/core/ports.js';
 
 /** Something that the contract can be tried on. */
 export interface Backend {
   /** Nodes as one more process sees them, connected. */
-  nodes(): Promise<readonly LockNode[]>;
+  nodes(): Promise<readonly LockStore[]>;
   /** How many locked keys there are on all nodes together. */
   countKeys(): Promise<number>;
   stop(): Promise<void>;

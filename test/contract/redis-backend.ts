@@ -1,4 +1,4 @@
-import type { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { countLocks, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import type { Backend } from './lock-contract.js';
@@ -21,7 +21,7 @@ export async function redisBackend(count: number, down = 0): Promise<Backend> {
   };
 }
 
-async function connectedNodes(servers: readonly RedisServer[], down: number): Promise<IoredisNode[]> {
+async function connectedNodes(servers: readonly RedisServer[], down: number): Promise<RedisStore[]> {
   const nodes = nodesTo(servers.map(({ url }) => url));
   await Promise.all(
     nodes.map((node, index) =>

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
-import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/redlock/errors.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';

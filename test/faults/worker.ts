@@ -1,9 +1,9 @@
 import { openSync, writeSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Locker } from '../../lib/locker.js';
-import type { LockHandle } from '../../lib/redlock/lock-handle.js';
-import type { RedlockModuleOptions } from '../../lib/redlock.options.js';
+import type { LockRuntime } from '../../lib/service/lock-runtime.js';
+import type { LockHandle } from '../../lib/core/lock-handle.js';
+import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
 import { type FaultEventBody, machineTime } from './events.js';
 import { RegisterClient } from './register-client.js';
 
@@ -72,11 +72,11 @@ setInterval(() => {
 // Not at the top: what it loads looks at the clock.
 const { Logger } = await import('@nestjs/common');
 Logger.overrideLogger(false);
-const { openLocker } = await import('../../lib/open-locker.js');
-const { LockService } = await import('../../lib/lock.service.js');
+const { openRuntime } = await import('../../lib/module/open-runtime.js');
+const { LockService } = await import('../../lib/service/lock.service.js');
 
 const register = await RegisterClient.open(options.registerPort);
-const locker: Locker = await openLocker(options.module);
+const locker: LockRuntime = await openRuntime(options.module);
 const locks = new LockService(locker);
 /** The attempts that hold the lock. */
 const relying = new Set<number>();

@@ -1,11 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { randomInt } from 'node:crypto';
-import { openClient } from '../../lib/ioredis/connection.js';
-import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
-import { MemoryNode } from '../../lib/memory/memory-node.js';
-import { Claim } from '../../lib/redlock/claim.js';
-import { counterAt } from '../../lib/redlock/fencing.js';
-import type { LockNode } from '../../lib/redlock/lock-node.js';
+import { openClient } from '../../lib/stores/redis/connection/connection.js';
+import { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { Lease } from '../../lib/core/lease.js';
+import { counterAt } from '../../lib/core/fencing-token.js';
+import type { LockStore } from '../../lib/core/ports.js';
 import { newFleet } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { acquireOn, type NodeState, raiseOn } from './node.js';
@@ -25,8 +25,8 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-async function redisNode(key: string): Promise<LockNode> {
-  const node = new IoredisNode(openClient(server.url), true, newFleet());
+async function redisNode(key: string): Promise<LockStore> {
+  const node = new RedisStore(openClient(server.url), true, newFleet());
   await node.connect();
   await server.client().set(`lock:{${key}}:f`, String(AHEAD));
   return node;
@@ -40,14 +40,14 @@ interface Exchange {
 
 describe.each([
   ['Redis, by its Lua scripts', redisNode],
-  ['memory', () => Promise.resolve(new MemoryNode())],
+  ['memory', () => Promise.resolve(new MemoryStore())],
 ])('a node in %s', (_kind, open) => {
   test.each([1, 2, 3, 4, 5])(
     'answers %#: what the model does, whatever the order of the messages',
     async (round) => {
       const key = `model-${round}`;
       const node = await open(key);
-      const claims = Array.from({ length: CLAIMS }, () => new Claim([key], 'model', 60_000));
+      const claims = Array.from({ length: CLAIMS }, () => new Lease([key], 'model', 60_000));
       const said: Exchange[] = [];
       const expected: Exchange[] = [];
       let state: NodeState = { owner: undefined, counter: AHEAD };

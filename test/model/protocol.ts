@@ -1,4 +1,4 @@
-import { tokenOf } from '../../lib/redlock/fencing.js';
+import { tokenOf } from '../../lib/core/fencing-token.js';
 import { quorumOf } from '../../lib/redlock/quorum.js';
 import type { Step } from './explore.js';
 import { acquireOn, type NodeState, type RaiseRule, raiseOn } from './node.js';

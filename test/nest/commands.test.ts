@@ -6,7 +6,7 @@ import type { Redis } from 'ioredis';
 import { compiled } from '../support/compiled.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 
 let file: string;
 let server: RedisServer;

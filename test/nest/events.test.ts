@@ -3,13 +3,13 @@ import { afterEach, beforeAll, expect, jest, test } from '@jest/globals';
 import { Injectable, type INestApplication, Scope, UseGuards } from '@nestjs/common';
 import { EventEmitter2, EventEmitterModule, OnEvent } from '@nestjs/event-emitter';
 import { currentLock, LockHeldError, LockService, WithLock } from '../../lib/index.js';
-import { MemoryNode } from '../../lib/memory/memory-node.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { Overlap } from '../support/overlap.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 import { until } from '../support/until.js';
 
-const acquire = jest.spyOn(MemoryNode.prototype, 'acquire');
+const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const overlap = new Overlap();
 
 const orders = permutations<Named>([

@@ -30,13 +30,13 @@ import { Readable } from 'node:stream';
 import { of, type Observable } from 'rxjs';
 import request from 'supertest';
 import { currentLock, LockHeldError, LockService, WithLock } from '../../lib/index.js';
-import { MemoryNode } from '../../lib/memory/memory-node.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 
 // Beside test/with-lock.stacking.test.ts, which has guards, pipes and interceptors.
 
-const acquire = jest.spyOn(MemoryNode.prototype, 'acquire');
+const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const calls: string[] = [];
 
 @Injectable()

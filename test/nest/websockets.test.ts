@@ -20,13 +20,13 @@ import type { AddressInfo } from 'node:net';
 import { concat, defer, ignoreElements, Observable, of } from 'rxjs';
 import { WebSocket } from 'ws';
 import { currentLock, LockService, WithLock } from '../../lib/index.js';
-import { MemoryNode } from '../../lib/memory/memory-node.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { Overlap } from '../support/overlap.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 import { until } from '../support/until.js';
 
-const acquire = jest.spyOn(MemoryNode.prototype, 'acquire');
+const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const overlap = new Overlap();
 const calls: string[] = [];
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
-import { LockLostError, LockUnavailableError } from '../../lib/redlock/errors.js';
+import { LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import { LOCK_STATE_CHANNEL, type LockStateEvent } from '../../lib/redlock/lock-events.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { LOCK_STATE_CHANNEL, type LockStateEvent } from '../../lib/core/lock-events.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 

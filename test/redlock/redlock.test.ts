@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
-import { LockHeldError, LockUnavailableError } from '../../lib/redlock/errors.js';
+import { LockHeldError, LockUnavailableError } from '../../lib/core/errors.js';
 import { HeldLock } from '../../lib/redlock/held-lock.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import { quorumOf } from '../../lib/redlock/quorum.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';

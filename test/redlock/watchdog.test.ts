@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../lib/redlock/lock-events.js';
-import { NO_RETRY } from '../../lib/redlock/lock-options.js';
+import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../../lib/core/lock-events.js';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';

@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis';
-import { openClient } from '../../lib/ioredis/connection.js';
-import type { Fleet } from '../../lib/ioredis/fleet.js';
-import { ownerOf } from '../../lib/ioredis/lock-value.js';
-import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
-import type { LockNode } from '../../lib/redlock/lock-node.js';
+import { openClient } from '../../lib/stores/redis/connection/connection.js';
+import type { StoreContext } from '../../lib/stores/redis/store-context.js';
+import { ownerOf } from '../../lib/stores/redis/lock-value.js';
+import { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import type { LockStore } from '../../lib/core/ports.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 
@@ -18,14 +18,14 @@ export interface CoreOptions {
 }
 
 export function redlockOver(
-  nodes: readonly LockNode[],
+  nodes: readonly LockStore[],
   { owner = 'me', nodeTimeout, guard = 0 }: CoreOptions = {},
 ): Redlock {
   return new Redlock({ nodes, owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
 }
 
 /** What nodes share; `warnings` collects what they warn of. */
-export function newFleet(guarded = false): Fleet & { readonly warnings: string[] } {
+export function newFleet(guarded = false): StoreContext & { readonly warnings: string[] } {
   const warnings: string[] = [];
   const warnOnce = (text: string): void => {
     if (!warnings.includes(text)) warnings.push(text);
@@ -34,8 +34,8 @@ export function newFleet(guarded = false): Fleet & { readonly warnings: string[]
 }
 
 /** Nodes with connections of their own to these servers. */
-export function nodesTo(urls: readonly string[], fleet: Fleet = newFleet()): IoredisNode[] {
-  return urls.map((url) => new IoredisNode(openClient(url), true, fleet));
+export function nodesTo(urls: readonly string[], fleet: StoreContext = newFleet()): RedisStore[] {
+  return urls.map((url) => new RedisStore(openClient(url), true, fleet));
 }
 
 /** How many locks a server holds; fencing counters stay. */

@@ -1,8 +1,8 @@
-import { MemoryNode } from '../../lib/memory/memory-node.js';
-import type { Claim } from '../../lib/redlock/claim.js';
-import type { NodeCheck } from '../../lib/redlock/node-status.js';
-import type { AcquireReply, AcquireTerms, Listening, LockNode, Look } from '../../lib/redlock/lock-node.js';
-import type { Place } from '../../lib/redlock/place.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import type { Lease } from '../../lib/core/lease.js';
+import type { NodeCheck } from '../../lib/core/node-status.js';
+import type { AcquireReply, AcquireTerms, Listening, LockStore, KeyState } from '../../lib/core/ports.js';
+import type { WaiterId } from '../../lib/core/waiter-id.js';
 
 type Request =
   'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'look' | 'scan' | 'forceRelease' | 'check';
@@ -14,13 +14,13 @@ export type Fate = number | 'hang' | Error;
  * A node that really locks, in memory, and answers as the test says. As on a real connection, a request whose reply
  * hangs has been carried out.
  */
-export class ScriptedNode implements LockNode {
-  readonly memory = new MemoryNode();
+export class ScriptedNode implements LockStore {
+  readonly memory = new MemoryStore();
   readonly requests: Request[] = [];
-  readonly claims: Claim[] = [];
+  readonly claims: Lease[] = [];
   fate: Partial<Record<Request, Fate>> = {};
-  answering = true;
-  readonly hearing = true;
+  available = true;
+  readonly subscribed = true;
 
   constructor(readonly name = 'node') {}
 
@@ -36,34 +36,34 @@ export class ScriptedNode implements LockNode {
     return this.memory.time();
   }
 
-  acquire(claim: Claim, terms: AcquireTerms): Promise<AcquireReply> {
+  acquire(claim: Lease, terms: AcquireTerms): Promise<AcquireReply> {
     this.claims.push(claim);
     return this.#answer('acquire', () => this.memory.acquire(claim, terms));
   }
 
-  raise(claim: Claim, token: number): Promise<boolean> {
+  raise(claim: Lease, token: number): Promise<boolean> {
     return this.#answer('raise', () => this.memory.raise(claim, token));
   }
 
-  extend(claims: readonly Claim[], ttl: number): readonly Promise<boolean>[] {
+  extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
     const answers = this.#answer('extend', () => Promise.all(this.memory.extend(claims, ttl)));
     return claims.map((_, index) => answers.then((each) => each[index] ?? false));
   }
 
-  release(claim: Claim, after?: number): Promise<void> {
+  release(claim: Lease, after?: number): Promise<void> {
     return this.#answer('release', () => this.memory.release(claim, after));
   }
 
-  listen(place: Place, heard: (after: number, turn: boolean) => void): Listening {
+  listen(place: WaiterId, heard: (after: number, turn: boolean) => void): Listening {
     return this.memory.listen(place, heard);
   }
 
-  leave(place: Place): Promise<void> {
+  leave(place: WaiterId): Promise<void> {
     return this.#answer('leave', () => this.memory.leave(place));
   }
 
-  look(keys: readonly string[]): Promise<readonly Look[]> {
-    return this.#answer('look', () => this.memory.look(keys));
+  read(keys: readonly string[]): Promise<readonly KeyState[]> {
+    return this.#answer('look', () => this.memory.read(keys));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {

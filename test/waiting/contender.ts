@@ -1,9 +1,9 @@
 import { Logger } from '@nestjs/common';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { LockService } from '../../lib/lock.service.js';
-import { openLocker } from '../../lib/open-locker.js';
-import type { LockOptions } from '../../lib/redlock/lock-options.js';
-import type { RedlockModuleOptions } from '../../lib/redlock.options.js';
+import { LockService } from '../../lib/service/lock.service.js';
+import { openRuntime } from '../../lib/module/open-runtime.js';
+import type { LockOptions } from '../../lib/core/lock-options.js';
+import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
 
 // A process that wants one lock again and again, in several loops. It is told what to do by messages.
 
@@ -34,7 +34,7 @@ export type Report =
 
 const options = JSON.parse(process.argv[2]!) as ContenderOptions;
 Logger.overrideLogger(false);
-const locker = await openLocker(options.module);
+const locker = await openRuntime(options.module);
 const locks = new LockService(locker);
 const served: Served[] = [];
 const errors: string[] = [];

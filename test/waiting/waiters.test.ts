@@ -3,10 +3,10 @@ import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { IoredisNode } from '../../lib/ioredis/ioredis-node.js';
-import { openClient } from '../../lib/ioredis/connection.js';
-import { LockHeldError } from '../../lib/redlock/errors.js';
-import { Inspection } from '../../lib/redlock/inspection.js';
+import { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import { openClient } from '../../lib/stores/redis/connection/connection.js';
+import { LockHeldError } from '../../lib/core/errors.js';
+import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
 import { newFleet, nodesTo, redlockOver } from '../support/core.js';
@@ -326,7 +326,7 @@ test('a lock that is released by force goes to the next in line, in the same pro
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
-  const operator = new Inspection({ nodes, nodeTimeout: undefined }, new Set());
+  const operator = new LockInspector({ nodes, nodeTimeout: undefined }, new Set());
   for (const [holder, waiter] of [
     [alice, bob],
     [alice, alice],
@@ -392,7 +392,7 @@ describe('the connection for messages', () => {
   test('is replaced when the server no longer answers on it', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
-    const [node] = nodesTo([server.url]) as [IoredisNode];
+    const [node] = nodesTo([server.url]) as [RedisStore];
     await node.connect();
     const bob = redlockOver([node], { owner: 'bob', nodeTimeout: TTL / 5 });
     opened.push(bob);
@@ -400,7 +400,7 @@ describe('the connection for messages', () => {
     await until(async () => (await inLine('k')) === 1);
     const before = await subscriberIds();
     server.pause();
-    await until(() => !node.hearing);
+    await until(() => !node.subscribed);
     server.resume();
     await until(async () => (await subscriberIds()).some((id) => !before.includes(id)));
     await held.release();
@@ -436,7 +436,7 @@ describe('the connection for messages', () => {
 
   test('is a copy of a client of yours, which is left as it is', async () => {
     const mine = server.client();
-    const node = new IoredisNode(mine, false, newFleet());
+    const node = new RedisStore(mine, false, newFleet());
     await node.connect();
     const bob = redlockOver([node], { owner: 'bob' });
     const listeners = mine.eventNames().map((name) => mine.listenerCount(name));
@@ -459,7 +459,7 @@ test('five thousand waiters cost little memory, one place in line and no warning
   const warn = (warning: Error): void => void warnings.push(warning);
   process.on('warning', warn);
   const client = openClient(server.url);
-  const node = new IoredisNode(client, true, newFleet());
+  const node = new RedisStore(client, true, newFleet());
   await node.connect();
   const bob = redlockOver([node], { owner: 'bob' });
   const held: HeldLock = await bob.acquire(['k'], waiting);

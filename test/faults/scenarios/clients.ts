@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../support/until.js';
-import { counterAt } from '../../../lib/redlock/fencing.js';
+import { counterAt } from '../../../lib/core/fencing-token.js';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 
 export const clients: readonly Scenario[] = [

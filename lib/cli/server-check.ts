@@ -1,0 +1,205 @@
+import type { Cluster, Redis } from 'ioredis';
+import { type CommandChannel, isRefusal } from '../stores/redis/connection/command-channel.js';
+import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
+import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js';
+import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
+import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
+import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
+import { PROBE } from '../stores/redis/scripts.js';
+import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
+import { withTimeout } from './with-timeout.js';
+
+/** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
+export interface Finding {
+  readonly level: 'problem' | 'warning';
+  readonly text: string;
+}
+
+/** What one server was found to be. */
+export interface ServerExam {
+  readonly name: string;
+  readonly version: string | undefined;
+  readonly report: ServerReport | undefined;
+  /** `appendfsync`, `'yes'` where that is not told, or `'none'`. */
+  readonly persistence: string | undefined;
+  /** Milliseconds, of several round trips. */
+  readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
+  /** Milliseconds that the server's clock is ahead of this machine's; exact to half a round trip. */
+  readonly clockAhead: number | undefined;
+  readonly findings: readonly Finding[];
+}
+
+/** So many round trips are measured. */
+const SAMPLES = 20;
+
+/** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
+const OLDEST_VERSION = [6, 2] as const;
+
+/** The process and the lock of the channel that is tried: not in the way of anybody's. */
+const PROBE_NAME = 'redlock-doctor';
+
+/**
+ * @param guarded - whether the application keeps nodes that restarted from voting, so that they may forget locks
+ */
+export async function examineServer(
+  name: string,
+  server: Redis,
+  inCluster: boolean,
+  guarded: boolean,
+): Promise<ServerExam> {
+  const findings: Finding[] = [];
+  const problem = (text: string): unknown => findings.push({ level: 'problem', text });
+  const warning = (text: string): unknown => findings.push({ level: 'warning', text });
+  const timing = await measure(server).catch((error: Error) => void problem(adviceOn(error)));
+  const unanswered = { name, version: undefined, report: undefined, persistence: undefined };
+  if (!timing) return { ...unanswered, roundTrip: undefined, clockAhead: undefined, findings };
+
+  let info: string;
+  try {
+    info = await withTimeout(server.info());
+  } catch (error) {
+    if (!isRefusal(error)) throw error;
+    warning(
+      'its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from old data go ' +
+        'unnoticed; allow it with ACL SETUSER <user> +info',
+    );
+    return { ...unanswered, ...timing, findings };
+  }
+  const report = parseInfo(info);
+  const unsafe = unsafeBecause(inCluster ? { ...report, mode: 'standalone' } : report, undefined);
+  if (unsafe !== undefined) problem(unsafe);
+  if (!inCluster) untoldBy(report).forEach(warning);
+  const appendfsync = report.appendOnly ? await appendfsyncOf(server) : undefined;
+  for (const text of weakBecause(report, 'always', true)) problem(text);
+  for (const text of weakBecause({ ...report, evictionPolicy: 'noeviction' }, appendfsync, guarded))
+    warning(text);
+  const version = versionIn(info);
+  const upgrade = adviceOnVersion(version);
+  if (upgrade !== undefined) problem(upgrade);
+  const persistence = report.appendOnly ? (appendfsync ?? 'yes') : 'none';
+  const product = /^server_name:(\S+)/m.exec(info)?.[1] ?? 'redis';
+  return { name, version: `${product} ${version}`, report, persistence, ...timing, findings };
+}
+
+/** Whether the user may do what locks do. */
+export async function examineRights(channel: CommandChannel, keyPrefix: string): Promise<Finding[]> {
+  const { client } = channel;
+  const findings: Finding[] = [];
+  const key = probeKey(keyPrefix);
+  try {
+    await withTimeout(channel.run(PROBE, [key], []));
+    // A server that knows the script was not sent its text, which locks need after a restart.
+    await withTimeout(client.eval(PROBE.lua, 1, key));
+  } catch (error) {
+    findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
+  }
+  try {
+    await publishAndSubscribe(client, wakeChannel(keyPrefix, client.isCluster, PROBE_NAME, PROBE_NAME));
+  } catch (error) {
+    const reason = (error as Error).message;
+    const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
+    const text = `messages do not work (${reason}), so who waits for a lock asks again and again; allow them with ACL SETUSER <user> ${rights}`;
+    findings.push({ level: 'warning', text });
+  }
+  return findings;
+}
+
+/** What an error of a server or of a connection means, and what to do. */
+export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
+  // When no node of a Cluster helps, ioredis says only that it gave up.
+  const { message } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
+  const advice = ADVICE.find(([pattern]) => pattern.test(message))?.[1] ?? adviceOnConnection(message);
+  return advice === undefined ? message : `${message}; ${advice.replace('{prefix}', keyPrefix)}`;
+}
+
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [
+    /certificate|altnames|self.signed/i,
+    'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
+  ],
+  [
+    /NOPERM|user executing the script/,
+    'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
+  ],
+  [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],
+  [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
+  [
+    /^NOREPLICAS/,
+    'nothing can be locked until as many replicas are connected as min-replicas-to-write wants; set it to 0 for locks',
+  ],
+  [/^READONLY/, 'give the master instead'],
+  [/^LOADING/, 'wait until it has loaded its data'],
+  [/cluster support disabled/, 'it is no Cluster; write redis:// for one server'],
+  [/^CLUSTERDOWN/, 'see CLUSTER INFO and CLUSTER NODES'],
+];
+
+async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundTrip' | 'clockAhead'>>> {
+  const samples: { took: number; ahead: number }[] = [];
+  for (let sample = 0; sample < SAMPLES; sample++) {
+    const sent = performance.now();
+    const [seconds, micros] = await withTimeout(server.time());
+    const took = performance.now() - sent;
+    // The server looked at its clock about half-way.
+    const ahead = Number(seconds) * 1_000 + Number(micros) / 1_000 - (Date.now() - took / 2);
+    samples.push({ took, ahead });
+  }
+  const sorted = samples.toSorted((a, b) => a.took - b.took);
+  const [quickest, median, worst] = [sorted[0], sorted[SAMPLES / 2], sorted.at(-1)];
+  if (!quickest || !median || !worst) throw new Error('nothing was measured');
+  const roundTrip = { median: toMicros(median.took), worst: toMicros(worst.took) };
+  return { roundTrip, clockAhead: toMicros(quickest.ahead) };
+}
+
+/** Milliseconds, without digits that mean nothing. */
+function toMicros(milliseconds: number): number {
+  return Math.round(milliseconds * 1_000) / 1_000;
+}
+
+/** `undefined` when the server does not say, as many that are hosted by others. */
+async function appendfsyncOf(server: Redis): Promise<string | undefined> {
+  try {
+    const [, value] = (await withTimeout(server.config('GET', 'appendfsync'))) as string[];
+    return value;
+  } catch (error) {
+    if (isRefusal(error)) return undefined;
+    throw error;
+  }
+}
+
+/** In the way that locks do it. */
+async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
+  await withTimeout(
+    client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),
+  );
+  let subscriber: Subscriber | ClusterSubscriber | undefined;
+  try {
+    const heard = new Promise<void>((resolve, reject) => {
+      const denied = (): void => reject(new Error('NOPERM its user may not subscribe'));
+      subscriber = client.isCluster
+        ? new ClusterSubscriber(client as Cluster, denied)
+        : new Subscriber(() => copyForMessages(client as Redis), false, denied);
+      const ready = (arriving: boolean): void => {
+        if (arriving) resolve();
+      };
+      subscriber.listen(channel, { message: () => undefined, ready });
+    });
+    await withTimeout(heard);
+  } finally {
+    subscriber?.close();
+  }
+}
+
+/** What to do about a version that is too old. One that is not told, or not in numbers, is not. */
+export function adviceOnVersion(version: string): string | undefined {
+  const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
+  const [oldest, leastMinor] = OLDEST_VERSION;
+  return major < oldest || (major === oldest && minor < leastMinor)
+    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later, 7.0 is what locks are tested on`
+    : undefined;
+}
+
+function versionIn(info: string): string {
+  const own = /^server_name:(\S+)/m.exec(info)?.[1];
+  const field = own === undefined ? 'redis_version' : `${own}_version`;
+  return new RegExp(`^${field}:(\\S+)`, 'm').exec(info)?.[1] ?? '';
+}

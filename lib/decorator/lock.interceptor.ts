@@ -1,0 +1,127 @@
+import { Injectable, Logger } from '@nestjs/common';
+import { HeldIterator } from './results/held-iterator.js';
+import { heldObservable } from './results/held-observable.js';
+import { heldUntilEnd } from './results/held-results.js';
+import type { Begun } from '../service/lock-scope.js';
+import { iterablePromise } from './results/iterable-promise.js';
+import type { LockOrigin } from '../telemetry/lock-origin.js';
+import type { LockRuntime } from '../service/lock-runtime.js';
+import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
+import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
+import { keysOf, type LockKey } from '../core/keys.js';
+import { printable, quoted } from '../core/printable.js';
+import type { ScheduledTask } from './schedule/schedule-metadata.js';
+import type { Ticks } from './schedule/ticks.js';
+import type { WithLockOptions } from './with-lock.options.js';
+
+/** How a method hands over its result, which decides when the lock is acquired; `'unknown'` until it has run. */
+export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
+
+/** One call of a decorated method. */
+export interface LockedCall {
+  readonly origin: LockOrigin & { readonly method: string };
+  readonly key: () => LockKey;
+  readonly options: WithLockOptions;
+  readonly kind: ResultKind;
+  /** The method as @nestjs/schedule finds it. */
+  readonly task: () => ScheduledTask;
+  /** Runs the method itself. */
+  readonly proceed: () => unknown;
+}
+
+/**
+ * Stands around every call of a method decorated with `@WithLock`: acquires before the method runs, renews while it
+ * runs, releases afterwards.
+ *
+ * Nest's own interceptors see requests and messages only; this one is called by the method itself, so that cron
+ * tasks and plain service calls are locked too, and guards, pipes and interceptors keep their order around it.
+ */
+@Injectable()
+export class LockInterceptor {
+  readonly #logger = new Logger('WithLock');
+
+  /** @internal Nest creates it. */
+  constructor(
+    private readonly locker: LockRuntime,
+    private readonly ticks: Ticks,
+  ) {}
+
+  /**
+   * A method that returns an Observable or is an async generator acquires when it is subscribed to or first read. Any
+   * other returns a Promise, and what that resolves to is held to its end if it has one: an Observable, an async
+   * iterable, a stream.
+   *
+   * @internal `@WithLock` calls it.
+   */
+  intercept(call: LockedCall): unknown {
+    if (call.kind === 'observable')
+      return heldObservable((signal) => this.#begin(call, signal), call.proceed);
+    if (call.kind === 'generator') return new HeldIterator(() => this.#begin(call), call.proceed, false);
+    const settled = this.#settle(call);
+    return call.kind === 'unknown' ? iterablePromise(settled) : settled;
+  }
+
+  /** @internal Whether its application has shut down. */
+  get isClosed(): boolean {
+    return this.locker.isClosed;
+  }
+
+  async #settle(call: LockedCall): Promise<unknown> {
+    const begun = await this.#begin(call);
+    if (!begun.run) return begun.instead[0];
+    const { run } = begun;
+    let result: unknown;
+    try {
+      result = await run.inside(call.proceed);
+    } catch (error) {
+      await run.end();
+      throw error;
+    }
+    return heldUntilEnd(result, run, (signal) => this.#begin(call, signal));
+  }
+
+  async #begin({ origin, key, options, task }: LockedCall, signal?: AbortSignal): Promise<Begun> {
+    const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
+    const resolved = this.locker.resolve(
+      onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
+    );
+    const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
+    const tick = oncePerTick ? this.ticks.of(task()) : undefined;
+    try {
+      const lock = await this.locker.acquire(keys, resolved, origin, signal, tick);
+      return { run: this.locker.begin(lock, resolved) };
+    } catch (error) {
+      const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
+      if (skip) {
+        this.#tellSkip({ ...origin, keys, ...skip });
+        return { run: undefined, instead: [] };
+      }
+      if (!(error instanceof LockHeldError) || typeof onBusy === 'string') throw error;
+      return { run: undefined, instead: [await onBusy(error)] };
+    }
+  }
+
+  /** Why a call that was refused for this need not be an error. */
+  #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys'> | undefined {
+    if (error instanceof LockHeldError) {
+      const { owner, retryAfter, ranTick } = error;
+      if (ranTick === undefined) return { reason: 'held', owner, retryAfter };
+      return { reason: 'tick-ran', owner, tick: ranTick };
+    }
+    // Schedules end at the same time as locks do, and their last ticks would be logged as errors.
+    if (error instanceof LockUnavailableError && this.isClosed) return { reason: 'shutdown' };
+    return undefined;
+  }
+
+  #tellSkip(event: LockSkippedEvent): void {
+    const { method, keys, reason, owner, retryAfter = 0, tick = 0 } = event;
+    const by = printable(owner ?? '');
+    const why = {
+      held: `${quoted(keys)} is held by ${by} for ${Math.ceil(retryAfter)} ms more`,
+      'tick-ran': `${nameOfTick(tick)} has run already, by ${by}`,
+      shutdown: 'the application is shutting down',
+    };
+    this.#logger.debug(`${method} skipped: ${why[reason]}`);
+    this.locker.telemetry.skipped(event);
+  }
+}

@@ -1,0 +1,194 @@
+import { StreamableFile } from '@nestjs/common';
+import { EventEmitter } from 'node:events';
+import { finished, isReadable, type Readable, Stream } from 'node:stream';
+import type { ReadableByteStreamController } from 'node:stream/web';
+import { types } from 'node:util';
+import { isObservable, Observable, observable as interop } from 'rxjs';
+import { HeldIterator } from './held-iterator.js';
+import { heldObservable } from './held-observable.js';
+import type { Begin, LockScope } from '../../service/lock-scope.js';
+import { standIn } from './stand-in.js';
+
+/**
+ * Keeps the lock until what a method's Promise resolved to has ended, if it is something that ends later; otherwise
+ * ends the run now. Resolves to the same value, or to one that stands in for it and is read under the lock.
+ *
+ * What nobody has begun to read when a ttl has passed holds its lock no longer.
+ *
+ * @param again - begins another run, for whoever reads an equivalent value once more, or late
+ * @throws LockLostError when the lock was lost, unless that is to be ignored
+ */
+export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin): Promise<unknown> {
+  if (typeof result === 'object' && result !== null) {
+    try {
+      const held = hold(result, run, again);
+      if (held) return held;
+    } catch {
+      // It throws when it is looked at or listened to, so nobody learns when it ends: it is a value like any other (S25).
+    }
+  }
+  await run.finish();
+  return result;
+}
+
+/** What to hand out in place of something that ends later; `undefined` for anything else. */
+function hold(result: object, run: LockScope, again: Begin): object | undefined {
+  if (isOneObservable(result)) {
+    const observable = heldObservable(firstThen(run, again), () => result);
+    return standIn(result, membersOf(observable, OF_OBSERVABLE));
+  }
+  // By more than its `getStream`, which is not ours to call on anything else.
+  const stream: unknown = result instanceof StreamableFile ? result.getStream() : result;
+  if (isStream(stream)) {
+    if (!isOpen(stream)) return undefined;
+    holdUntilFinished(stream, run);
+    return result;
+  }
+  if (!isAsyncIterable(result)) return undefined;
+  if (result instanceof ReadableStream) {
+    return result.locked ? undefined : heldWebStream(result, firstThen(run, again));
+  }
+  const begin = firstThen(run, again);
+  const iterate = (): HeldIterator => new HeldIterator(begin, () => result, true);
+  const members = types.isGeneratorObject(result)
+    ? membersOf(iterate(), ['next', 'return', 'throw', Symbol.asyncIterator, Symbol.asyncDispose])
+    : new Map([[Symbol.asyncIterator, iterate]]);
+  return standIn(result, members);
+}
+
+/** What an Observable is read by. */
+const OF_OBSERVABLE: readonly PropertyKey[] = ['subscribe', 'pipe', 'forEach', 'toPromise', 'lift', interop];
+
+function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<PropertyKey, unknown> {
+  const members = object as Readonly<Record<PropertyKey, () => unknown>>;
+  return new Map(names.map((name) => [name, members[name]?.bind(object)]));
+}
+
+/**
+ * Hands out the run that has begun, once, and begins another for whoever comes later. When nobody comes before a ttl
+ * has passed, the run ends: what is never read must not hold its lock for ever.
+ */
+function firstThen(run: LockScope, again: Begin): Begin {
+  let first: LockScope | undefined = run;
+  const unread = setTimeout(() => {
+    first = undefined;
+    void run.end();
+  }, run.lock.ttl).unref();
+  return (signal) => {
+    if (!first) return again(signal);
+    clearTimeout(unread);
+    first = undefined;
+    return Promise.resolve({ run });
+  };
+}
+
+/** Of a stream of Node; one of another package may lack any. */
+interface StreamState {
+  readonly readableFlowing?: boolean | null;
+  readonly writable?: boolean;
+  readonly writableFinished?: boolean;
+  readonly writableEnded?: boolean;
+  readonly writableLength?: number;
+  /** Of a response. */
+  readonly headersSent?: boolean;
+  /** Of a file or a socket. */
+  readonly bytesWritten?: number;
+}
+
+type NodeStream = EventEmitter & StreamState;
+
+function holdUntilFinished(stream: NodeStream, run: LockScope): void {
+  let unread: NodeJS.Timeout | undefined;
+  // Whether the stream fails is told to its reader, not to us.
+  finished(stream as Stream as Readable, () => {
+    clearTimeout(unread);
+    void run.end();
+  });
+  run.endWith(stream);
+  unread = setTimeout(() => {
+    if (!isInUse(stream)) void run.end();
+  }, run.lock.ttl).unref();
+}
+
+/** Whether somebody has begun to read or to write, as far as a stream tells. */
+function isInUse(stream: NodeStream): boolean {
+  try {
+    const { readableFlowing, writableEnded, headersSent, writableLength = 0, bytesWritten = 0 } = stream;
+    // As long as nobody has asked for data, in any way.
+    if (readableFlowing === null) return false;
+    return (
+      typeof readableFlowing === 'boolean' ||
+      writableEnded === true ||
+      headersSent === true ||
+      writableLength + bytesWritten > 0 ||
+      // What pipes into a stream listens to the last of these; what reads an old stream, to one of the others.
+      ['data', 'readable', 'unpipe'].some((event) => stream.listenerCount(event) > 0)
+    );
+  } catch {
+    // A timer asks, whose error would end the process.
+    return false;
+  }
+}
+
+/** Cancelling reaches the source at once, also while a read is pending; the stream's own iterator would wait for that. */
+function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableStream<unknown> {
+  const iterate = (): AsyncIterator<unknown> => {
+    const reader = stream.getReader();
+    return {
+      next: () => reader.read() as Promise<IteratorResult<unknown>>,
+      return: async (reason) => {
+        await reader.cancel(reason);
+        return { done: true, value: undefined };
+      },
+    };
+  };
+  const held = new HeldIterator(begin, () => ({ [Symbol.asyncIterator]: iterate }), true);
+  return new ReadableStream<unknown>(
+    {
+      type: (isOfBytes(stream) ? 'bytes' : undefined) as undefined,
+      pull: async (controller): Promise<void> => {
+        const { done, value } = await held.next();
+        if (!done) return controller.enqueue(value);
+        controller.close();
+        // A byte stream that is closed still has to answer who waits for bytes.
+        (controller as Partial<ReadableByteStreamController>).byobRequest?.respond(0);
+      },
+      cancel: async (reason) => void (await held.return(reason)),
+    },
+    { highWaterMark: 0 },
+  );
+}
+
+/** Whether it fills buffers of its reader, which only trying tells. */
+function isOfBytes(stream: ReadableStream<unknown>): boolean {
+  try {
+    stream.getReader({ mode: 'byob' }).releaseLock();
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function isAsyncIterable(value: object): value is AsyncIterable<unknown> {
+  return Symbol.asyncIterator in value && typeof value[Symbol.asyncIterator] === 'function';
+}
+
+/** One of the application's rxjs, or of another copy. By more than its methods, which a client of something may have, too. */
+function isOneObservable(value: object): value is Observable<unknown> {
+  if (value instanceof Observable) return true;
+  return (
+    isObservable(value) && typeof (value as unknown as Record<PropertyKey, unknown>)[interop] === 'function'
+  );
+}
+
+/** One of Node, or of a package that follows it. By more than its methods: other things have a `pipe` and an `on`. */
+function isStream(value: unknown): value is NodeStream {
+  return value instanceof Stream || (value instanceof EventEmitter && isReadable(value as Readable) !== null);
+}
+
+/** Whether there is an end to wait for. */
+function isOpen(stream: NodeStream): boolean {
+  const { writable, writableEnded, writableFinished } = stream;
+  const isWritten = stream instanceof Stream && (writable || (writableEnded && !writableFinished));
+  return isWritten === true || isReadable(stream as Stream as Readable);
+}

@@ -1,0 +1,75 @@
+import { MetadataScanner } from '@nestjs/core';
+import { keysOf, type LockKey } from '../../core/keys.js';
+import { scheduleOf } from './schedule-metadata.js';
+import { checkTicks, nameOfSchedule } from './ticks.js';
+
+const ONCE_PER_TICK = 'nestjs-redlock:once-per-tick';
+
+/** What `@WithLock` leaves on a method with `oncePerTick`. */
+interface Mark {
+  readonly instance: string | undefined;
+  /** The key that ticks are kept with; `undefined` when a function gives it. */
+  readonly key: string | undefined;
+}
+
+/** A class that has a method with `oncePerTick`. */
+interface Ticked extends Pick<Mark, 'key'> {
+  readonly type: unknown;
+}
+
+/**
+ * The method has `oncePerTick`, with the locks of this module instance. Its schedule may be declared later.
+ *
+ * @param key - what it locks; `undefined` when a function gives it
+ */
+export function markOncePerTick(
+  method: object,
+  instance: string | undefined,
+  key: LockKey | undefined,
+): void {
+  const mark: Mark = { instance, key: key === undefined ? undefined : keysOf(key)[0] };
+  Reflect.defineMetadata(ONCE_PER_TICK, mark, method);
+}
+
+/** Checks the methods with `oncePerTick` of one application that lock in one module instance. */
+export class OncePerTickCheck {
+  /** By the name of the schedule. */
+  readonly #seen = new Map<string, Ticked[]>();
+
+  constructor(private readonly instance: string | undefined) {}
+
+  /**
+   * @throws TypeError when a method of the object has no schedule that goes with it; Error when it would share its ticks
+   * with another class
+   */
+  check(object: object): void {
+    const prototype = Object.getPrototypeOf(object) as Record<string, object> | null;
+    for (const name of new MetadataScanner().getAllMethodNames(prototype)) {
+      const method = prototype?.[name];
+      const mark = method && (Reflect.getMetadata(ONCE_PER_TICK, method) as Mark | undefined);
+      if (!mark || mark.instance !== this.instance) continue;
+      const task = { name: `${object.constructor.name}.${name}`, schedule: scheduleOf(method) };
+      checkTicks(task.name, task.schedule);
+      this.#refuseNamesake(
+        nameOfSchedule(task.name, task.schedule),
+        { type: object.constructor, ...mark },
+        name,
+      );
+    }
+  }
+
+  /** Two providers of one class are one schedule; two classes of one name are not, but nothing tells their ticks apart. */
+  #refuseNamesake(schedule: string, ticked: Ticked, method: string): void {
+    const others = this.#seen.get(schedule) ?? [];
+    this.#seen.set(schedule, [...others, ticked]);
+    const shares = ({ type, key }: Ticked): boolean =>
+      type !== ticked.type && (key === undefined || ticked.key === undefined || key === ticked.key);
+    if (!others.some(shares)) return;
+    const { name } = ticked.type as { readonly name: string };
+    throw new Error(
+      `Two classes are named ${name}, and \`${method}\` of both has \`oncePerTick\` with the same key, or a key that a ` +
+        'function gives. Ticks are told apart by class, method and key, so each would skip what the other has run. ' +
+        'Rename one of the classes, or lock a fixed key of its own in each',
+    );
+  }
+}

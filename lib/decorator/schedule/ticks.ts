@@ -1,0 +1,108 @@
+import type { ModulesContainer } from '@nestjs/core';
+import { type CronTime, latestTick } from './cron-tick.js';
+import type { Tick } from '../../core/tick.js';
+import type { CronOptions, Schedule, ScheduledTask } from './schedule-metadata.js';
+
+/** A job of @nestjs/schedule that is registered. */
+interface CronJob {
+  readonly cronTime: CronTime;
+}
+
+/** What is used of the class of that name. */
+interface SchedulerRegistry {
+  getCronJobs(): Map<string, CronJob>;
+}
+
+type CronTimeClass = new (source: unknown, timeZone: string | null, utcOffset: number | null) => CronTime;
+
+const MINUTE = 60_000;
+const DAY = 86_400_000;
+
+/** How much sooner than an interval after the last run the next may begin: timers and messages are not exact. */
+const SOONER_SHARE = 0.1;
+const SOONEST_MS = 1_000;
+
+/** Tells for which tick of its schedule a method is called. */
+export class Ticks {
+  #registry: SchedulerRegistry | undefined;
+  readonly #cronTimes = new WeakMap<CronOptions, CronTime>();
+
+  constructor(private readonly modules: ModulesContainer) {}
+
+  /**
+   * The tick that a call made now is for; `undefined` when the scheduler does not run here, so that it is a call by hand.
+   *
+   * @throws TypeError when the method has no schedule whose ticks instances have in common
+   */
+  of({ name, schedule }: ScheduledTask): Tick | undefined {
+    checkTicks(name, schedule);
+    if (schedule.kind === 'interval') {
+      const { milliseconds } = schedule;
+      return {
+        schedule: nameOfSchedule(name, schedule),
+        at: 0,
+        // Instances begin their intervals at any time, so there is no moment in common: what counts is the distance.
+        life: milliseconds - Math.min(milliseconds * SOONER_SHARE, SOONEST_MS),
+        from: 'acquisition',
+      };
+    }
+    const cronTime = this.#cronTimeOf(schedule.options);
+    const tick = cronTime && latestTick(cronTime, Date.now());
+    if (!tick) return undefined;
+    // Until the next moment somebody may fire for this one, late; and a minute more, for clocks that differ. Not for
+    // ever: an instance whose clock was far ahead has run ticks whose time had not come, and they are skipped so long.
+    const life = Math.min(tick.gap, DAY) + MINUTE;
+    return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
+  }
+
+  /**
+   * Made by the class of a job that is registered, as the package `cron` need not be within our reach. The job of a
+   * name may have been given another time meanwhile, so its own counts.
+   */
+  #cronTimeOf(options: CronOptions): CronTime | undefined {
+    const jobs = this.#jobs();
+    const named = options.name === undefined ? undefined : jobs?.get(options.name)?.cronTime;
+    if (named) return named;
+    const known = this.#cronTimes.get(options);
+    if (known) return known;
+    const [any] = jobs?.values() ?? [];
+    if (!any) return undefined;
+    const { cronTime, timeZone = null, utcOffset = null } = options;
+    const made = new (any.cronTime.constructor as CronTimeClass)(cronTime, timeZone, utcOffset);
+    this.#cronTimes.set(options, made);
+    return made;
+  }
+
+  /** By what it can do: the class may be minified, or of another copy of the package. */
+  #jobs(): Map<string, CronJob> | undefined {
+    if (!this.#registry) {
+      const providers = [...this.modules.values()].flatMap((module) => [...module.providers.values()]);
+      const registry = providers.find(({ metatype }) => {
+        const prototype = metatype?.prototype as { getCronJobs?: unknown } | undefined;
+        return typeof prototype?.getCronJobs === 'function';
+      });
+      this.#registry = registry?.instance as SchedulerRegistry | undefined;
+    }
+    return this.#registry?.getCronJobs();
+  }
+}
+
+/** What tells the ticks of one schedule from those of others that lock the same key; the same in every process. */
+export function nameOfSchedule(method: string, { kind }: Schedule): string {
+  return `${kind}:${method}`;
+}
+
+/** @throws TypeError unless the schedule has ticks that instances have in common */
+export function checkTicks(
+  method: string,
+  schedule: Schedule | undefined,
+): asserts schedule is Exclude<Schedule, { kind: 'timeout' }> {
+  if (schedule && schedule.kind !== 'timeout') return;
+  const found = schedule
+    ? '@Timeout, which every instance counts from its own start'
+    : 'neither of them; a job that is added to the SchedulerRegistry leaves nothing on the method';
+  throw new TypeError(
+    `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +
+      `got one with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,
+  );
+}

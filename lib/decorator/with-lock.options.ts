@@ -1,0 +1,59 @@
+import { badOption, checkBoolean, checkOptionNames } from '../core/checks.js';
+import type { LockHeldError } from '../core/errors.js';
+import { checkLabel, checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from '../core/lock-options.js';
+
+/** What `@WithLock` takes besides the options of every lock. */
+export interface WithLockOptions extends LockOptions {
+  /**
+   * What happens when somebody else holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
+   * call, which then resolves to `undefined` (an Observable or async iterable ends without a value) and makes one
+   * attempt unless its own `retry` says otherwise; or a function giving the value in place of the method's.
+   * @defaultValue 'throw'; `'skip'` with `oncePerTick`
+   */
+  readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
+
+  /**
+   * What the locks of this method are called in events, traces and metrics. A fixed text without ids: metrics count
+   * by it.
+   * @defaultValue the key if it is a string, else the class and the method, such as `'Orders.settle'`
+   */
+  readonly label?: string;
+
+  /**
+   * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
+   * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep what the
+   * last run left there, and no run crashes or loses its lock. Instances whose tick has run, or
+   * runs elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an
+   * instance that fires for it later; one whose method threw has run.
+   *
+   * With `@Cron` a tick is a moment that the expression names, in its time zone. With `@Interval`, whose instances have
+   * no moments in common, a run begins no sooner than the interval after the one before it, less 10 % or a second,
+   * whichever is less; clocks do not matter there.
+   * @defaultValue false
+   */
+  readonly oncePerTick?: boolean;
+
+  /**
+   * Which module instance locks: the `name` of its `RedlockModule`.
+   * @defaultValue the one without a name
+   */
+  readonly instance?: string;
+}
+
+/**
+ * @throws TypeError or RangeError naming the option, the rule and the value
+ */
+export function checkWithLockOptions(options: WithLockOptions): void {
+  const names = [...LOCK_OPTION_NAMES, 'onBusy', 'oncePerTick', 'label', 'instance'];
+  checkOptionNames('@WithLock', options, names);
+  checkLockOptions(options);
+  const { onBusy, oncePerTick, label, instance } = options;
+  if (oncePerTick !== undefined) checkBoolean('oncePerTick', oncePerTick);
+  if (label !== undefined) checkLabel(label);
+  if (onBusy !== undefined && onBusy !== 'throw' && onBusy !== 'skip' && typeof onBusy !== 'function') {
+    throw badOption('onBusy', "'throw', 'skip' or a function", onBusy);
+  }
+  if (instance !== undefined && (typeof instance !== 'string' || instance === '')) {
+    throw badOption('instance', 'the `name` of a RedlockModule', instance);
+  }
+}

@@ -1,0 +1,127 @@
+import { type ArgumentsHost, Catch, type ExceptionFilter, Logger } from '@nestjs/common';
+import { type Observable, throwError } from 'rxjs';
+import { LockHeldError, RedlockError, type RedlockErrorCode } from '../core/errors.js';
+
+/** What a client is told in place of a {@link RedlockError}. It names no process, no Redis and no key. */
+export interface LockProblem {
+  /** The status of the HTTP response, also where the answer is not an HTTP response. */
+  readonly statusCode: number;
+  readonly message: string;
+  readonly code: RedlockErrorCode;
+  /** Whole seconds after which trying again makes sense; not given when nobody can tell. */
+  readonly retryAfter?: number;
+}
+
+const LATER = 'try again later';
+
+const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, message: string]>> = {
+  LOCK_HELD: [409, `Somebody else is at work on this; ${LATER}`],
+  LOCK_UNAVAILABLE: [503, `This cannot be locked at the moment; ${LATER}`],
+  LOCK_LOST: [409, 'The lock on this was lost before the work was done; look what has become of it'],
+  MAX_HOLD_REACHED: [409, 'The work took too long; look what has become of it'],
+  TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
+  LOCK_NOT_INJECTED: [500, 'Internal server error'],
+};
+
+/** A client of ours tries to connect again once a second, so that may be enough. */
+const UNAVAILABLE_FOR_S = 1;
+
+/**
+ * Answers requests that ended in a {@link RedlockError}: `LockHeldError` with 409 and a `Retry-After`,
+ * `LockUnavailableError` with 503 and a `Retry-After`, `LockLostError` and `StaleTokenError` with 409. On Express and
+ * Fastify; in GraphQL as an error with `extensions.code`, in microservices and gateways as their error messages.
+ *
+ * What a client is told has no names of processes, servers or keys. Override {@link problem} to tell more, or in other
+ * words. Errors that an operator must know of are logged with all they have.
+ *
+ * @example
+ * ```ts
+ * import { Module } from '@nestjs/common';
+ * import { APP_FILTER } from '@nestjs/core';
+ * import { LockExceptionFilter } from 'nestjs-redlock';
+ *
+ * @Module({ providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }] })
+ * class AppModule {}
+ * ```
+ */
+@Catch(RedlockError)
+export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
+  readonly #logger = new Logger(LockExceptionFilter.name);
+
+  /** @throws what stands for the error in GraphQL; the error itself where the kind of request is not known */
+  catch(error: RedlockError, host: ArgumentsHost): Observable<never> | void {
+    const problem = this.problem(error);
+    // Somebody else at work is everyday life.
+    if (error.code !== 'LOCK_HELD') this.#logger.warn(error.message);
+    const { message, ...details } = problem;
+    switch (host.getType<string>()) {
+      case 'http':
+        return respond(host.switchToHttp().getResponse(), problem);
+      case 'rpc':
+        return throwError(() => ({ status: 'error', ...problem }));
+      case 'ws':
+        return emit(host.switchToWs().getClient(), { status: 'error', ...problem });
+      case 'graphql':
+        throw Object.assign(new Error(message), { extensions: details });
+      default:
+        throw error;
+    }
+  }
+
+  /** What the client is told of the error. */
+  protected problem(error: RedlockError): LockProblem {
+    const { code } = error;
+    const [statusCode, message] = ANSWERS[code];
+    const retryAfter = secondsUntilFree(error);
+    return { statusCode, message, code, ...(retryAfter === undefined ? {} : { retryAfter }) };
+  }
+}
+
+/** Without an expiry, a key is never free. */
+function secondsUntilFree(error: RedlockError): number | undefined {
+  if (error.code === 'LOCK_UNAVAILABLE') return UNAVAILABLE_FOR_S;
+  if (!(error instanceof LockHeldError) || !Number.isFinite(error.retryAfter)) return undefined;
+  return Math.max(1, Math.ceil(error.retryAfter / 1_000));
+}
+
+/** What the responses of Express and of Fastify have in common. */
+interface Response {
+  status(code: number): this;
+  header(name: string, value: string): this;
+  send(body: object): unknown;
+}
+
+interface SentResponse {
+  readonly headersSent: boolean;
+  end(): unknown;
+}
+
+function respond(
+  response: Response & SentResponse & { readonly raw?: SentResponse },
+  problem: LockProblem,
+): void {
+  // In that of Fastify there is Node's own response.
+  const sent = response.raw ?? response;
+  if (sent.headersSent) {
+    // A part of the answer is on its way, as with a stream; all that is left is to end it.
+    sent.end();
+    return;
+  }
+  const { statusCode, retryAfter } = problem;
+  if (retryAfter !== undefined) response.header('Retry-After', String(retryAfter));
+  response.status(statusCode).send(problem);
+}
+
+/** A client of Socket.IO, or a WebSocket. */
+interface SocketClient {
+  emit(event: string, data: object): unknown;
+  send(text: string): unknown;
+  /** Only of a WebSocket. */
+  readonly readyState?: number;
+}
+
+/** As Nest itself sends exceptions. */
+function emit(client: SocketClient, data: object): void {
+  if (client.readyState === undefined) client.emit('exception', data);
+  else client.send(JSON.stringify({ event: 'exception', data }));
+}

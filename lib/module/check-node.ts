@@ -1,0 +1,99 @@
+import { badNumber, badOption } from '../core/checks.js';
+
+/** What the option `nodes` may be, for messages. */
+export const NODES_RULE =
+  "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
+  "are an array), or 'memory' to lock inside this process only";
+
+/**
+ * Checks one of the `count` nodes of the options. What ioredis does not understand it ignores, and connects to another
+ * host or database than was meant. A database that is no number even ends the process: `SELECT NaN` is refused, and
+ * ioredis leaves the rejection unhandled (seen with 5.11).
+ *
+ * @throws TypeError or RangeError naming the rule; no password is in the message
+ */
+export function checkNode(node: unknown, count: number): void {
+  if (node === 'memory') {
+    if (count === 1) return;
+    throw badOption('nodes', "'memory' alone, or Redis nodes; the two cannot vote together", node);
+  }
+  if (typeof node === 'string') return checkUrl(node);
+  if (node === undefined) {
+    const { message } = badOption('nodes', NODES_RULE, node);
+    throw new TypeError(`${message}; is the variable set that it comes from?`);
+  }
+  if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
+  checkObject(node);
+}
+
+function checkUrl(text: string): void {
+  const refusal = badOption('nodes', NODES_RULE, withoutPassword(text));
+  const because = (reason: string): TypeError => new TypeError(`${refusal.message}, which ${reason}`);
+  const [, authority = ''] = /^rediss?:\/\/([^/?#]*)/.exec(text) ?? [];
+  if (authority.slice(authority.lastIndexOf('@') + 1).includes(','))
+    throw because(
+      'has several hosts; independent nodes are an array with a URL for each, Sentinels are ioredis options, and a Cluster ' +
+        'is a client',
+    );
+  const path = /^(?:unix:\/\/)?\/(?!\/)/.test(text);
+  if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) throw refusal;
+  // The host of a path does not matter.
+  const { hostname, username, password, pathname, searchParams } = new URL(
+    path ? text.replace(/^(unix:\/\/)?/, 'redis://host') : text,
+  );
+  if (hostname === '') throw because('has no host');
+  if (!isEscaped(username + password)) throw because('has a "%" that is not written as %25');
+  const database = path || pathname === '' || pathname === '/' ? searchParams.get('db') : pathname.slice(1);
+  if (database !== null && !isDatabase(database))
+    throw because('does not end in the number of a database, such as redis://localhost:6379/1');
+}
+
+function checkObject(node: object): void {
+  // No value is shown but those of `db` and `port`: it may hold a password.
+  const refuse = (got: string): never => {
+    throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
+  };
+  if (Array.isArray(node)) refuse('an array in the array');
+  if ('href' in node) refuse('a URL object; give its text, `url.href`');
+  if ('then' in node) refuse('a Promise; await it, or use `forRootAsync`');
+  const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];
+  if (unknown !== undefined)
+    refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
+  if ('connect' in node && typeof node.connect === 'function' && !('evalsha' in node)) {
+    refuse('a client of another package; give a `Redis` or `Cluster` of ioredis');
+  }
+  const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
+  if (db !== undefined && !isDatabase(db))
+    throw badNumber('nodes.db', 'the number of a database, such as 1', db);
+  if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
+}
+
+/** What other clients call the address; ioredis would connect to localhost. */
+const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
+  ['url', 'the URL itself'],
+  ['uri', 'the URL itself'],
+  ['hostname', '`host`'],
+  ['socket', '`host` and `port`'],
+];
+
+/** As text, too: ioredis takes what comes from the environment. */
+function isDatabase(value: unknown): boolean {
+  return /^\d{1,5}$/.test(String(value));
+}
+
+function isPort(value: unknown): boolean {
+  return isDatabase(value) && Number(value) >= 1 && Number(value) <= 65_535;
+}
+
+function isEscaped(text: string): boolean {
+  try {
+    decodeURIComponent(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function withoutPassword(text: string): string {
+  return text.replace(/^(\w*:?\/\/)?.*@/, '$1***@');
+}

@@ -1,0 +1,29 @@
+import { Inject, type InjectionToken } from '@nestjs/common';
+import { badOption } from '../core/checks.js';
+import { LockService } from '../service/lock.service.js';
+
+/** What a module provides its `LockService` as. Nest names it when it cannot resolve it, so its description says what to do. */
+export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
+  if (name === undefined) return LockService;
+  return Symbol.for(
+    `@InjectLockService('${name}') needs RedlockModule.forRoot({ nodes, name: '${name}' }) in the imports`,
+  );
+}
+
+/**
+ * Injects the `LockService` of the `RedlockModule` with this `name`. The one without a name is injected by its type.
+ *
+ * @throws TypeError when `name` is not a string, or empty
+ * @example
+ * ```ts
+ * import { InjectLockService, LockService } from 'nestjs-redlock';
+ *
+ * class Billing {
+ *   constructor(@InjectLockService('billing') private readonly locks: LockService) {}
+ * }
+ * ```
+ */
+export function InjectLockService(name: string): PropertyDecorator & ParameterDecorator {
+  if (typeof name !== 'string' || name === '') throw badOption('name', 'the `name` of a RedlockModule', name);
+  return Inject(lockServiceToken(name));
+}

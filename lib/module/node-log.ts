@@ -1,0 +1,44 @@
+import type { Logger } from '@nestjs/common';
+import { elapsedSince, type Instant, now } from '../core/clock.js';
+import { quorumOf } from '../redlock/quorum.js';
+
+/** Says with one line that a node goes away, and with one that it is back. */
+export class NodeLog {
+  readonly #connected = new Set<string>();
+  readonly #awaySince = new Map<string, Instant>();
+
+  /** @param isClosing - whether the application shuts down: what goes away then is meant to */
+  constructor(
+    private readonly logger: Logger,
+    private readonly nodeCount: number,
+    private readonly isClosing: () => boolean,
+  ) {}
+
+  /** The node was not reached at start-up, which has been said. */
+  unreached(node: string): void {
+    this.#awaySince.set(node, now());
+  }
+
+  /** A connection was lost, or another attempt to connect has failed. */
+  lost(node: string): void {
+    if (!this.#connected.delete(node) || this.isClosing()) return;
+    this.#awaySince.set(node, now());
+    const { size } = this.#connected;
+    const message = `Lost the connection to Redis at ${node}: ${this.#count()}`;
+    if (size >= quorumOf(this.nodeCount)) this.logger.warn(message);
+    else this.logger.error(`${message}. Nothing can be locked until more of them are back.`);
+  }
+
+  ready(node: string): void {
+    this.#connected.add(node);
+    const since = this.#awaySince.get(node);
+    if (!since) return;
+    this.#awaySince.delete(node);
+    const away = Math.round(elapsedSince(since));
+    this.logger.log(`Redis at ${node} is connected again, after ${away} ms: ${this.#count()}`);
+  }
+
+  #count(): string {
+    return `${this.#connected.size} of ${this.nodeCount} nodes are connected, ${quorumOf(this.nodeCount)} are needed`;
+  }
+}

@@ -1,0 +1,207 @@
+import { hostname } from 'node:os';
+import { Logger } from '@nestjs/common';
+import { type DeclaredTtl, foresee } from '../service/declared-ttls.js';
+import { NodeLog } from './node-log.js';
+import { LockTelemetry } from '../telemetry/lock-telemetry.js';
+import { LockRuntime } from '../service/lock-runtime.js';
+import type { StoreContext } from '../stores/redis/store-context.js';
+import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
+import { UnsafeNodeError } from '../stores/redis/health/server-probe.js';
+import { countNodes, openStores } from './open-stores.js';
+import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
+import { type Answer, askAll } from '../redlock/fan-out.js';
+import { DEFAULT_TTL_MS } from '../core/lock-options.js';
+import { LockInspector } from '../redlock/inspect/lock-inspector.js';
+import type { RedlockSettings } from '../redlock/held-lock.js';
+import { RestartGuard } from '../redlock/restart-guard.js';
+import type { LockStore } from '../core/ports.js';
+import { WakeableSleep } from '../redlock/wait/wakeable-sleep.js';
+import { freeAfter, quorumOf } from '../redlock/quorum.js';
+import { Redlock } from '../redlock/redlock.js';
+import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
+
+/** How long start-up waits for a quorum of nodes, in milliseconds. */
+const CONNECT_LIMIT_MS = 5_000;
+
+/** How often start-up asks whether the nodes vote, in milliseconds, where they do not say when (`waitForQuorum`). */
+const VOTES_AGAIN_MS = 500;
+
+/** How much longer it waits for the other nodes, in milliseconds. */
+const STRAGGLER_LIMIT_MS = 200;
+
+/** What else a locker is made of. */
+export interface Parts {
+  /** The name of the module. */
+  readonly name?: string | undefined;
+  /** The ttls that are known before the first lock. */
+  readonly ttls?: readonly DeclaredTtl[];
+  /** The tests of users replace it, as the next. */
+  readonly nodesOf?: (options: RedlockModuleOptions, fleet: StoreContext) => readonly LockStore[];
+  readonly Locker?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
+}
+
+/**
+ * Checks the options of a module, and makes its locker. {@link LockRuntime.open} connects the nodes: a start that fails
+ * before leaves no connection behind, and nobody would close it.
+ *
+ * @throws TypeError or RangeError naming the option that does not fit
+ */
+export function makeRuntime(
+  options: RedlockModuleOptions,
+  { name, ttls = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
+): LockRuntime {
+  checkModuleOptions(options);
+  const logger = new Logger('RedlockModule');
+  const guard = guardOf(options);
+  foresee(guard, ttls);
+  const isClosing = (): boolean => locker.isClosed;
+  const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
+  const fleet: StoreContext = {
+    keyPrefix: options.keyPrefix ?? 'lock:',
+    guarded: guard.duration > 0,
+    mayForget: options.restartGuard === false && !isGuardedByDefault(options),
+    names: new Set(),
+    runIds: new Map(),
+    warnOnce: once((message) => logger.warn(message)),
+    nodeLost: (node) => nodeLog.lost(node),
+    nodeReady: (node) => nodeLog.ready(node),
+  };
+  const nodes = open(options, fleet);
+  const settings: RedlockSettings = {
+    nodes,
+    owner: options.owner ?? `${hostname()}:${process.pid}`,
+    driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
+    nodeTimeout: options.nodeTimeout,
+    guard,
+    // At shutdown the module says it, in one line for all.
+    lost: ({ message }) => {
+      if (!isClosing()) logger.warn(message);
+    },
+  };
+  const redlock = new Redlock(settings);
+  const inspection = new LockInspector(settings, redlock.held);
+  const locker: LockRuntime = new Made(
+    redlock,
+    inspection,
+    new LockTelemetry(name, options.onEvent),
+    options.defaults ?? {},
+    options.shutdownTimeout ?? 10_000,
+    async () => {
+      const begun = performance.now();
+      await connect(nodes, logger, nodeLog);
+      const { waitForQuorum } = options;
+      if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger);
+    },
+  );
+  return locker;
+}
+
+/**
+ * Like {@link makeRuntime}, and resolves when a quorum is connected.
+ *
+ * @throws what {@link makeRuntime} and {@link LockRuntime.open} throw
+ */
+export async function openRuntime(options: RedlockModuleOptions, parts: Parts = {}): Promise<LockRuntime> {
+  const locker = makeRuntime(options, parts);
+  await locker.open();
+  return locker;
+}
+
+/** Says the same thing once. */
+function once(say: (message: string) => void): (message: string) => void {
+  const said = new Set<string>();
+  return (message) => {
+    if (!said.has(message)) say(message);
+    said.add(message);
+  };
+}
+
+/** Two nodes need no guard: a quorum is both, so the one that kept its data refuses. One node cannot vote against itself. */
+function isGuardedByDefault(options: RedlockModuleOptions): boolean {
+  return countNodes(options) >= 3;
+}
+
+function guardOf(options: RedlockModuleOptions): RestartGuard {
+  const { restartGuard = isGuardedByDefault(options) ? undefined : false, defaults } = options;
+  const guard = new RestartGuard(restartGuard === false ? 0 : restartGuard);
+  if (defaults) guard.note(defaults.ttl ?? DEFAULT_TTL_MS);
+  return guard;
+}
+
+/**
+ * Resolves when a quorum is connected. An application whose nodes are away starts all the same: they may come later, and
+ * until then every lock says why it cannot be had.
+ *
+ * @throws Error when a server is not fit for locks, such as a replica
+ */
+async function connect(nodes: readonly LockStore[], logger: Logger, nodeLog: NodeLog): Promise<void> {
+  const quorum = quorumOf(nodes.length);
+  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog)]));
+  const asked = (node: LockStore): Promise<void> => connecting.get(node) ?? Promise.resolve();
+  const first = await askAll(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
+  // The others get a moment more, so that one that must not be used is noticed now and not some time later.
+  const answers =
+    connected(first) < quorum ? first : await askAll(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
+
+  for (const { node, error } of answers) {
+    if (error instanceof UnsafeNodeError)
+      throw new Error(`Redis at ${node.name} ${error.message}`, { cause: error });
+  }
+  if (connected(answers) < quorum) {
+    logger.error(
+      `${connected(answers)} of ${nodes.length} Redis nodes are connected and ${quorum} are needed: ` +
+        'nothing can be locked until more of them are reachable.',
+    );
+  }
+}
+
+/** Waits until a quorum of nodes votes, but no longer than `limit` milliseconds after `begun`. */
+async function untilVoting(
+  inspection: LockInspector,
+  limit: number,
+  begun: number,
+  logger: Logger,
+): Promise<void> {
+  for (let first = true; ; first = false) {
+    const { available, quorum, nodes } = await inspection.checkNodes();
+    if (available) return;
+    const left = limit - (performance.now() - begun);
+    if (left <= 0) {
+      const voting = nodes.filter(({ state }) => state === 'voting').length;
+      const reasons = nodes.flatMap(({ node, reason }) =>
+        reason === undefined ? [] : [`${node}: ${reason}`],
+      );
+      logger.error(
+        `${voting} of ${nodes.length} Redis nodes vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
+          `nothing can be locked until more do; ${reasons.join('; ')}`,
+      );
+      return;
+    }
+    if (first) {
+      logger.log(
+        `Waiting until ${quorum} of ${nodes.length} Redis nodes vote, for ${limit} ms at most (waitForQuorum)`,
+      );
+    }
+    const waits = nodes.map(({ state, votesIn = VOTES_AGAIN_MS }) => (state === 'voting' ? 0 : votesIn));
+    await new WakeableSleep().for(Math.min(freeAfter(waits, quorum), VOTES_AGAIN_MS, left), []);
+  }
+}
+
+async function connectLoudly(node: LockStore, logger: Logger, nodeLog: NodeLog): Promise<void> {
+  try {
+    await node.connect();
+  } catch (error) {
+    if (!(error instanceof UnsafeNodeError)) {
+      nodeLog.unreached(node.name);
+      const message = (error as Error).message.replace(/\.$/, '');
+      const advice = adviceOnConnection(message);
+      const reason = advice === undefined ? message : `${message}; ${advice}`;
+      logger.warn(`Cannot reach Redis at ${node.name}: ${reason}. Trying again in the background.`);
+    }
+    throw error;
+  }
+}
+
+function connected(answers: readonly Answer<void>[]): number {
+  return answers.filter(({ error }) => !error).length;
+}

@@ -1,0 +1,36 @@
+import { RedisStore } from '../stores/redis/redis-store.js';
+import { type Client, openClient } from '../stores/redis/connection/connection.js';
+import { MemoryStore } from '../stores/memory/memory-store.js';
+import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
+import type { StoreContext } from '../stores/redis/store-context.js';
+import type { LockStore } from '../core/ports.js';
+
+/** How many nodes the options of a module name. */
+export function countNodes({ nodes }: RedlockModuleOptions): number {
+  return isList(nodes) ? nodes.length : 1;
+}
+
+/** The nodes that the checked options of a module name. */
+export function openStores({ nodes }: RedlockModuleOptions, fleet: StoreContext): readonly LockStore[] {
+  const all = isList(nodes) ? nodes : [nodes];
+  return all.map((node) => {
+    if (node === 'memory') {
+      fleet.warnOnce(
+        "nodes: 'memory' locks inside this process only. Give Redis nodes when several processes run.",
+      );
+      return new MemoryStore();
+    }
+    return isClient(node)
+      ? new RedisStore(node, false, fleet)
+      : new RedisStore(openClient(node), true, fleet);
+  });
+}
+
+function isList(nodes: RedlockModuleOptions['nodes']): nodes is readonly RedlockNodeOption[] {
+  return Array.isArray(nodes);
+}
+
+/** By what it can do, not by its class: the application may have another copy of ioredis than this package. */
+function isClient(node: RedlockNodeOption): node is Client {
+  return typeof node === 'object' && 'evalsha' in node && 'status' in node;
+}

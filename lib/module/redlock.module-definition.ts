@@ -1,0 +1,83 @@
+import { ConfigurableModuleBuilder, type FactoryProvider } from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { declaredTtls } from '../service/declared-ttls.js';
+import { interceptorToken } from '../decorator/interceptor-injection.js';
+import { LockInterceptor } from '../decorator/lock.interceptor.js';
+import { LockService } from '../service/lock.service.js';
+import { lockServiceToken } from './inject-lock-service.decorator.js';
+import type { LockRuntime } from '../service/lock-runtime.js';
+import { makeRuntime } from './open-runtime.js';
+import { Ticks } from '../decorator/schedule/ticks.js';
+import type { RedlockModuleOptions } from './redlock.options.js';
+import { badOption, checkBoolean } from '../core/checks.js';
+
+/** What `forRoot` and `forRootAsync` take beside the options of the locks. */
+export interface RedlockModuleExtras {
+  /**
+   * Whether other modules can use the locks without importing this module.
+   * @defaultValue true
+   */
+  isGlobal?: boolean | undefined;
+
+  /**
+   * The name of a further instance with a configuration of its own: inject its service with
+   * `@InjectLockService(name)`, decorate with `{ instance: name }`.
+   */
+  name?: string | undefined;
+}
+
+/**
+ * @throws TypeError naming the option that does not fit
+ */
+export function checkModuleExtras({ name, isGlobal }: RedlockModuleExtras): void {
+  if (name !== undefined && (typeof name !== 'string' || name === '')) {
+    throw badOption('name', 'a string that is not empty', name);
+  }
+  if (isGlobal !== undefined) checkBoolean('isGlobal', isGlobal);
+}
+
+/** Nest names it when `forRoot` was forgotten, so its description says what to do. */
+export const RUNTIME = Symbol('RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })');
+
+/** The name of the instance that a module class serves. */
+export const INSTANCE_NAME = Symbol('REDLOCK_INSTANCE_NAME');
+
+export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYNC_OPTIONS_TYPE } =
+  new ConfigurableModuleBuilder<RedlockModuleOptions>({ moduleName: 'Redlock' })
+    .setClassMethodName('forRoot')
+    .setFactoryMethodName('createRedlockOptions')
+    .setExtras<RedlockModuleExtras>({ isGlobal: true, name: undefined }, (definition, { isGlobal, name }) => {
+      const locker: FactoryProvider = {
+        provide: RUNTIME,
+        useFactory: (
+          options: RedlockModuleOptions,
+          instance: { name: string | undefined },
+          modules: ModulesContainer,
+        ) => makeRuntime(options, { ...instance, ttls: declaredTtls(modules, instance.name) }),
+        inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer],
+      };
+      const service: FactoryProvider = {
+        provide: lockServiceToken(name),
+        useFactory: (opened: LockRuntime) => new LockService(opened),
+        inject: [RUNTIME],
+      };
+      const interceptor: FactoryProvider = {
+        provide: interceptorToken(name),
+        useFactory: (opened: LockRuntime, modules: ModulesContainer) =>
+          new LockInterceptor(opened, new Ticks(modules)),
+        inject: [RUNTIME, ModulesContainer],
+      };
+      return {
+        ...definition,
+        global: isGlobal ?? true,
+        providers: [
+          ...(definition.providers ?? []),
+          { provide: INSTANCE_NAME, useValue: { name } },
+          locker,
+          service,
+          interceptor,
+        ],
+        exports: [...(definition.exports ?? []), service.provide, interceptor.provide],
+      };
+    })
+    .build();

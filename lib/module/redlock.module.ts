@@ -1,0 +1,148 @@
+import {
+  type BeforeApplicationShutdown,
+  type DynamicModule,
+  Inject,
+  Logger,
+  Module,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+  type OnModuleInit,
+} from '@nestjs/common';
+import { ModulesContainer } from '@nestjs/core';
+import { declaredTtls } from '../service/declared-ttls.js';
+import { adopt } from '../decorator/interceptor-injection.js';
+import { LockInterceptor } from '../decorator/lock.interceptor.js';
+import type { LockRuntime } from '../service/lock-runtime.js';
+import {
+  type ASYNC_OPTIONS_TYPE,
+  checkModuleExtras,
+  ConfigurableModuleClass,
+  INSTANCE_NAME,
+  RUNTIME,
+  type OPTIONS_TYPE,
+} from './redlock.module-definition.js';
+import { OncePerTickCheck } from '../decorator/schedule/once-per-tick.js';
+import { Ticks } from '../decorator/schedule/ticks.js';
+import { checkModuleOptions } from './redlock.options.js';
+import { printable } from '../core/printable.js';
+
+/**
+ * Provides `LockService`, and what `@WithLock` needs, to the application.
+ *
+ * @example
+ * ```ts
+ * import { Module } from '@nestjs/common';
+ * import { RedlockModule } from 'nestjs-redlock';
+ *
+ * @Module({ imports: [RedlockModule.forRoot({ nodes: 'redis://localhost:6379' })] })
+ * class AppModule {}
+ * ```
+ */
+@Module({})
+export class RedlockModule
+  extends ConfigurableModuleClass
+  implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
+{
+  /** @internal Nest creates it. */
+  constructor(
+    @Inject(RUNTIME) private readonly locker: LockRuntime,
+    @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },
+    @Inject(ModulesContainer) private readonly modules: ModulesContainer,
+  ) {
+    super();
+  }
+
+  /**
+   * @throws TypeError or RangeError naming the option that does not fit
+   */
+  static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
+    const { name, isGlobal, ...own } = options ?? {};
+    checkModuleExtras({ name, isGlobal });
+    checkModuleOptions(own);
+    return super.forRoot(options);
+  }
+
+  /**
+   * Like {@link forRoot}, with options that come from a factory; `name` and `isGlobal` stand beside it.
+   *
+   * @throws TypeError naming the option that does not fit; for those from the factory, when the application starts
+   */
+  static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
+    const { useFactory, useClass, useExisting } = options ?? {};
+    if (!(useFactory ?? useClass ?? useExisting)) {
+      throw new TypeError(
+        '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
+          '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+      );
+    }
+    checkModuleExtras(options);
+    return super.forRootAsync(options);
+  }
+
+  /**
+   * @throws Error when another module has the same name, as their locks would not exclude each other, or when two
+   * classes would share the ticks of their `oncePerTick`; TypeError when a method with `oncePerTick` has no schedule;
+   * RangeError when the ttl of a method is longer than `restartGuard`
+   */
+  onModuleInit(): void {
+    // By now what factories make is there, too.
+    this.locker.foresee(declaredTtls(this.modules, this.instance.name));
+    const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules));
+    const ticks = new OncePerTickCheck(this.instance.name);
+    for (const module of this.modules.values()) {
+      this.#refuseTwin(module.instance);
+      for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
+        // Of a provider that is not static, an object that has the methods only.
+        const instance: unknown = wrapper.instance;
+        if (typeof instance !== 'object' || instance === null) continue;
+        ticks.check(instance);
+        if (wrapper.isDependencyTreeStatic()) adopt(instance, this.instance.name, interceptor);
+      }
+    }
+  }
+
+  #refuseTwin(other: unknown): void {
+    if (other === this || !(other instanceof RedlockModule) || other.instance.name !== this.instance.name)
+      return;
+    const named =
+      this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
+    throw new Error(
+      `RedlockModule is configured twice ${named}, and locks of the one would not exclude those of the other. ` +
+        'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
+    );
+  }
+
+  /**
+   * Connects the nodes. After all else that can make a start fail: Nest calls no hook then, so nobody could close the
+   * connections.
+   *
+   * @throws Error when a server is not fit for locks, such as a replica
+   */
+  async onApplicationBootstrap(): Promise<void> {
+    try {
+      await this.locker.open();
+    } catch (error) {
+      for (const { instance } of this.modules.values()) {
+        if (instance instanceof RedlockModule) await instance.locker.close();
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * In the phase before the one in which most modules close their databases and queues, which the methods that are
+   * waited for still need.
+   */
+  async beforeApplicationShutdown(): Promise<void> {
+    await this.locker.drain();
+  }
+
+  async onApplicationShutdown(): Promise<void> {
+    const late = await this.locker.close();
+    if (late.length > 0) {
+      new Logger(RedlockModule.name).warn(
+        `Shut down while locked methods were running: ${late.map(printable).join(', ')}. Their locks end with their ttl.`,
+      );
+    }
+  }
+}

@@ -1,0 +1,157 @@
+import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
+import { checkNode, NODES_RULE } from './check-node.js';
+import { badNumber, badOption, checkMilliseconds, checkOptionNames, listed } from '../core/checks.js';
+import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from '../core/lock-options.js';
+
+/** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
+export type RedlockNodeOption = string | RedisOptions | Redis | Cluster;
+
+/** What `RedlockModule.forRoot` takes. */
+export interface RedlockModuleOptions {
+  /**
+   * The Redis nodes. One, or several masters that know nothing of each other (3 or 5, not replicas), of which a
+   * majority must agree. `'memory'` locks inside this process only, for development and tests.
+   */
+  readonly nodes: 'memory' | RedlockNodeOption | readonly RedlockNodeOption[];
+
+  /**
+   * Put before every key in Redis.
+   * @defaultValue 'lock:'
+   */
+  readonly keyPrefix?: string;
+
+  /**
+   * Milliseconds that one node may take to answer. At least 1; a fifth of a lock's ttl is the most that is used (S3).
+   * @defaultValue 5 % of the ttl, at least 50
+   */
+  readonly nodeTimeout?: number;
+
+  /**
+   * Allowance for clocks that do not run at the same rate, as a share of the ttl, from 0 to 0.5. 2 ms are added.
+   * @defaultValue 0.01
+   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
+   */
+  readonly driftFactor?: number;
+
+  /**
+   * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
+   * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
+   * nodes must not lose a write (`appendfsync always`). On 1 and 2 nodes, where it is off anyway, `false` says that you
+   * accept that a restart forgets locks, and the warning of that is not logged. A first start of all nodes costs this time, see
+   * `waitForQuorum`. What `minHold` keeps after a release may be forgotten by it, as by a crash of the holder; a guard as
+   * long as that prevents it.
+   * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more: a
+   * call with a longer one keeps young nodes from voting for the difference; `false` for 1 and 2
+   * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
+   */
+  readonly restartGuard?: number | false;
+
+  /**
+   * Milliseconds that start-up waits at most for a quorum of nodes to vote: connected, fit, and past the `restartGuard`.
+   * Then the application starts all the same.
+   * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
+   */
+  readonly waitForQuorum?: number;
+
+  /**
+   * Readable name of this process, stored with its locks and shown to those who find them held.
+   * @defaultValue host:pid
+   */
+  readonly owner?: string;
+
+  /** Options for every lock of this module; those given with a lock come first. */
+  readonly defaults?: LockOptions;
+
+  /**
+   * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. What
+   * it throws is logged and changes nothing; it is not waited for.
+   */
+  readonly onEvent?: (event: LockEvent) => unknown;
+
+  /**
+   * Milliseconds that shutdown waits for running locked methods. What still runs then has its signal aborted, and
+   * its lock ends with its ttl.
+   * @defaultValue 10000
+   */
+  readonly shutdownTimeout?: number;
+}
+
+const NAMES: readonly (keyof RedlockModuleOptions)[] = [
+  'nodes',
+  'keyPrefix',
+  'nodeTimeout',
+  'driftFactor',
+  'restartGuard',
+  'waitForQuorum',
+  'owner',
+  'defaults',
+  'onEvent',
+  'shutdownTimeout',
+];
+
+/** What `forRoot` and `forRootAsync` take beside them, which decides what is provided, and so must be known before. */
+const EXTRAS: readonly string[] = ['name', 'isGlobal'];
+
+function whereItBelongs(name: string): string {
+  if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
+    return `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``;
+  // `forRoot` takes them out before it checks the rest.
+  if (EXTRAS.includes(name))
+    return `A factory comes too late for it. It stands beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
+  return `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`;
+}
+
+/**
+ * @throws TypeError or RangeError naming the option, the rule and the value
+ */
+export function checkModuleOptions(options: RedlockModuleOptions): void {
+  if (typeof options === 'string') {
+    // Most likely a URL in place of `{ nodes: url }`, which can hold a password.
+    throw new TypeError(
+      'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
+    );
+  }
+  checkOptionNames('RedlockModule', options, NAMES, whereItBelongs);
+  const {
+    nodes,
+    keyPrefix,
+    nodeTimeout,
+    driftFactor,
+    restartGuard,
+    waitForQuorum,
+    owner,
+    defaults,
+    onEvent,
+    shutdownTimeout,
+  } = options;
+  const all: readonly unknown[] = Array.isArray(nodes) ? nodes : [nodes];
+  if (all.length === 0) throw badOption('nodes', NODES_RULE, nodes);
+  for (const node of all) checkNode(node, all.length);
+  if (keyPrefix !== undefined && (typeof keyPrefix !== 'string' || keyPrefix.includes('{}'))) {
+    // An empty hash tag would spread the keys of one lock over several slots of a Cluster (S19).
+    throw badOption('keyPrefix', 'a string without "{}"', keyPrefix);
+  }
+  if (nodeTimeout !== undefined) checkMilliseconds('nodeTimeout', nodeTimeout, 1);
+  if (
+    driftFactor !== undefined &&
+    !(typeof driftFactor === 'number' && driftFactor >= 0 && driftFactor <= 0.5)
+  ) {
+    throw badNumber('driftFactor', 'a number from 0 to 0.5', driftFactor);
+  }
+  if (restartGuard !== undefined && restartGuard !== false)
+    checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
+  if (waitForQuorum !== undefined) checkMilliseconds('waitForQuorum', waitForQuorum, 1);
+  if (owner !== undefined && (typeof owner !== 'string' || owner === '')) {
+    throw badOption('owner', 'a string that is not empty', owner);
+  }
+  if (onEvent !== undefined && typeof onEvent !== 'function')
+    throw badOption('onEvent', 'a function', onEvent);
+  if (shutdownTimeout !== undefined) checkMilliseconds('shutdownTimeout', shutdownTimeout, 0);
+  if (defaults !== undefined) {
+    if (typeof defaults !== 'object' || defaults === null)
+      throw badOption('defaults', 'an object of options', defaults);
+    checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES);
+    checkLockOptions(defaults);
+  }
+}

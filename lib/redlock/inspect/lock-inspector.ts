@@ -1,0 +1,194 @@
+import { type Answer, askAll } from '../fan-out.js';
+import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
+import { LockUnavailableError, type NodeVote } from '../../core/errors.js';
+import type { HeldLock, RedlockSettings } from '../held-lock.js';
+import { infoOf, type LockInfo, type LockVote, voteOf } from '../../core/lock-info.js';
+import type { LockStore, KeyState } from '../../core/ports.js';
+import type { NodesStatus, NodeStatus } from '../../core/node-status.js';
+import { DEFAULT_TTL_MS } from '../../core/lock-options.js';
+import { quoted } from '../../core/printable.js';
+import { quorumOf } from '../quorum.js';
+import { nodeTimeLimit } from '../validity.js';
+
+/** Which locks {@link LockService.list} lists. */
+export interface ListOptions {
+  /**
+   * Only keys that begin with this.
+   * @defaultValue all keys
+   */
+  readonly prefix?: string;
+
+  /**
+   * Stop after so many.
+   * @defaultValue no limit
+   */
+  readonly limit?: number;
+}
+
+/** Looks at locks from outside, and ends them: whoever holds them. */
+export class LockInspector {
+  readonly #nodes: readonly LockStore[];
+  readonly #quorum: number;
+  readonly #guard: RedlockSettings['guard'] | undefined;
+  /** How long a node may take to answer, in milliseconds: as for a lock with the default ttl. */
+  readonly #limit: number;
+
+  /** @param held - the locks that this process holds, at any time */
+  constructor(
+    {
+      nodes,
+      nodeTimeout,
+      guard,
+    }: Pick<RedlockSettings, 'nodes' | 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
+    private readonly held: Iterable<HeldLock>,
+  ) {
+    this.#nodes = nodes;
+    this.#guard = guard;
+    this.#quorum = quorumOf(nodes.length);
+    this.#limit = nodeTimeLimit(DEFAULT_TTL_MS, nodeTimeout);
+  }
+
+  /** @throws LockUnavailableError when fewer than a quorum of nodes answered */
+  async inspect(key: string): Promise<LockInfo> {
+    return infoOf(key, await this.#votesOn(key, `inspect ${quoted([key])}`), this.#quorum);
+  }
+
+  /**
+   * Node after node, page by page, so that no more than a page is in memory. What an earlier node has was listed with
+   * that node. A quorum of nodes must have been gone through, so that none that is held is missing.
+   *
+   * @throws TypeError or RangeError for options that do not fit; LockUnavailableError while iterating, when no quorum
+   * of nodes answered
+   */
+  list(options: ListOptions = {}): AsyncIterable<LockInfo> {
+    checkOptionNames('list', options, ['prefix', 'limit']);
+    const { prefix = '', limit = Infinity } = options;
+    if (typeof prefix !== 'string') throw badOption('prefix', 'a string', prefix);
+    if (limit !== Infinity && !(Number.isInteger(limit) && limit >= 1)) {
+      throw badNumber('limit', 'a whole number, at least 1', limit);
+    }
+    return this.#list(prefix, limit);
+  }
+
+  /**
+   * @returns whether any node had something to delete
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; others may have deleted it
+   */
+  async forceRelease(key: string): Promise<boolean> {
+    const what = `release ${quoted([key])}`;
+    const votes = await this.#votesOn(key, what);
+    const ids = [...new Set(votes.flatMap((vote) => (vote.vote === 'held' ? [vote.id] : [])))];
+    if (ids.length === 0) return false;
+    const answers = await this.#askAll((node) => node.forceRelease(key, ids));
+    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    for (const lock of [...this.held]) {
+      const gone = answers.filter(({ reply }) => reply === lock.id).length;
+      if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
+    }
+    this.#requireQuorum([key], what, answers.map(voteOnRelease));
+    return answers.some(({ reply }) => reply !== undefined);
+  }
+
+  /** How fit every node is to vote. Never rejects. */
+  async checkNodes(): Promise<NodesStatus> {
+    const answers = await this.#askAll((node) => node.check(this.#guard?.duration ?? 0));
+    const nodes = this.#nodes.map((node): NodeStatus => {
+      const { error, reply } = answers.find((answer) => answer.node === node) ?? {};
+      if (reply) return { node: node.name, ...reply };
+      return { node: node.name, state: 'unreachable', reason: error?.message ?? '', warnings: [] };
+    });
+    const available = nodes.filter(({ state }) => state === 'voting').length >= this.#quorum;
+    return { available, quorum: this.#quorum, nodes };
+  }
+
+  async *#list(prefix: string, limit: number): AsyncGenerator<LockInfo> {
+    const scanned = new Set<LockStore>();
+    const failed: NodeVote[] = [];
+    let left = limit;
+    for (const node of this.#nodes) {
+      const pages = node.scan(prefix)[Symbol.asyncIterator]();
+      let page = await this.#next(node, pages);
+      for (; page.reply?.done === false; page = await this.#next(node, pages)) {
+        for (const info of await this.#infosOf(page.reply.value)) {
+          if (!this.#isNew(info, scanned)) continue;
+          yield info;
+          left--;
+          if (left === 0) return;
+        }
+      }
+      if (page.error) failed.push(errorVote(node, page.error));
+      else scanned.add(node);
+    }
+    if (scanned.size < this.#quorum) throw this.#unavailable([], LIST, failed);
+  }
+
+  /** The next page of one node, or why there is none. */
+  async #next(node: LockStore, pages: AsyncIterator<readonly string[]>): Promise<Answer<Page>> {
+    const answers = await askAll(
+      [node],
+      this.#limit,
+      () => pages.next(),
+      () => true,
+    );
+    // One node, one answer.
+    return answers[0] as Answer<Page>;
+  }
+
+  async #infosOf(keys: readonly string[]): Promise<readonly LockInfo[]> {
+    if (keys.length === 0) return [];
+    const answers = await this.#askAll((node) => node.read(keys));
+    const failed = answers.flatMap(({ node, error }) => (error ? [errorVote(node, error)] : []));
+    if (answers.length - failed.length < this.#quorum) throw this.#unavailable([], LIST, failed);
+    return keys.map((key, index) => infoOf(key, this.#votesAt(answers, index), this.#quorum));
+  }
+
+  /** Not released meanwhile, and not listed with a node that was gone through before. */
+  #isNew({ votes, held, id }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
+    const holding = this.#nodes.filter((_, index) => {
+      const vote = votes[index];
+      // An attempt that failed may stand for a moment on a node that does not have the lock.
+      return vote?.vote === 'held' && (!held || vote.id === id);
+    });
+    return holding.length > 0 && !holding.some((node) => scanned.has(node));
+  }
+
+  async #votesOn(key: string, what: string): Promise<readonly LockVote[]> {
+    const votes = this.#votesAt(await this.#askAll((node) => node.read([key])), 0);
+    this.#requireQuorum([key], what, votes);
+    return votes;
+  }
+
+  /** The votes on the key at this place among those asked for, in the order of the nodes. */
+  #votesAt(answers: readonly Answer<readonly KeyState[]>[], place: number): LockVote[] {
+    return this.#nodes.map((node) => {
+      const answer = answers.find((each) => each.node === node);
+      return voteOf(node, answer?.error ?? answer?.reply?.[place]);
+    });
+  }
+
+  #askAll<T>(ask: (node: LockStore) => Promise<T>): Promise<readonly Answer<T>[]> {
+    return askAll(this.#nodes, this.#limit, ask, () => false);
+  }
+
+  #requireQuorum(keys: readonly string[], what: string, votes: readonly NodeVote[]): void {
+    if (votes.filter(({ error }) => !error).length < this.#quorum) throw this.#unavailable(keys, what, votes);
+  }
+
+  #unavailable(keys: readonly string[], what: string, votes: readonly NodeVote[]): LockUnavailableError {
+    const without = votes.filter(({ error }) => error).length;
+    const reason = `${this.#quorum} of ${this.#nodes.length} nodes must answer, and ${without} did not`;
+    return new LockUnavailableError(keys, reason, votes, what);
+  }
+}
+
+type Page = IteratorResult<readonly string[], unknown>;
+
+const LIST = 'list all locks';
+
+function errorVote({ name }: LockStore, error: Error): NodeVote {
+  return { node: name, vote: 'error', error };
+}
+
+function voteOnRelease({ node, error }: Answer<unknown>): NodeVote {
+  return error ? errorVote(node, error) : { node: node.name, vote: 'free' };
+}

@@ -1,0 +1,54 @@
+import { onAbort } from '../../core/on-abort.js';
+
+/** Longer timers fire at once. */
+const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** A wait that others can cut short, also before it has begun. Somebody awaits it, so it keeps the process alive. */
+export class WakeableSleep {
+  /** When it ends at the latest, by the monotonic clock; what was asked for before it begins counts, too. */
+  #end = Infinity;
+  #timer: NodeJS.Timeout | undefined;
+  #resolve: (() => void) | undefined;
+
+  /**
+   * Resolves after `delay` milliseconds or when it is cut short; rejects with the reason of the first signal that
+   * aborts before. Leaves no listener and no timer behind.
+   */
+  async for(delay: number, signals: readonly AbortSignal[]): Promise<void> {
+    for (const signal of signals) signal.throwIfAborted();
+    let stops: (() => void)[] = [];
+    try {
+      await new Promise<void>((resolve, reject) => {
+        this.#resolve = resolve;
+        stops = signals.map((signal) => onAbort(signal, () => reject(signal.reason as Error)));
+        this.#end = Math.min(this.#end, performance.now() + delay);
+        this.#setTimer();
+      });
+    } finally {
+      for (const stop of stops) stop();
+      clearTimeout(this.#timer);
+      this.#resolve = undefined;
+      this.#end = Infinity;
+    }
+  }
+
+  /** Ends it `delay` milliseconds from now at the latest. */
+  cutTo(delay: number): void {
+    const end = performance.now() + delay;
+    if (end >= this.#end) return;
+    this.#end = end;
+    if (this.#resolve) this.#setTimer();
+  }
+
+  /** Forgets what was asked for before it begins. */
+  forget(): void {
+    this.#end = Infinity;
+  }
+
+  #setTimer(): void {
+    clearTimeout(this.#timer);
+    const left = this.#end - performance.now();
+    if (left <= 0) this.#resolve?.();
+    else this.#timer = setTimeout(() => this.#setTimer(), Math.min(left, LONGEST_TIMER_MS));
+  }
+}

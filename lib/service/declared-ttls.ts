@@ -1,0 +1,58 @@
+import 'reflect-metadata';
+import type { ModulesContainer } from '@nestjs/core';
+import type { RestartGuard } from '../redlock/restart-guard.js';
+
+const DECLARED_TTLS = 'nestjs-redlock:ttls';
+
+/** The ttl that `@WithLock` on a method names. */
+export interface DeclaredTtl {
+  /** The class and the method. */
+  readonly method: string;
+  readonly instance: string | undefined;
+  readonly ttl: number;
+}
+
+// On the prototype and not on the method, which another decorator may replace.
+
+/** A method of the class locks with this ttl. */
+export function declareTtl(prototype: object, declared: DeclaredTtl): void {
+  Reflect.defineMetadata(DECLARED_TTLS, [...ttlsOf(prototype), declared], prototype);
+}
+
+/**
+ * The ttls that the classes of an application declare for the locks of one module instance. What a factory makes counts
+ * once it is made, and the classes of a module that is loaded lazily do not.
+ */
+export function declaredTtls(modules: ModulesContainer, instance: string | undefined): DeclaredTtl[] {
+  const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
+    ...providers.values(),
+    ...controllers.values(),
+    ...injectables.values(),
+  ]);
+  // Before Nest creates an instance, it has an object with the methods of the class.
+  const objects = wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject);
+  return objects.flatMap(ttlsOf).filter((declared) => declared.instance === instance);
+}
+
+/**
+ * Makes the guard cover these ttls from now on.
+ *
+ * @throws RangeError naming the method, when the guard is fixed, and shorter
+ */
+export function foresee(guard: RestartGuard, declared: readonly DeclaredTtl[]): void {
+  for (const { method, ttl } of declared) {
+    try {
+      guard.note(ttl);
+    } catch (error) {
+      throw new RangeError(`@WithLock of ${method}: ${(error as Error).message}`);
+    }
+  }
+}
+
+function ttlsOf(object: object): readonly DeclaredTtl[] {
+  return (Reflect.getMetadata(DECLARED_TTLS, object) as readonly DeclaredTtl[] | undefined) ?? [];
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}

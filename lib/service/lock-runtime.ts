@@ -1,0 +1,228 @@
+import { type DeclaredTtl, foresee } from './declared-ttls.js';
+import { JoinedLock } from './joined-lock.js';
+import { currentLockOf, currentRun } from './lock-context.js';
+import type { LockOrigin } from '../telemetry/lock-origin.js';
+import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
+import { LockScope, type RunnableLock } from './lock-scope.js';
+import { LockHeldError, LockUnavailableError } from '../core/errors.js';
+import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '../core/lock-options.js';
+import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
+import { onAbort } from '../core/on-abort.js';
+import type { Redlock } from '../redlock/redlock.js';
+import { SlotList } from '../redlock/slot-list.js';
+import type { Tick } from '../core/tick.js';
+
+/**
+ * Acquires locks for one module instance and knows what runs under them, so that shutdown can wait for it.
+ * `LockService` and `LockInterceptor` are two faces of it.
+ */
+export class LockRuntime {
+  readonly #running = new SlotList<'slot', LockScope>('slot');
+  /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
+  readonly #closing = new AbortController();
+  #drained: (() => void) | undefined;
+  #opening: Promise<void> | undefined;
+  #isOpen = false;
+
+  /** @param connect - connects the nodes; rejects when one must not be used */
+  constructor(
+    private readonly redlock: Redlock,
+    readonly inspection: LockInspector,
+    readonly telemetry: LockTelemetry,
+    private readonly defaults: LockOptions,
+    private readonly shutdownTimeout: number,
+    private readonly connect: () => Promise<void>,
+  ) {
+    // Every call listens to this signal. As long as somebody does, that costs next to nothing.
+    onAbort(this.#closing.signal, () => undefined);
+  }
+
+  /** Whether shutdown has begun. */
+  get isClosed(): boolean {
+    return this.#closing.signal.aborted;
+  }
+
+  /**
+   * Methods are going to lock with these ttls.
+   *
+   * @throws RangeError naming the method, when `restartGuard` is shorter
+   */
+  foresee(ttls: readonly DeclaredTtl[]): void {
+    foresee(this.redlock.guard, ttls);
+  }
+
+  /**
+   * Connects the nodes, once. Locks that are asked for before wait for it.
+   *
+   * @throws Error when a server is not fit for locks, such as a replica; the connections are closed then
+   */
+  open(): Promise<void> {
+    return (this.#opening ??= this.#open());
+  }
+
+  async #open(): Promise<void> {
+    try {
+      await this.connect();
+      this.#isOpen = true;
+    } catch (error) {
+      await this.redlock.close();
+      throw error;
+    }
+  }
+
+  /** Fills in the defaults of the module and of the package. */
+  resolve(options: LockOptions): ResolvedLockOptions {
+    return resolveLockOptions(options, this.defaults);
+  }
+
+  /**
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise; LockLostError when the
+   * lock to join is lost, at once, or from the promise when it is lost while this call waits
+   */
+  // Not async, like others on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a microsecond.
+  acquire(
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    origin: LockOrigin,
+    signal?: AbortSignal,
+    tick?: Tick,
+  ): Promise<RunnableLock> {
+    const outer = options.reentrant ? this.#outerRun(keys) : undefined;
+    const joined = outer?.join();
+    if (joined) return Promise.resolve(joined);
+    return this.telemetry.acquire(keys, options.ttl, origin, () =>
+      outer
+        ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
+        : this.#acquireNew(keys, options, signal ? [signal] : [], tick),
+    );
+  }
+
+  async #acquireNew(
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    given: readonly AbortSignal[],
+    tick: Tick | undefined,
+  ): Promise<RunnableLock> {
+    if (!this.#isOpen && !this.isClosed) await this.open();
+    const { ttl, retry, renew, minHold, maxHold } = options;
+    // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
+    const closing = currentLockOf(this)?.isHeld() ? [] : [this.#closing.signal];
+    const signals = [...given, ...closing];
+    try {
+      return await this.redlock.acquire(keys, { ttl, retry, renew, minHold, maxHold, tick, signals });
+    } catch (error) {
+      if (error === SHUTTING_DOWN) throw new LockUnavailableError(keys, SHUTTING_DOWN.message);
+      if (
+        error instanceof LockHeldError &&
+        error.ranTick === undefined &&
+        keys.some((key) => currentLockOf(this, key)?.isHeld())
+      ) {
+        throw new LockHeldError(keys, error.owner, error.retryAfter, {
+          limit: error.limit,
+          heldByCaller: true,
+        });
+      }
+      throw error;
+    }
+  }
+
+  /**
+   * For a nested call while another one has joined the lock of the call they are nested in: it waits as any other call
+   * does. When that lock is lost meanwhile it has no part in the next one, as it may go by what the call around it read
+   * before (S18).
+   */
+  async #acquireBeside(
+    outer: RunnableLock,
+    keys: readonly string[],
+    options: ResolvedLockOptions,
+    signal: AbortSignal | undefined,
+    tick: Tick | undefined,
+  ): Promise<RunnableLock> {
+    const signals = signal ? [signal, outer.signal] : [outer.signal];
+    const lock = await this.#acquireNew(keys, options, signals, tick);
+    // A lock that is neither lost nor released yet has been lost without anybody noticing.
+    outer.lose('its keys were free for a nested call');
+    if (!outer.loss) return lock;
+    await lock.release();
+    throw outer.loss;
+  }
+
+  /**
+   * The call that the running one is nested in, if it is under a lock of the keys (S18).
+   *
+   * @throws LockLostError when that lock is lost
+   */
+  #outerRun(keys: readonly string[]): LockScope | undefined {
+    const outer = currentRun(
+      (run) => run.source === this && run.covers && keys.every((key) => run.lock.keys.includes(key)),
+    );
+    outer?.lock.assertHeld();
+    return outer;
+  }
+
+  /** Something begins to run under `lock`; the run must be ended. */
+  begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
+    // What has joined a lock is in a context of its own already, within that of the lock.
+    const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
+    const run: LockScope = new LockScope(lock, this, onLost, around, () => {
+      this.#running.delete(run);
+      if (this.#running.size === 0) this.#drained?.();
+    });
+    this.#running.add(run);
+    return run;
+  }
+
+  /** Runs `task` under `lock` and releases it; the result or error of `task` comes before any of ours. */
+  async run<T>(lock: RunnableLock, options: ResolvedLockOptions, task: () => Promise<T> | T): Promise<T> {
+    const run = this.begin(lock, options);
+    let result: T;
+    try {
+      result = await run.inside(task);
+    } catch (error) {
+      await run.end();
+      throw error;
+    }
+    await run.finish();
+    return result;
+  }
+
+  /** Refuses what has not begun its work, and waits for what runs, but no longer than `shutdownTimeout`. */
+  async drain(): Promise<void> {
+    this.#closing.abort(SHUTTING_DOWN);
+    await this.#untilDrained();
+  }
+
+  /**
+   * Ends all locks and closes the nodes.
+   *
+   * The lock of a method that still runs is not given away: its signal aborts, and its keys end with their ttl. A lock
+   * that `acquire` gave to its caller is released, as nothing says that something runs under it; its signal aborts first.
+   *
+   * @returns the keys of the locks whose methods were still running
+   */
+  async close(): Promise<readonly string[]> {
+    const late = [...this.#running].map(({ lock }) => lock);
+    for (const lock of late) lock.lose('the application shut down before its method had ended');
+    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    const handles = [...this.redlock.held];
+    // Before the release: the next holder must not begin while this one believes in its lock.
+    for (const lock of handles) lock.lose('the application shut down while it was held');
+    await Promise.all(handles.map((lock) => lock.release()));
+    await this.redlock.close();
+    return late.flatMap(({ keys }) => keys);
+  }
+
+  #untilDrained(): Promise<void> {
+    return new Promise((resolve) => {
+      // Not unref'd: until the running methods end, this is what the process lives for.
+      const timer = setTimeout(resolve, this.shutdownTimeout);
+      this.#drained = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+      if (this.#running.size === 0) this.#drained();
+    });
+  }
+}
+
+const SHUTTING_DOWN = new Error('the application is shutting down');

@@ -1,0 +1,99 @@
+import { JoinedLock } from './joined-lock.js';
+import { runInside } from './lock-context.js';
+import type { Surrounded } from '../telemetry/lock-telemetry.events.js';
+import type { LockLostError } from '../core/errors.js';
+import type { Joined } from '../redlock/held-lock.js';
+import type { LockHandle } from '../core/lock-handle.js';
+import { NO_SLOT } from '../redlock/slot-list.js';
+
+/** A lock as what runs under it needs it. */
+export interface RunnableLock extends LockHandle {
+  /** Milliseconds that the nodes keep the lock. */
+  readonly ttl: number;
+  /** Whether the lock was lost before it was released, and why. */
+  readonly loss: LockLostError | undefined;
+  /** What has joined the lock and not left it yet (S18). */
+  joined: Joined | undefined;
+  /** Takes the lock for lost. */
+  lose(reason: string): void;
+}
+
+/** Code that runs under a lock: from the acquisition to the release. */
+export class LockScope {
+  /** For the list of all that run. */
+  slot = NO_SLOT;
+  #isOver = false;
+
+  /** @param source - who acquired the lock: two module instances can have different locks of the same key */
+  constructor(
+    readonly lock: RunnableLock,
+    readonly source: object,
+    private readonly onLost: 'throw' | 'ignore',
+    private readonly around: Surrounded['around'],
+    private readonly ended: () => void,
+  ) {}
+
+  /** Runs `task` so that it finds the lock as its current one. */
+  inside<T>(task: () => T): T {
+    const run = (): T => runInside(this, task);
+    return this.around ? this.around(run) : run();
+  }
+
+  /** Whether what was started inside is under the lock still, or the lock was lost while it was. */
+  get covers(): boolean {
+    const { state } = this.lock;
+    return state === 'lost' || (state !== 'released' && !this.#isOver);
+  }
+
+  /**
+   * The lock for a nested call that joins it (S18). `undefined` while another one has: those two would run side by side,
+   * and under one lock they must not.
+   */
+  join(): JoinedLock | undefined {
+    return this.lock.joined ? undefined : new JoinedLock(this);
+  }
+
+  /** What had joined the lock has left it, or is not waited for any longer. */
+  left(): Promise<void> {
+    return this.#isOver ? this.end() : Promise.resolve();
+  }
+
+  /**
+   * Releases the lock after the code has succeeded.
+   * @throws LockLostError when the lock was lost meanwhile, unless that is to be ignored
+   */
+  finish(): Promise<void> {
+    const { loss } = this.lock;
+    const ended = this.end();
+    if (!loss || this.onLost === 'ignore') return ended;
+    return ended.then(() => {
+      throw loss;
+    });
+  }
+
+  /** Ends the run when nobody can reach its result any more, so that nobody can end it (S25). */
+  endWith(result: object): void {
+    outOfReach.register(result, this);
+  }
+
+  /**
+   * Releases the lock, whatever became of the code. Never rejects.
+   *
+   * A nested call that has joined the lock and that nobody waited for goes on, and must not lose the lock (S18). So the
+   * lock is released when that ends, and is not waited for here: it could be waiting for the caller of this one.
+   */
+  end(): Promise<void> {
+    this.#isOver = true;
+    const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
+    return released.then(this.ended);
+  }
+}
+
+const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
+
+/** A run has begun; or, because others hold the lock, there are these values in place of the method's. */
+export type Begun =
+  { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
+
+/** Acquires and begins a run; the signal ends the wait for the lock. */
+export type Begin = (signal?: AbortSignal) => Promise<Begun>;

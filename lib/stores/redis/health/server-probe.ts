@@ -1,0 +1,231 @@
+import type { Cluster, Redis } from 'ioredis';
+import { elapsedSince, type Instant, now } from '../../../core/clock.js';
+import { type CommandChannel, isRefusal } from '../connection/command-channel.js';
+import { addressOf } from '../connection/connection.js';
+import type { StoreContext } from '../store-context.js';
+import { bornKey } from '../lock-key.js';
+import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
+import { type ServerReport, parseInfo } from './server-report.js';
+import { BIRTH } from '../scripts.js';
+import { ServerClock } from './server-clock.js';
+
+/** Why a server must not be used for locks, as it is. */
+export class UnsafeNodeError extends Error {
+  override readonly name = 'UnsafeNodeError';
+}
+
+/** How long a server that was not fit is taken to be so, in milliseconds, before it is asked again. */
+const UNFIT_FOR_MS = 1_000;
+
+/** How long a Cluster is kept from voting by a master that does not answer, in milliseconds. */
+const MASTER_LIMIT_MS = 2_000;
+
+/** What one server says of itself. */
+interface Answer {
+  /** Which master of a Cluster it is; empty for a node that is one server. */
+  readonly which: string;
+  readonly report: ServerReport;
+  readonly appendfsync: string | undefined;
+}
+
+/**
+ * Asks every new connection of a node what it leads to, before the node votes: whether that is fit for locks (S17), how
+ * long it has been up (S12), and what its clock shows (S16).
+ *
+ * Once for a connection and not with every vote: a server that restarts ends its connections. A Cluster is all its
+ * masters, which may be others without a new connection of its client: then it is asked again, and votes meanwhile.
+ */
+export class ServerProbe {
+  readonly clock = new ServerClock();
+  /** Counts the connections of the node, one after the other. */
+  connection = 0;
+  /** What was found at the last connection to make locks weaker than they could be. */
+  weaknesses: readonly string[] = [];
+  #pending: Promise<void> | undefined;
+  #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
+  /** How long the server had been up, at a time of `performance.now()`. */
+  #uptime: { readonly least: number; readonly at: number } | undefined;
+  /** Those that were asked last. */
+  #servers: readonly Redis[] = [];
+  /** Those in the fleet's list that are of this node. */
+  #runIds: readonly string[] = [];
+
+  constructor(
+    private readonly name: string,
+    private readonly channel: CommandChannel,
+    private readonly fleet: StoreContext,
+  ) {}
+
+  /** Whether the node can be kept from voting after a restart. The marker and the keys of a Cluster lie in different slots. */
+  get guarded(): boolean {
+    return this.fleet.guarded && !this.channel.client.isCluster;
+  }
+
+  /** Whether it does not matter here how the server is written to disk. */
+  get #mayForget(): boolean {
+    return this.guarded || (this.fleet.mayForget ?? false);
+  }
+
+  /** A new connection is ready. */
+  begin(): void {
+    this.connection++;
+    this.clock.forget();
+    this.#pending = this.#conclude(this.#inspect());
+  }
+
+  /** The client has asked which servers there are. */
+  refreshed(): void {
+    const servers = this.#serversNow();
+    const same =
+      servers.length === this.#servers.length && servers.every((one) => this.#servers.includes(one));
+    // Before the client is ready, the inspection of the connection is still to come.
+    if (same || !this.channel.canSend) return;
+    if (this.#pending) this.begin();
+    else void this.#conclude(this.#inspectServers());
+  }
+
+  /** Whether the node may vote, as far as is known now; otherwise {@link passed} waits, or says why not. */
+  get isFit(): boolean {
+    return !this.#pending && !this.#unfit;
+  }
+
+  /**
+   * Waits for the inspection that is under way. A server that was not fit may be by now, without ending the connection:
+   * a replica was made master, there is memory again.
+   *
+   * @throws why the node must not vote
+   */
+  async passed(): Promise<void> {
+    if (!this.#pending && this.#unfit && elapsedSince(this.#unfit.since) > UNFIT_FOR_MS) this.begin();
+    while (this.#pending) await this.#pending;
+    if (this.#unfit) throw this.#unfit.reason;
+  }
+
+  /**
+   * Milliseconds since the server started, at least; `Infinity` when it would not say. By the monotonic clock: a wall
+   * clock that is put forward must not end the guard (S12), and one that is put back need not lengthen it.
+   */
+  age(): number {
+    return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
+  }
+
+  async #conclude(inspection: Promise<void>): Promise<void> {
+    const { connection } = this;
+    const reason = await inspection.then(
+      () => undefined,
+      (error: Error) => error,
+    );
+    // A newer connection has its own inspection.
+    if (connection !== this.connection) return;
+    this.#unfit = reason && { reason, since: now() };
+    this.#pending = undefined;
+  }
+
+  async #inspect(): Promise<void> {
+    if (this.fleet.guarded && !this.guarded) {
+      this.fleet.warnOnce(
+        `${this.name}: restartGuard does not work on a Cluster; set appendonly to yes and appendfsync to always`,
+      );
+    }
+    await this.#inspectServers();
+    // Leaves the marker by which a loss of data will be noticed (S12).
+    const keys = this.guarded ? [bornKey(this.fleet.keyPrefix)] : [];
+    await this.#inTime(this.channel.run(BIRTH, keys, []).then((micros) => this.clock.learn(Number(micros))));
+  }
+
+  async #inspectServers(): Promise<void> {
+    const servers = (this.#servers = this.#serversNow());
+    const answers: (Answer | undefined)[] = [];
+    const asking = Promise.all(servers.map(async (server) => answers.push(await this.#ask(server))));
+    const judge = (): void => {
+      if (servers === this.#servers) this.#judge(answers);
+    };
+    if (!(await this.#inTime(asking))) void this.#conclude(asking.then(judge));
+    judge();
+  }
+
+  #serversNow(): readonly Redis[] {
+    const { client } = this.channel;
+    return client.isCluster ? (client as Cluster).nodes('master') : [client as Redis];
+  }
+
+  /** Waits for an answer, from a Cluster not for ever: the other masters vote. Resolves to whether it is there. */
+  async #inTime(answer: Promise<unknown>): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const limit = new Promise<boolean>((resolve) => {
+      if (!this.channel.client.isCluster) return;
+      // When the thread was blocked, the answer may be there and unread: it comes first.
+      timer = setTimeout(setImmediate, MASTER_LIMIT_MS, () => resolve(false)).unref();
+    });
+    try {
+      return await Promise.race([answer.then(() => true), limit]);
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  /** `undefined` when its user may not ask, or a master of a Cluster is away. */
+  async #ask(server: Redis): Promise<Answer | undefined> {
+    try {
+      const report = parseInfo(await this.channel.send(() => server.info()));
+      const appendfsync = report.appendOnly && !this.#mayForget ? await this.#appendfsync(server) : undefined;
+      const which = this.channel.client.isCluster ? `master ${addressOf(server)}: ` : '';
+      return { which, report, appendfsync };
+    } catch (error) {
+      if (!isDenied(error)) {
+        if (this.channel.client.isCluster) return undefined;
+        throw error;
+      }
+      this.fleet.warnOnce(
+        `${this.name}: its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from ` +
+          'old data go unnoticed; allow it with ACL SETUSER <user> +info',
+      );
+      return undefined;
+    }
+  }
+
+  #judge(answers: readonly (Answer | undefined)[]): void {
+    // SELECT was sent before INFO, so it is known by now whether it failed.
+    if (this.channel.lacksDatabase) this.#refuse(NO_SUCH_DATABASE);
+    const { runIds } = this.fleet;
+    for (const runId of this.#runIds) runIds.delete(runId);
+    this.#runIds = [];
+    const known = answers.filter((answer) => answer !== undefined);
+    for (const { which, report } of known) {
+      this.#uptime = { least: report.uptime, at: performance.now() };
+      // The client of a Cluster finds its masters; what counts is whether another node has them, too.
+      const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
+      // Not every server that speaks the protocol has a run id.
+      const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));
+      if (unsafe !== undefined) this.#refuse(`${which}${unsafe}`);
+    }
+    this.#runIds = known.map(({ report }) => report.runId);
+    for (const runId of this.#runIds) runIds.set(runId, this.name);
+    this.weaknesses = known.flatMap(({ which, report, appendfsync }) => [
+      ...(which === '' ? untoldBy(report) : []),
+      ...weakBecause(report, appendfsync, this.#mayForget).map((weakness) => `${which}${weakness}`),
+    ]);
+    for (const weakness of this.weaknesses) this.fleet.warnOnce(`${this.name}: ${weakness}`);
+  }
+
+  #refuse(reason: string): never {
+    this.fleet.warnOnce(`${this.name} cannot be used for locks: ${reason}`);
+    throw new UnsafeNodeError(`cannot be used for locks: ${reason}`);
+  }
+
+  /** `undefined` when the server does not say, as many that are hosted by others. */
+  async #appendfsync(server: Redis): Promise<string | undefined> {
+    try {
+      const [, value] = (await this.channel.send(() => server.config('GET', 'appendfsync'))) as string[];
+      return value;
+    } catch (error) {
+      if (isRefusal(error)) return undefined;
+      throw error;
+    }
+  }
+}
+
+/** INFO is forbidden, or renamed. Other errors pass: the server may be busy. */
+function isDenied(error: unknown): boolean {
+  return isRefusal(error) && /^NOPERM|unknown command/i.test(error.message);
+}

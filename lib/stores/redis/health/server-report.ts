@@ -1,0 +1,50 @@
+/** What a server says of itself, as far as locks are concerned. */
+export interface ServerReport {
+  /** Different for every start of every server; empty when it does not say. */
+  readonly runId: string;
+  /** `undefined` when it does not say. */
+  readonly mode: 'standalone' | 'cluster' | 'sentinel' | undefined;
+  /** `undefined` when it does not say. */
+  readonly role: 'master' | 'slave' | undefined;
+  /** Milliseconds that the server has been up at least. */
+  readonly uptime: number;
+  readonly evictionPolicy: string;
+  /** Whether there is an append-only file; `appendfsync` is not in INFO. */
+  readonly appendOnly: boolean;
+}
+
+/** Reads the answer to INFO. */
+export function parseInfo(info: string): ServerReport {
+  const fields = new Map<string, string>();
+  for (const line of info.split('\r\n')) {
+    const colon = line.indexOf(':');
+    if (colon > 0) fields.set(line.slice(0, colon), line.slice(colon + 1));
+  }
+  return {
+    runId: fields.get('run_id') ?? '',
+    mode: modeIn(fields),
+    role: ROLES.get(fields.get('role') ?? ''),
+    // Redis subtracts two whole seconds, so what it says can be almost a second too much.
+    uptime: Math.max(0, Number(fields.get('uptime_in_seconds') ?? 0) - 1) * 1_000,
+    evictionPolicy: fields.get('maxmemory_policy') ?? 'noeviction',
+    appendOnly: fields.get('aof_enabled') === '1',
+  };
+}
+
+const ROLES: ReadonlyMap<string, ServerReport['role']> = new Map([
+  ['master', 'master'],
+  ['slave', 'slave'],
+  ['replica', 'slave'],
+]);
+
+const MODES: readonly ServerReport['mode'][] = ['standalone', 'cluster', 'sentinel'];
+
+/** Valkey calls `server_mode` from version 8 on what Redis calls `redis_mode`. */
+function modeIn(fields: ReadonlyMap<string, string>): ServerReport['mode'] {
+  const told = fields.get('redis_mode') ?? fields.get('server_mode');
+  const mode = MODES.find((each) => each === told);
+  if (mode !== undefined) return mode;
+  const inCluster = fields.get('cluster_enabled');
+  if (inCluster === undefined) return undefined;
+  return inCluster === '1' ? 'cluster' : 'standalone';
+}

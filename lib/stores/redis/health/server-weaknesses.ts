@@ -1,0 +1,70 @@
+import type { ServerReport } from './server-report.js';
+
+/**
+ * Why locks on a node would not be safe (S17); such a node does not vote.
+ *
+ * @param twin - the name of another node that is the same server
+ */
+export function unsafeBecause({ mode, role }: ServerReport, twin: string | undefined): string | undefined {
+  if (mode === 'sentinel') {
+    return 'it is a Sentinel, which keeps no keys; give ioredis options with `sentinels` and `name` instead';
+  }
+  if (mode === 'cluster') {
+    return 'it is a node of a Redis Cluster, which keeps only some of the keys; give an ioredis `Cluster` instead';
+  }
+  if (role === 'slave') {
+    return 'it is a replica, which loses locks that its master has granted; give the master instead';
+  }
+  if (twin !== undefined) {
+    return `it is the same server as ${twin}, so two votes would be one; name each server once`;
+  }
+  return undefined;
+}
+
+/** What a server does not say, so that {@link unsafeBecause} cannot tell. It is used, as what is not known may be fine. */
+export function untoldBy({ mode, role }: ServerReport): string[] {
+  const untold: string[] = [];
+  if (mode === undefined) {
+    untold.push(
+      'INFO has no redis_mode, so it goes unnoticed whether it is a node of a Redis Cluster, which keeps only some of ' +
+        'the keys; make sure that it is not',
+    );
+  }
+  if (role === undefined) {
+    untold.push(
+      'INFO has no role, so it goes unnoticed whether it is a replica, which loses locks; make sure that it is not',
+    );
+  }
+  return untold;
+}
+
+/** Why a node of whose server the database does not exist does not vote: it would lock in database 0. */
+export const NO_SUCH_DATABASE =
+  'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
+
+/**
+ * What makes locks on a node weaker than they could be (S13, S14), and what to change.
+ *
+ * @param mayForget - whether a restart may forget locks: the node does not vote for a while then, or it is accepted
+ */
+export function weakBecause(
+  { mode, evictionPolicy, appendOnly }: ServerReport,
+  appendfsync: string | undefined,
+  mayForget: boolean,
+): string[] {
+  const weaknesses: string[] = [];
+  if (evictionPolicy !== 'noeviction') {
+    weaknesses.push(
+      `maxmemory-policy is ${evictionPolicy}, so locks may be evicted while they are held; set it to noeviction`,
+    );
+  }
+  if (!mayForget && !(appendOnly && (appendfsync === 'always' || appendfsync === undefined))) {
+    weaknesses.push(
+      'a restart can forget locks that are held; set appendonly to yes and appendfsync to always' +
+        (mode === 'cluster'
+          ? ''
+          : ', or set `restartGuard`; on one or two nodes, `restartGuard: false` accepts it'),
+    );
+  }
+  return weaknesses;
+}

@@ -1,0 +1,68 @@
+import type { Cluster, Redis } from 'ioredis';
+import type { KeyState } from '../../core/ports.js';
+import type { CommandChannel } from './connection/command-channel.js';
+import { keyPrefixOf } from './connection/connection.js';
+import { fenceKey, keyOfLock, lockKey, lockPattern } from './lock-key.js';
+import { parseLockValue } from './lock-value.js';
+import { LOOK } from './scripts.js';
+
+/**
+ * How many keys of any kind one SCAN goes through: about a quarter of a millisecond of the server's time, and no more
+ * than that again to look at what it found.
+ */
+const SCAN_COUNT = 500;
+
+/** Reads the locks of one node, and changes nothing. */
+export class LockReader {
+  constructor(
+    private readonly channel: CommandChannel,
+    private readonly keyPrefix: string,
+  ) {}
+
+  async look(keys: readonly string[]): Promise<readonly KeyState[]> {
+    // The keys of one script must be in one slot of a Cluster. Commands that are sent together are answered together.
+    const groups = this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
+    const found = await Promise.all(groups.map((group) => this.#lookAt(group)));
+    return found.flat();
+  }
+
+  /** Pages of keys. SCAN and not KEYS, which would block the server for as long as it takes to go through all keys. */
+  async *scan(prefix: string): AsyncGenerator<readonly string[]> {
+    const { client } = this.channel;
+    // ioredis does not take its own prefix off what SCAN finds.
+    const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
+    const pattern = lockPattern(before, prefix);
+    // Sent, so that a Cluster that is not connected is an error and not one without masters.
+    const servers = await this.channel.send(async () =>
+      client.isCluster ? (client as Cluster).nodes('master') : [client as Redis],
+    );
+    for (const server of servers) {
+      let cursor = '0';
+      do {
+        const [next, found] = await this.channel.send(() =>
+          server.scan(cursor, 'MATCH', pattern, 'COUNT', SCAN_COUNT),
+        );
+        cursor = String(next);
+        yield [...new Set(found.map((key) => keyOfLock(before, key)))];
+      } while (cursor !== '0');
+    }
+  }
+
+  async #lookAt(keys: readonly string[]): Promise<readonly KeyState[]> {
+    const ofLocks = keys.map((key) => lockKey(this.keyPrefix, key));
+    const counters = keys.map((key) => fenceKey(this.keyPrefix, key));
+    const found = (await this.channel.run(LOOK, [...ofLocks, ...counters], [])) as readonly Found[];
+    return found.map(lookOf);
+  }
+}
+
+/** What {@link LOOK} returns for one key; numbers may come as strings from a client of the user's (`stringNumbers`). */
+type Found = readonly [] | readonly [error: string] | readonly [string, number | string, string];
+
+function lookOf([value, pttl, counter]: Found): KeyState {
+  if (value === undefined) return undefined;
+  if (pttl === undefined) return new Error(value);
+  // PTTL answers -1 for a key without expiry, and -2 for one that has expired just now.
+  const remaining = Number(pttl) === -1 ? Infinity : Math.max(0, Number(pttl));
+  return { ...parseLockValue(value), remaining, counter: counter ? Number(counter) : undefined };
+}

@@ -1,0 +1,81 @@
+import type { Cluster } from 'ioredis';
+import { keyPrefixOf } from '../connection/connection.js';
+import type { Listening } from '../../../core/ports.js';
+import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
+
+/**
+ * Messages from a Cluster, by sharded pub/sub: a channel belongs to the server that has its slot. Where the channel is
+ * not heard, waiters poll.
+ *
+ * With connections of our own: the sharded subscriber of ioredis reconnects after it was closed, and a subscription at
+ * the wrong server is never answered (both seen with 5.11).
+ */
+export class ClusterSubscriber {
+  readonly #servers = new Map<string, Subscriber>();
+
+  /** There is no connection that has all channels. */
+  readonly hearing = false;
+
+  constructor(
+    private readonly client: Cluster,
+    private readonly denied: () => void,
+  ) {}
+
+  listen(channel: string, listener: Listener): Listening {
+    let stopped = false;
+    let at: Listening | undefined;
+    const begin = async (): Promise<void> => {
+      const server = await this.#serverOf(channel);
+      if (stopped || !server) return;
+      at = server.listen(channel, listener);
+      if (at.ready) listener.ready(true);
+    };
+    void begin();
+    return {
+      get ready() {
+        return at?.ready ?? false;
+      },
+      stop: () => {
+        stopped = true;
+        at?.stop();
+      },
+    };
+  }
+
+  close(): void {
+    for (const server of this.#servers.values()) server.close();
+    this.#servers.clear();
+  }
+
+  /** Any server tells, when it is asked for a key in the slot of the channel. */
+  async #serverOf(channel: string): Promise<Subscriber | undefined> {
+    const [master] = this.client.nodes('master');
+    if (!master) return undefined;
+    const { host = '', port = 0 } = master.options;
+    // The name of the channel is whole. What this connection puts before a key comes off first.
+    const before = keyPrefixOf(master);
+    const key = channel.startsWith(before) ? channel.slice(before.length) : channel;
+    const answer = await master.exists(key).catch((error: Error) => error.message);
+    const elsewhere = /^MOVED \d+ (.*):(\d+)$/.exec(String(answer));
+    // A server that does not know its own address answers with the port alone.
+    const named = { host: elsewhere?.[1] || host, port: Number(elsewhere?.[2] ?? port) };
+    const server = elsewhere ? this.#mapped(named) : named;
+    const name = `${server.host}:${server.port}`;
+    const subscriber =
+      this.#servers.get(name) ?? new Subscriber(() => copyForMessages(master, server), true, this.denied);
+    this.#servers.set(name, subscriber);
+    return subscriber;
+  }
+
+  /** Where the client goes for the address that a server is known by. */
+  #mapped(server: Address): Address {
+    const { natMap } = this.client.options;
+    const address = `${server.host}:${server.port}`;
+    return (typeof natMap === 'function' ? natMap(address) : natMap?.[address]) ?? server;
+  }
+}
+
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}

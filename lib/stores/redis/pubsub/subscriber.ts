@@ -1,0 +1,209 @@
+import type { Redis, RedisOptions } from 'ioredis';
+import type { Listening } from '../../../core/ports.js';
+import { leadsTo, type MasterAddress } from '../connection/master-address.js';
+
+/** How long a connection is kept that nobody listens on, in milliseconds. */
+const IDLE_MS = 5_000;
+
+/** How often a connection that somebody listens on must answer, in milliseconds. */
+const HEARTBEAT_MS = 500;
+
+/** How long to wait before a subscription that failed is tried again, in milliseconds. */
+const SUBSCRIBE_AGAIN_MS = 200;
+
+/** One channel, and who wants its messages. */
+interface Channel {
+  ready: boolean;
+  readonly listeners: Set<Listener>;
+}
+
+/** Who wants the messages of a channel. */
+export interface Listener {
+  readonly message: (text: string) => void;
+  /** Messages begin to arrive, or cease to. */
+  readonly ready: (ready: boolean) => void;
+}
+
+/**
+ * Messages from one server, over a connection of its own that is opened when somebody listens for the first time and
+ * closed when nobody has for a while. Messages are hints: one that is lost costs time and nothing else.
+ */
+export class Subscriber {
+  readonly #channels = new Map<string, Channel>();
+  #connection: Redis | undefined;
+  #connected = false;
+  #heartbeat: NodeJS.Timeout | undefined;
+  #idle: NodeJS.Timeout | undefined;
+
+  /**
+   * @param open - makes a connection for messages, which does not connect yet
+   * @param sharded - whether a channel belongs to a slot of a Cluster
+   * @param denied - called when the user has no right to a channel
+   */
+  constructor(
+    private readonly open: () => Redis,
+    private readonly sharded: boolean,
+    private readonly denied: () => void,
+  ) {}
+
+  /** Whether messages of every channel arrive already. */
+  get hearing(): boolean {
+    for (const { ready } of this.#channels.values()) if (!ready) return false;
+    return this.#channels.size > 0;
+  }
+
+  listen(channel: string, listener: Listener): Listening {
+    clearTimeout(this.#idle);
+    this.#open();
+    const entry = this.#channels.get(channel) ?? this.#add(channel);
+    entry.listeners.add(listener);
+    return {
+      get ready() {
+        return entry.ready;
+      },
+      stop: () => {
+        entry.listeners.delete(listener);
+        // On a Cluster a channel belongs to a key; elsewhere there is one for all keys, worth keeping.
+        if (entry.listeners.size === 0 && this.sharded) this.#drop(channel);
+        this.#closeWhenIdle();
+      },
+    };
+  }
+
+  /** The master is there: messages come from it. */
+  follow(master: MasterAddress): void {
+    const stream = this.#connection?.stream;
+    if (stream && !leadsTo(stream, master)) stream.destroy();
+  }
+
+  close(): void {
+    clearTimeout(this.#idle);
+    clearTimeout(this.#heartbeat);
+    const connection = this.#connection;
+    this.#connection = undefined;
+    this.#connected = false;
+    this.#channels.clear();
+    connection?.disconnect();
+  }
+
+  #open(): void {
+    if (this.#connection) return;
+    const connection = this.open();
+    this.#connection = connection;
+    connection.on('error', () => undefined);
+    connection.on('ready', () => {
+      if (connection !== this.#connection) return;
+      this.#connected = true;
+      for (const channel of this.#channels.keys()) this.#subscribe(channel);
+    });
+    connection.on('close', () => {
+      if (connection !== this.#connection) return;
+      this.#connected = false;
+      for (const channel of this.#channels.values()) setReady(channel, false);
+    });
+    const receive = (channel: string, text: string): void => {
+      for (const { message } of this.#channels.get(channel)?.listeners ?? []) message(text);
+    };
+    connection.on('message', receive);
+    connection.on('smessage', receive);
+    // The slot of the channel has moved to another node of the Cluster: those who wait there poll from now on.
+    connection.on('sunsubscribe', (channel: string) => {
+      const entry = this.#channels.get(channel);
+      if (entry) setReady(entry, false);
+    });
+    connection.connect().catch(() => undefined);
+    this.#beginHeartbeat(connection);
+  }
+
+  #add(channel: string): Channel {
+    const entry = { ready: false, listeners: new Set<Listener>() };
+    this.#channels.set(channel, entry);
+    if (this.#connected) this.#subscribe(channel);
+    return entry;
+  }
+
+  #drop(channel: string): void {
+    this.#channels.delete(channel);
+    this.#connection?.sunsubscribe(channel).catch(() => undefined);
+  }
+
+  #subscribe(channel: string): void {
+    const connection = this.#connection;
+    if (!connection) return;
+    const still = (): Channel | undefined =>
+      this.#connected && connection === this.#connection ? this.#channels.get(channel) : undefined;
+    const subscribe = async (): Promise<void> => {
+      try {
+        await this.#send(connection, channel);
+        const entry = still();
+        if (entry) setReady(entry, true);
+      } catch (error) {
+        if ((error as Error).message.startsWith('NOPERM')) this.denied();
+        setTimeout(() => {
+          if (still()?.ready === false) this.#subscribe(channel);
+        }, SUBSCRIBE_AGAIN_MS).unref();
+      }
+    };
+    void subscribe();
+  }
+
+  /**
+   * A server that hangs ends no connection, and its messages do not come. Subscribing once more changes nothing, and needs
+   * no further right.
+   */
+  #beginHeartbeat(connection: Redis): void {
+    let answered = true;
+    const heard = (): void => {
+      answered = true;
+    };
+    const beat = (): void => {
+      if (connection !== this.#connection) return;
+      waitForNext();
+      const [channel] = this.#channels.keys();
+      if (!this.#connected || channel === undefined) return;
+      if (!answered) connection.stream?.destroy();
+      answered = !answered;
+      if (!answered) this.#send(connection, channel).then(heard, heard);
+    };
+    const waitForNext = (): void => {
+      // When the thread was blocked, the answer may be there and unread: it comes first.
+      this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
+    };
+    waitForNext();
+  }
+
+  #send(connection: Redis, channel: string): Promise<unknown> {
+    return this.sharded ? connection.ssubscribe(channel) : connection.subscribe(channel);
+  }
+
+  #closeWhenIdle(): void {
+    for (const { listeners } of this.#channels.values()) if (listeners.size > 0) return;
+    clearTimeout(this.#idle);
+    this.#idle = setTimeout(() => this.close(), IDLE_MS).unref();
+  }
+}
+
+function setReady(channel: Channel, ready: boolean): void {
+  if (channel.ready === ready) return;
+  channel.ready = ready;
+  for (const listener of channel.listeners) listener.ready(ready);
+}
+
+/** A connection like the client's, but for messages. */
+export function copyForMessages(client: Redis, server: RedisOptions = {}): Redis {
+  return client.duplicate({
+    ...server,
+    // ioredis would put it before the names of sharded channels.
+    keyPrefix: '',
+    lazyConnect: true,
+    readOnly: false,
+    enableReadyCheck: false,
+    enableOfflineQueue: false,
+    autoResubscribe: false,
+    maxRetriesPerRequest: 0,
+    failoverDetector: false,
+    disconnectTimeout: 100,
+    connectionName: 'nestjs-redlock-messages',
+    retryStrategy: (times) => Math.min(times * 20, 500),
+  });
+}

@@ -1,0 +1,96 @@
+import { tracingChannel } from 'node:diagnostics_channel';
+import type { LockSkippedEvent } from './lock-skipped.js';
+import type { LockHeldError, LockLostError, LockUnavailableError } from '../core/errors.js';
+
+/** What every event says of the lock that it is about. */
+export interface LockSubject {
+  /** What is locked, sorted and without repetitions. */
+  readonly keys: readonly string[];
+  /** What the lock is called where its keys would be too many: see the option `label`. */
+  readonly label: string;
+  /** The class and the method that has `@WithLock`; not for a call of `LockService`. */
+  readonly method?: string;
+  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  readonly instance?: string;
+}
+
+/** What a subscriber of `start` may set, to have what follows run in a context of its own, such as a span's. */
+export interface Surrounded {
+  around?: <T>(task: () => T) => T;
+}
+
+/** The context of {@link LOCK_ACQUIRE_CHANNEL}: one object from `start` to `asyncEnd`. */
+export interface LockAcquireEvent extends LockSubject, Surrounded {
+  /** Milliseconds. */
+  readonly ttl: number;
+  /** From `asyncStart` on: milliseconds that the acquisition took, waiting included. */
+  waited?: number;
+  /** From `asyncStart` on, if it was acquired. */
+  fencingToken?: number;
+  /** With `error` and from then on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
+  readonly error?: unknown;
+}
+
+/** The context of {@link LOCK_HOLD_CHANNEL}: one object from `start` to `asyncEnd`. */
+export interface LockHoldEvent extends LockSubject, Surrounded {
+  /** `LockHandle.id`. */
+  readonly id: string;
+  /** `LockHandle.fencingToken`. */
+  readonly fencingToken: number;
+  /** Milliseconds. */
+  readonly ttl: number;
+  /** From `asyncStart` on: milliseconds that the lock was held, until it was released or lost. */
+  heldFor?: number;
+  /** With `error` and from then on: how the lock was lost. */
+  readonly error?: LockLostError;
+}
+
+/** What the option `onEvent` of the module is called with. */
+export type LockEvent =
+  | (LockSubject & {
+      readonly type: 'acquired';
+      readonly id: string;
+      readonly fencingToken: number;
+      /** Milliseconds that the acquisition took. */
+      readonly waited: number;
+    })
+  | (LockSubject & {
+      /** Somebody else held it to the end (`LockHeldError`), no quorum answered, or a signal ended the wait. */
+      readonly type: 'refused';
+      readonly error: LockHeldError | LockUnavailableError | Error;
+      /** Milliseconds that the attempt took. */
+      readonly waited: number;
+    })
+  | (LockSkippedEvent & { readonly type: 'skipped' })
+  | (LockSubject & {
+      /** A renewal failed; the lock will be lost unless another succeeds in time. */
+      readonly type: 'unconfirmed';
+      readonly id: string;
+      readonly fencingToken: number;
+      readonly error: Error;
+    })
+  | (LockSubject & {
+      readonly type: 'lost';
+      readonly id: string;
+      readonly fencingToken: number;
+      /** Milliseconds that the lock was held. */
+      readonly heldFor: number;
+      readonly error: Error;
+    })
+  | (LockSubject & {
+      readonly type: 'released';
+      readonly id: string;
+      readonly fencingToken: number;
+      /** Milliseconds that the lock was held. */
+      readonly heldFor: number;
+    });
+
+/** The name of the tracing channel of `node:diagnostics_channel` for acquisitions, waiting included. */
+export const LOCK_ACQUIRE_CHANNEL = 'nestjs-redlock:acquire';
+
+/** The name of the tracing channel of `node:diagnostics_channel` for locks, from their acquisition to their release or loss. */
+export const LOCK_HOLD_CHANNEL = 'nestjs-redlock:hold';
+
+export const acquisitions = tracingChannel<unknown, LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
+
+export const holds = tracingChannel<unknown, LockHoldEvent>(LOCK_HOLD_CHANNEL);

@@ -1,0 +1,145 @@
+import { Logger } from '@nestjs/common';
+import type { LockOrigin } from './lock-origin.js';
+import type { RunnableLock } from '../service/lock-scope.js';
+import {
+  acquisitions,
+  holds,
+  type LockAcquireEvent,
+  type LockEvent,
+  type LockHoldEvent,
+  type LockSubject,
+  type Surrounded,
+} from './lock-telemetry.events.js';
+import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import { isWatched, lockStates, type LockStateEvent } from '../core/lock-events.js';
+
+/** A lock that is held, as those who watch it know it. */
+interface Hold {
+  readonly event: LockHoldEvent;
+  readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken'>;
+  /** By the monotonic clock. */
+  readonly since: number;
+  readonly settle: (loss?: Error) => void;
+}
+
+/**
+ * Tells of the locks of one module instance: on the tracing channels, and to the listener of the module. While nobody
+ * listens it keeps nothing and does nothing.
+ */
+export class LockTelemetry {
+  readonly #logger = new Logger('RedlockModule');
+  /** By id; only while somebody listens. */
+  readonly #holds = new Map<string, Hold>();
+  readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
+
+  /** @param listener - the option `onEvent` */
+  constructor(
+    private readonly instance: string | undefined,
+    private readonly listener: ((event: LockEvent) => unknown) | undefined,
+  ) {}
+
+  /** Runs `acquire`, which acquires a lock, and follows the lock to its end. */
+  acquire<Lock extends RunnableLock>(
+    keys: readonly string[],
+    ttl: number,
+    origin: LockOrigin,
+    acquire: () => Promise<Lock>,
+  ): Promise<Lock> {
+    if (!this.listener && !isWatched(acquisitions) && !isWatched(holds)) return acquire();
+    return this.#acquireWatched(keys, ttl, origin, acquire);
+  }
+
+  async #acquireWatched<Lock extends RunnableLock>(
+    keys: readonly string[],
+    ttl: number,
+    origin: LockOrigin,
+    acquire: () => Promise<Lock>,
+  ): Promise<Lock> {
+    const subject: LockSubject = {
+      keys,
+      ...origin,
+      ...(this.instance === undefined ? {} : { instance: this.instance }),
+    };
+    const event: LockAcquireEvent = { ...subject, ttl };
+    const started = performance.now();
+    const timed = async (): Promise<Lock> => {
+      try {
+        const lock = await (event.around ? event.around(acquire) : acquire());
+        event.fencingToken = lock.fencingToken;
+        return lock;
+      } finally {
+        event.waited = performance.now() - started;
+      }
+    };
+    let lock: Lock;
+    try {
+      lock = await acquisitions.tracePromise(timed, event);
+    } catch (error) {
+      this.#tell({ type: 'refused', ...subject, error: error as Error, waited: event.waited ?? 0 });
+      throw error;
+    }
+    const { id, fencingToken } = lock;
+    this.#tell({ type: 'acquired', ...subject, id, fencingToken, waited: event.waited ?? 0 });
+    this.#follow(lock, subject);
+    return lock;
+  }
+
+  /** What runs under the lock runs in the context that a subscriber wants it to run in. */
+  around(id: string): Surrounded['around'] {
+    return this.#holds.size === 0 ? undefined : this.#holds.get(id)?.event.around;
+  }
+
+  skipped(skip: LockSkippedEvent): void {
+    const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
+    if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
+    this.#tell({ type: 'skipped', ...event });
+  }
+
+  #follow(lock: RunnableLock, subject: LockSubject): void {
+    const about = { ...subject, id: lock.id, fencingToken: lock.fencingToken };
+    const event: LockHoldEvent = { ...about, ttl: lock.ttl };
+    const ended = new Promise<void>((resolve, reject) => {
+      const settle = (loss?: Error): void => (loss ? reject(loss) : resolve());
+      if (this.#holds.size === 0) lockStates.subscribe(this.#onState);
+      this.#holds.set(lock.id, { event, about, since: performance.now(), settle });
+    });
+    // A loss is for those who listen to `error`.
+    holds.tracePromise(() => ended, event).catch(() => undefined);
+    // It may have ended before it could be followed.
+    if (!lock.isHeld()) this.#end(lock.id, lock.loss);
+  }
+
+  #stateChanged({ id, state, error }: LockStateEvent): void {
+    const hold = this.#holds.get(id);
+    if (!hold) return;
+    if (state === 'lost' || state === 'released') this.#end(id, error);
+    else if (error) this.#tell({ type: 'unconfirmed', ...hold.about, error });
+  }
+
+  #end(id: string, loss: Error | undefined): void {
+    const hold = this.#holds.get(id);
+    if (!hold) return;
+    this.#holds.delete(id);
+    if (this.#holds.size === 0) lockStates.unsubscribe(this.#onState);
+    const heldFor = performance.now() - hold.since;
+    hold.event.heldFor = heldFor;
+    hold.settle(loss);
+    const { about } = hold;
+    this.#tell(
+      loss ? { type: 'lost', ...about, heldFor, error: loss } : { type: 'released', ...about, heldFor },
+    );
+  }
+
+  /** Calls the listener. What it throws, or what its promise rejects with, is logged and changes nothing. */
+  #tell(event: LockEvent): void {
+    if (!this.listener) return;
+    const failed = (error: unknown): void =>
+      this.#logger.error(`onEvent failed for '${event.type}': ${String(error)}`);
+    try {
+      const result = this.listener(event);
+      if (result instanceof Promise) result.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  }
+}

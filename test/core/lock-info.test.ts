@@ -1,0 +1,73 @@
+import { describe, expect, test } from '@jest/globals';
+import { infoOf, type LockVote, voteOf } from '../../lib/core/lock-info.js';
+import type { LockStore } from '../../lib/core/ports.js';
+
+const SINCE = new Date(1_700_000_000_000);
+
+function has(id: string, remaining = 1_000, counter = 7): LockVote {
+  return { node: 'n', vote: 'held', id, owner: `owner of ${id}`, since: SINCE, remaining, counter };
+}
+const foreign = { ...has('x'), counter: undefined, since: undefined } as LockVote;
+const free: LockVote = { node: 'n', vote: 'free' };
+const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
+
+describe('whether a key is held is what a quorum says by one id', () => {
+  test.each<[string, LockVote[], number, string | undefined]>([
+    ['one node has it', [has('x')], 1, 'x'],
+    ['one node, free', [free], 1, undefined],
+    ['all of three', [has('x'), has('x'), has('x')], 2, 'x'],
+    ['two of three', [has('x'), free, has('x')], 2, 'x'],
+    ['two of three, the third away', [away, has('x'), has('x')], 2, 'x'],
+    ['one of three', [has('x'), free, free], 2, undefined],
+    ['three ids on three nodes', [has('x'), has('y'), has('z')], 2, undefined],
+    ['a quorum beside another id', [has('x'), has('y'), has('y')], 2, 'y'],
+    ['two of four is no quorum', [has('x'), has('x'), has('y'), has('y')], 3, undefined],
+    ['one of three, one away: not enough to say so', [has('x'), free, away], 2, undefined],
+  ])('%s', (_name, votes, quorum, id) => {
+    const info = infoOf('k', votes, quorum);
+    expect(info).toMatchObject({ key: 'k', held: id !== undefined, id, votes });
+    expect(info.owner).toBe(id && `owner of ${id}`);
+    expect(info.since).toBe(id && SINCE);
+  });
+});
+
+describe('the time that is left is that of a quorum', () => {
+  test.each([
+    [[has('x', 300)], 1, 300],
+    [[has('x', 300), has('x', 100), has('x', 200)], 2, 200],
+    [[has('x', 300), free, has('x', 200)], 2, 200],
+    // Another holder's time is not this one's.
+    [[has('x', 300), has('y', 900), has('x', 200)], 2, 200],
+    [[has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
+    [[has('x', Infinity)], 1, Infinity],
+    [[has('x', 300), free, free], 2, 0],
+  ])('%#', (votes, quorum, remaining) => {
+    expect(infoOf('k', votes, quorum).remaining).toBe(remaining);
+  });
+});
+
+describe('the fencing token is the counter that a quorum of those who have it agree on', () => {
+  test.each([
+    [[has('x', 1, 7)], 1, 7],
+    [[has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
+    // The third node granted it when the other two had decided.
+    [[has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
+    [[has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
+    // Whose counter is the token cannot be told while a node is away.
+    [[has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
+    [[foreign], 1, undefined],
+    [[free, has('x', 1, 7), free], 2, undefined],
+  ])('%#', (votes, quorum, token) => {
+    expect(infoOf('k', votes, quorum).fencingToken).toBe(token);
+  });
+});
+
+test('a node that has nothing, has something, or cannot say', () => {
+  const node = { name: 'a' } as LockStore;
+  const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, counter: 2 };
+  const error = new Error('WRONGTYPE');
+  expect(voteOf(node, undefined)).toEqual({ node: 'a', vote: 'free' });
+  expect(voteOf(node, entry)).toEqual({ node: 'a', vote: 'held', ...entry, since: new Date(5) });
+  expect(voteOf(node, { ...entry, since: undefined })).toMatchObject({ since: undefined });
+  expect(voteOf(node, error)).toEqual({ node: 'a', vote: 'error', error });
+});

@@ -1,0 +1,123 @@
+import { describe, expect, test } from '@jest/globals';
+import { checkLockOptions, NO_RETRY, resolveLockOptions } from '../../lib/core/lock-options.js';
+
+describe('resolveLockOptions', () => {
+  test('fills in the documented defaults', () => {
+    expect(resolveLockOptions({}, {})).toEqual({
+      ttl: 10_000,
+      retry: { timeout: 5_000, attempts: Infinity, delay: 200, jitter: 100 },
+      renew: true,
+      minHold: 0,
+      reentrant: false,
+      onLost: 'throw',
+    });
+  });
+
+  test('takes what is given before what the module says, field by field', () => {
+    const resolved = resolveLockOptions(
+      { ttl: 100, retry: { delay: 5 } },
+      { ttl: 200, renew: false, retry: { delay: 6, timeout: 700 } },
+    );
+    expect(resolved).toMatchObject({ ttl: 100, renew: false, retry: { delay: 5, timeout: 700 } });
+  });
+
+  test("has no maxHold but the one that is given, or the module's", () => {
+    expect(resolveLockOptions({}, {}).maxHold).toBeUndefined();
+    expect(resolveLockOptions({}, { maxHold: 5 }).maxHold).toBe(5);
+    expect(resolveLockOptions({ maxHold: 6 }, { maxHold: 5 }).maxHold).toBe(6);
+  });
+
+  test('treats undefined as not given', () => {
+    expect(resolveLockOptions({ ttl: undefined, retry: undefined } as object, { ttl: 200 })).toMatchObject({
+      ttl: 200,
+      retry: { timeout: 5_000 },
+    });
+  });
+
+  test('sets no limit of time when only the number of attempts is limited', () => {
+    expect(resolveLockOptions({ retry: { attempts: 3 } }, {}).retry).toMatchObject({
+      attempts: 3,
+      timeout: Infinity,
+    });
+  });
+
+  test.each([
+    ['given', { retry: false as const }, {}],
+    ['given, against the module', { retry: false as const }, { retry: { attempts: 9 } }],
+    ['from the module', {}, { retry: false as const }],
+  ])('makes one attempt when retry is false: %s', (_where, given, defaults) => {
+    expect(resolveLockOptions(given, defaults).retry).toEqual(NO_RETRY);
+  });
+
+  test('retries when that is given, though the module says not to', () => {
+    expect(resolveLockOptions({ retry: { attempts: 3 } }, { retry: false }).retry.attempts).toBe(3);
+  });
+});
+
+describe('checkLockOptions', () => {
+  test.each<[object, ErrorConstructor, string]>([
+    [{ ttl: -5 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got -5'],
+    [{ ttl: 9 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 9'],
+    [{ ttl: 10.5 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 10.5'],
+    [{ ttl: '5s' }, TypeError, "Expected `ttl` to be a whole number of milliseconds, at least 10, got '5s'"],
+    [{ ttl: 2 ** 31 }, RangeError, 'at least 10, at most 2147483647, got 2147483648'],
+    [{ ttl: null }, TypeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got null'],
+    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true` or `false`, got 'yes'"],
+    [
+      { minHold: -1 },
+      RangeError,
+      'Expected `minHold` to be a whole number of milliseconds, at least 0, got -1',
+    ],
+    [
+      { minHold: '8s' },
+      TypeError,
+      "Expected `minHold` to be a whole number of milliseconds, at least 0, got '8s'",
+    ],
+    [
+      { maxHold: 0 },
+      RangeError,
+      'Expected `maxHold` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { maxHold: '1m' },
+      TypeError,
+      "Expected `maxHold` to be a whole number of milliseconds, at least 1, got '1m'",
+    ],
+    [{ reentrant: 1 }, TypeError, 'Expected `reentrant` to be `true` or `false`, got 1'],
+    [{ onLost: 'log' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'log'"],
+    [{ retry: true }, TypeError, 'Expected `retry` to be `false` or an object, got true'],
+    [
+      { retry: { timeout: 0 } },
+      RangeError,
+      '`retry.timeout` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { retry: { delay: 0 } },
+      RangeError,
+      '`retry.delay` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { retry: { jitter: -1 } },
+      RangeError,
+      '`retry.jitter` to be a whole number of milliseconds, at least 0, got -1',
+    ],
+    [{ retry: { attempts: 0 } }, RangeError, '`retry.attempts` to be a whole number, at least 1, got 0'],
+    [{ retry: { attempts: 1.5 } }, RangeError, '`retry.attempts` to be a whole number, at least 1, got 1.5'],
+    [
+      { retry: { retries: 3 } },
+      TypeError,
+      'Unknown option `retries` in `retry`. The options are `timeout`, ',
+    ],
+  ])('refuses %p', (options, type, message) => {
+    expect(() => checkLockOptions(options)).toThrow(type as never);
+    expect(() => checkLockOptions(options)).toThrow(message);
+  });
+
+  test.each([
+    [{}],
+    [{ ttl: 10, renew: false, onLost: 'ignore', retry: false }],
+    [{ retry: { timeout: 1, attempts: 1, delay: 1, jitter: 0 } }],
+  ] as const)('accepts %p', (options) => {
+    expect(() => checkLockOptions(options)).not.toThrow();
+  });
+});

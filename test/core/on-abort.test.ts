@@ -1,0 +1,68 @@
+import { getEventListeners } from 'node:events';
+import { expect, test } from '@jest/globals';
+import { onAbort } from '../../lib/core/on-abort.js';
+
+test('all who still wait are called once, however many have come and gone', () => {
+  const { signal, abort } = abortable();
+  const called: number[] = [];
+  const stops = Array.from({ length: 100 }, (_, index) => onAbort(signal, () => called.push(index)));
+  const gone = [99, 0, 50, 98, 1, 97, 2, 49];
+  for (const index of gone) stops[index]?.();
+  const late = onAbort(signal, () => called.push(100));
+  late();
+  onAbort(signal, () => called.push(101));
+
+  abort();
+
+  const expected = [...Array.from({ length: 100 }, (_, index) => index), 101].filter(
+    (index) => !gone.includes(index),
+  );
+  expect(called.toSorted((a, b) => a - b)).toEqual(expected);
+});
+
+test('to stop waiting twice ends the wait of nobody else', () => {
+  const { signal, abort } = abortable();
+  const called: string[] = [];
+  const stop = onAbort(signal, () => called.push('first'));
+  onAbort(signal, () => called.push('second'));
+  onAbort(signal, () => called.push('third'));
+  stop();
+  stop();
+
+  abort();
+
+  expect(called.toSorted()).toEqual(['second', 'third']);
+});
+
+test('who is stopped by another one that is called is not called', () => {
+  const { signal, abort } = abortable();
+  const called: string[] = [];
+  const stops = ['a', 'b', 'c'].map((name) =>
+    onAbort(signal, () => {
+      called.push(name);
+      for (const stop of stops) stop();
+    }),
+  );
+
+  abort();
+
+  expect(called).toHaveLength(1);
+});
+
+test('a signal has one listener while somebody waits for it, and none after', () => {
+  const { signal } = abortable();
+  const stops = Array.from({ length: 20 }, () => onAbort(signal, () => undefined));
+  expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+  for (const stop of stops) stop();
+  expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+
+  const again = onAbort(signal, () => undefined);
+  expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+  again();
+  expect(getEventListeners(signal, 'abort')).toHaveLength(0);
+});
+
+function abortable(): { readonly signal: AbortSignal; readonly abort: () => void } {
+  const controller = new AbortController();
+  return { signal: controller.signal, abort: () => controller.abort() };
+}

@@ -1,0 +1,605 @@
+import 'reflect-metadata';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { Injectable, type INestApplication, StreamableFile } from '@nestjs/common';
+import { EventEmitter } from 'node:events';
+import { OutgoingMessage } from 'node:http';
+import { Duplex, finished, PassThrough, Readable, Stream, Transform, Writable } from 'node:stream';
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
+import { BehaviorSubject, EMPTY, Observable, observable as interop, of } from 'rxjs';
+import { LockService, WithLock } from '../../../lib/index.js';
+import { startApp } from '../../support/nest-app.js';
+import { until } from '../../support/until.js';
+
+// Rule S25: whatever a method returns, the caller gets it, and the lock ends. Nothing here depends on the kind of node.
+
+const TTL = 200;
+/** For what must still be held; a machine that stands still for a moment does not use it up. */
+const LONG = 2_400;
+
+let app: INestApplication;
+let service: Service;
+let locks: LockService;
+
+@Injectable()
+class Service {
+  // Not async: what comes here may be no object that a Promise can resolve to.
+  @WithLock((key: string) => key, { ttl: TTL })
+  give(_key: string, value: unknown): Promise<unknown> {
+    return value as Promise<unknown>;
+  }
+
+  @WithLock((key: string) => key, { ttl: LONG })
+  hold(_key: string, value: unknown): Promise<unknown> {
+    return value as Promise<unknown>;
+  }
+
+  @WithLock((key: string) => key, { ttl: LONG })
+  watch(_key: string, value: unknown): Observable<unknown> {
+    return value as Observable<unknown>;
+  }
+
+  @WithLock((key: string) => key, { ttl: TTL })
+  async *rows(_key: string): AsyncGenerator<number> {
+    try {
+      yield 1;
+      yield 2;
+    } finally {
+      yield 3;
+    }
+  }
+}
+
+beforeAll(async () => {
+  app = await start();
+  service = app.get(Service);
+  locks = app.get(LockService);
+});
+afterAll(() => close(app));
+
+async function start(): Promise<INestApplication> {
+  return startApp({ providers: [Service] }, { nodes: 'memory', shutdownTimeout: 60_000 });
+}
+
+/** Fails when a run has not ended, for which shutdown waits; that its lock is free may have other reasons. */
+async function close(application: INestApplication): Promise<void> {
+  let isClosed = false;
+  void application.close().then(() => (isClosed = true));
+  await until(() => isClosed);
+}
+
+let count = 0;
+const newKey = (): string => `key ${++count}`;
+const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
+
+/** What a getter, a trap or a method of a result of ours throws. */
+const own = (): never => {
+  throw new Error('of the result');
+};
+
+const revoked = (): object => {
+  const { proxy, revoke } = Proxy.revocable({}, {});
+  revoke();
+  return proxy;
+};
+
+/** Throws at every touch, but for what `await` itself must know. */
+const untouchable = (): object =>
+  new Proxy(
+    {},
+    {
+      get: (_target, property) => (property === 'then' ? undefined : own()),
+      has: own,
+      getPrototypeOf: own,
+      ownKeys: own,
+      getOwnPropertyDescriptor: own,
+    },
+  );
+
+const throwing = (...properties: PropertyKey[]): object => {
+  const result = {};
+  for (const property of properties) Object.defineProperty(result, property, { get: own, enumerable: true });
+  return result;
+};
+
+const noop = (): void => undefined;
+const endedStream = async (): Promise<Readable> => {
+  const stream = Readable.from(['a']).resume();
+  await new Promise((resolve) => finished(stream, resolve));
+  return stream;
+};
+const file = (getStream: () => unknown): StreamableFile =>
+  Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
+
+/** What only looks like something that ends later, or has ended: the very same reaches the caller, after the release. */
+const PLAIN: readonly [string, () => unknown][] = [
+  ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
+  ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
+  ['an object with `pipe` and `on` that reject', () => ({ pipe: async () => own(), on: async () => own() })],
+  ['an object with `pipe`, `on` and `readable`', () => ({ pipe: noop, on: noop, readable: true })],
+  ['an object with `pipe` and `on` that are no functions', () => ({ pipe: 1, on: 2 })],
+  ['an emitter with `pipe`', () => Object.assign(new EventEmitter(), { pipe: noop })],
+  ['an object with `write` and `on`', () => ({ write: noop, on: noop, end: noop, writable: true })],
+  ['an object without a prototype', () => Object.assign(Object.create(null), { pipe: noop, on: noop })],
+  ['an async `getStream`', () => ({ getStream: async () => Readable.from(['a']) })],
+  ['an async `getStream` that rejects', () => ({ getStream: async () => own() })],
+  ['a `getStream` that throws', () => ({ getStream: own })],
+  ['a `getStream` that gives nothing', () => ({ getStream: noop })],
+  ['a `getStream` that gives no stream', () => ({ getStream: () => ({ pipe: noop, on: noop }) })],
+  ['a file whose `getStream` throws', () => file(own)],
+  ['a file whose `getStream` is async', () => file(async () => Readable.from(['a']))],
+  ['a file whose `getStream` gives no stream', () => file(() => 7)],
+  ['a file around what has a `pipe`', () => new StreamableFile({ pipe: noop } as unknown as Readable)],
+  ['a stream that has ended', endedStream],
+  ['a stream that is destroyed', () => Readable.from(['a']).destroy()],
+  ['half a readable stream', () => Object.create(Readable.prototype) as unknown],
+  ['half a writable stream', () => Object.create(Writable.prototype) as unknown],
+  ['half a duplex stream', () => Object.create(Duplex.prototype) as unknown],
+  ['half a response', () => Object.create(OutgoingMessage.prototype) as unknown],
+  ['the base of all streams', () => new Stream()],
+  ['half a web stream', () => Object.create(ReadableStream.prototype) as unknown],
+  [
+    'a web stream that somebody reads',
+    () => {
+      const stream = new ReadableStream();
+      stream.getReader();
+      return stream;
+    },
+  ],
+  ['a writable web stream', () => new WritableStream()],
+  ['a pair of web streams', () => new TransformStream()],
+  ['an object with `subscribe` and `lift`', () => ({ subscribe: noop, lift: noop })],
+  ['an object with `subscribe` and `pipe`', () => ({ subscribe: noop, pipe: noop })],
+  ['half an Observable', () => Object.assign(Object.create(null), { subscribe: own, lift: own })],
+  ['an async iterator that is no function', () => ({ [Symbol.asyncIterator]: 7 })],
+  ['an async iterator that is not there', () => ({ [Symbol.asyncIterator]: undefined })],
+  ['an async iterator whose getter throws', () => throwing(Symbol.asyncIterator)],
+  ['getters that throw', () => throwing('pipe', 'on', 'getStream', 'subscribe', 'lift', 'readable')],
+  ['a stream whose getters throw', () => Object.defineProperty(new Readable(), 'readable', { get: own })],
+  ['a stream whose `on` throws', () => Object.assign(new Readable({ read: noop }), { on: own })],
+  ['a Proxy whose traps throw', untouchable],
+  ['a function', () => noop],
+  ['a function with an async iterator', () => Object.assign(() => noop, { [Symbol.asyncIterator]: noop })],
+  ['a generator that is not async', () => (function* () {})()],
+  ['a frozen object', () => Object.freeze({ pipe: noop, on: noop })],
+];
+
+describe('the very same result reaches the caller, after the release', () => {
+  test.each(PLAIN)('%s', async (_name, make) => {
+    const key = newKey();
+    const value = await make();
+    await expect(service.give(key, value).then((given) => given === value)).resolves.toBe(true);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+
+  test('a `getStream` that is not of a StreamableFile is not called', async () => {
+    let calls = 0;
+    await service.give(newKey(), { getStream: () => void calls++ });
+    expect(calls).toBe(0);
+  });
+});
+
+describe('what awaiting makes of a result reaches the caller, after the release', () => {
+  const thenable = (then: unknown): object => ({ then, pipe: noop, on: noop });
+  test.each<[string, unknown, unknown]>([
+    ['a thenable', thenable((resolve: (value: number) => void) => resolve(7)), 7],
+    ['a thenable of a thenable', thenable((r: (v: unknown) => void) => r(Promise.resolve(8))), 8],
+  ])('%s', async (_name, value, outcome) => {
+    const key = newKey();
+    await expect(service.give(key, value)).resolves.toBe(outcome);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+
+  test.each<[string, unknown]>([
+    ['a thenable that throws', thenable(own)],
+    ['a `then` whose getter throws', throwing('then')],
+    ['a revoked Proxy', revoked()],
+  ])('%s: the error', async (_name, value) => {
+    const key = newKey();
+    await expect(service.give(key, value)).rejects.toBeInstanceOf(Error);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+});
+
+/** What could go on, and is never begun: its lock ends after a ttl. */
+const UNREAD: readonly [string, () => unknown][] = [
+  ['a readable stream', () => new Readable({ read: noop })],
+  ['a writable stream', () => new Writable()],
+  ['a duplex stream', () => new PassThrough()],
+  ['a duplex stream with data piped into it', () => Readable.from(['a']).pipe(new PassThrough())],
+  ['a readable stream with other methods', () => Object.setPrototypeOf(new Readable(), Transform.prototype)],
+  ['a response', () => new OutgoingMessage()],
+  [
+    'an emitter that says that it can be read',
+    () => Object.assign(new EventEmitter(), { pipe: noop, readable: true }),
+  ],
+  ['an old stream', () => Object.assign(new Stream(), { readable: true })],
+  ['a file', () => new StreamableFile(Readable.from(['a']))],
+  ['a Proxy of a stream', () => new Proxy(new Readable({ read: noop }), {})],
+  ['a web stream', () => new ReadableStream()],
+  ['a web stream of bytes', () => new ReadableStream({ type: 'bytes' })],
+  ['an Observable', () => EMPTY],
+  ['a Subject', () => new BehaviorSubject(1)],
+  ['an async generator', () => (async function* () {})()],
+  ['an async iterable', () => ({ async *[Symbol.asyncIterator]() {} })],
+  ['a frozen async iterable', () => Object.freeze({ async *[Symbol.asyncIterator]() {} })],
+];
+
+describe('is released after a ttl when nobody begins to use it', () => {
+  test.each(UNREAD)('%s', async (_name, make) => {
+    const key = newKey();
+    // Kept, so that it is not the collection of garbage that ends it.
+    const given = await service.give(key, make());
+    await until(() => isFree(key));
+    expect(typeof given).toBe('object');
+  });
+});
+
+async function all(source: unknown): Promise<unknown[]> {
+  const values: unknown[] = [];
+  for await (const value of source as AsyncIterable<unknown>) values.push(value);
+  return values;
+}
+
+describe('a stream', () => {
+  test('that is only written to holds the lock until it has been written', async () => {
+    const key = newKey();
+    const written: string[] = [];
+    let done: () => void = noop;
+    const target = new Writable({
+      write: (chunk, _encoding, callback) => {
+        written.push(String(chunk));
+        done = callback;
+      },
+    });
+    const source = new PassThrough();
+    await expect(service.hold(key, source.pipe(target))).resolves.toBe(target);
+    source.end('a');
+    await until(() => written.length === 1);
+    await past(LONG);
+    expect(await isFree(key)).toBe(false);
+    done();
+    await until(() => isFree(key));
+  });
+
+  test('of another package is held until it has been read, though nobody can tell who reads it', async () => {
+    const key = newKey();
+    const old = Object.assign(new Stream(), { readable: true });
+    await expect(service.hold(key, old)).resolves.toBe(old);
+    const chunks: unknown[] = [];
+    old.on('data', (chunk) => chunks.push(chunk));
+    await past(LONG);
+    expect(await isFree(key)).toBe(false);
+    old.emit('data', 'a');
+    old.emit('end');
+    await until(() => isFree(key));
+    expect(chunks).toEqual(['a']);
+  });
+});
+
+/** The nodes keep a lock no longer without a renewal, and a result that is not used is given up by then. */
+async function past(ttl: number): Promise<void> {
+  const since = performance.now();
+  await until(() => performance.now() - since > 2 * ttl);
+}
+
+test('a web stream of bytes fills the buffers of its reader, and is released at its end', async () => {
+  const key = newKey();
+  const source = new ReadableStream({
+    type: 'bytes',
+    pull(controller) {
+      controller.enqueue(new Uint8Array([1, 2, 3]));
+      controller.close();
+    },
+  });
+  const reader = ((await service.hold(key, source)) as ReadableStream).getReader({ mode: 'byob' });
+  await expect(reader.read(new Uint8Array(2))).resolves.toEqual({
+    done: false,
+    value: new Uint8Array([1, 2]),
+  });
+  expect(await isFree(key)).toBe(false);
+  await expect(reader.read(new Uint8Array(2))).resolves.toEqual({ done: false, value: new Uint8Array([3]) });
+  await expect(reader.read(new Uint8Array(2))).resolves.toMatchObject({ done: true });
+  await expect(isFree(key)).resolves.toBe(true);
+});
+
+describe('an async iterable', () => {
+  const frozen = (): object =>
+    Object.freeze({
+      rows: 2,
+      describe(): string {
+        return `${this.rows} rows`;
+      },
+      async *[Symbol.asyncIterator]() {
+        yield 1;
+        yield 2;
+      },
+    });
+
+  test('that is frozen is read under the lock, and keeps its members', async () => {
+    const key = newKey();
+    const given = (await service.hold(key, frozen())) as ReturnType<typeof frozen> & Record<string, unknown>;
+    expect(await isFree(key)).toBe(false);
+    expect(given).toMatchObject({ rows: 2 });
+    expect(Object.keys(given)).toEqual(['rows', 'describe']);
+    expect((given['describe'] as () => string)()).toBe('2 rows');
+    expect(() => Object.assign(given, { rows: 3 })).toThrow(TypeError);
+    await expect(all(given)).resolves.toEqual([1, 2]);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+
+  test('keeps its class, and takes what is set', async () => {
+    class Rows {
+      #limit = 1;
+      get limit(): number {
+        return this.#limit;
+      }
+      set limit(value: number) {
+        this.#limit = value;
+      }
+      async *[Symbol.asyncIterator]() {
+        for (let i = 0; i < this.#limit; i++) yield i;
+      }
+    }
+    const given = (await service.give(newKey(), new Rows())) as Rows;
+    expect(given.constructor).toBe(Rows);
+    given.limit = 3;
+    expect(given.limit).toBe(3);
+    await expect(all(given)).resolves.toEqual([0, 1, 2]);
+  });
+
+  test.each<[string, unknown]>([
+    ['nothing', undefined],
+    ['a number', 7],
+    ['a step whose getter throws', throwing('done')],
+  ])('that gives %s in place of a step is released', async (_name, step) => {
+    const key = newKey();
+    const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
+    const reading = all(await service.give(key, broken));
+    await expect(reading).rejects.toBeInstanceOf(Error);
+    await until(() => isFree(key));
+  });
+
+  test('that has one more value for a reader who stops is released', async () => {
+    const key = newKey();
+    const rows = service.rows(key);
+    for await (const row of rows) {
+      expect(row).toBe(1);
+      break;
+    }
+    await expect(isFree(key)).resolves.toBe(true);
+    await expect(rows.next()).resolves.toEqual({ done: true, value: undefined });
+  });
+
+  test('is not read on without the lock after it has failed', async () => {
+    const key = newKey();
+    let reads = 0;
+    const next = async (): Promise<never> => {
+      reads++;
+      return own();
+    };
+    const given = (await service.give(key, { [Symbol.asyncIterator]: () => ({ next }) })) as AsyncIterable<1>;
+    const reader = given[Symbol.asyncIterator]();
+    await expect(reader.next()).rejects.toThrow('of the result');
+    await expect(isFree(key)).resolves.toBe(true);
+    await expect(reader.next()).resolves.toEqual({ done: true, value: undefined });
+    expect(reads).toBe(1);
+  });
+});
+
+describe('an Observable', () => {
+  /** As of another copy of rxjs, which knows nothing of ours. */
+  const foreign = (): object => {
+    const source = of(1, 2);
+    const subscribe = source.subscribe.bind(source);
+    const it = { lift: noop, subscribe, [interop]: (): object => it };
+    return it;
+  };
+
+  test.each([
+    ['resolved to', (key: string) => service.give(key, foreign())],
+    ['declared', async (key: string) => service.watch(key, foreign())],
+  ])('of another copy of rxjs holds the lock until it completes: %s', async (_name, call) => {
+    const key = newKey();
+    const given = (await call(key)) as Observable<number>;
+    const values: number[] = [];
+    let heldMeanwhile = false;
+    await new Promise<void>((resolve, reject) => {
+      given.subscribe({ next: (value) => values.push(value), error: reject, complete: resolve });
+      void until(async () => values.length === 2).then(() => (heldMeanwhile = true));
+    });
+    expect(values).toEqual([1, 2]);
+    await until(() => heldMeanwhile);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+
+  test('of a kind of its own keeps its members', async () => {
+    const key = newKey();
+    const subject = new BehaviorSubject(1);
+    const given = (await service.hold(key, subject)) as BehaviorSubject<number>;
+    expect(given).toBeInstanceOf(BehaviorSubject);
+    given.next(2);
+    expect(given.value).toBe(2);
+    const values: number[] = [];
+    const ended = new Promise<void>((complete) =>
+      given.pipe((source) => source).subscribe({ next: (value) => values.push(value), complete }),
+    );
+    await until(() => subject.observed);
+    expect(await isFree(key)).toBe(false);
+    given.complete();
+    await ended;
+    expect(values).toEqual([2]);
+    await expect(isFree(key)).resolves.toBe(true);
+  });
+
+  test.each([[undefined], [7], [{ subscribe: noop }]])(
+    'that is %p in spite of its declaration fails, and is released',
+    async (value) => {
+      const key = newKey();
+      const failure = new Promise((error) => service.watch(key, value).subscribe({ error }));
+      await expect(failure).resolves.toBeInstanceOf(TypeError);
+      await expect(isFree(key)).resolves.toBe(true);
+    },
+  );
+});
+
+describe('what its reader drops half read, without closing it, is released when it is collected', () => {
+  setFlagsFromString('--expose-gc');
+  const collect = runInNewContext('gc') as () => void;
+
+  test.each<[string, (key: string) => Promise<unknown>]>([
+    ['an async generator', (key) => service.rows(key).next()],
+    [
+      'a stream',
+      async (key) => {
+        const stream = (await service.give(key, new Readable({ read: noop }))) as Readable;
+        stream.resume();
+      },
+    ],
+    [
+      'a stream that is written to',
+      async (key) => {
+        const stream = (await service.give(key, new Writable({ write: noop }))) as Writable;
+        stream.write('a');
+      },
+    ],
+  ])('%s', async (_name, begin) => {
+    const key = newKey();
+    await begin(key);
+    await past(TTL);
+    const released = until(async () => {
+      collect();
+      return isFree(key);
+    });
+    await expect(released).resolves.toBeUndefined();
+  });
+});
+
+describe('any object', () => {
+  /** The same numbers every time (mulberry32). */
+  function randomOf(seed: number): <T>(choices: readonly T[]) => T {
+    let state = seed;
+    return (choices) => {
+      state = (state + 0x6d2b79f5) | 0;
+      let t = Math.imul(state ^ (state >>> 15), 1 | state);
+      t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
+      return choices[((t ^ (t >>> 14)) >>> 0) % choices.length]!;
+    };
+  }
+
+  const BASES: readonly (() => object)[] = [
+    () => ({}),
+    () => Object.create(null) as object,
+    () => [],
+    () => new Map(),
+    () => new EventEmitter(),
+    () => new Stream(),
+    () => new Readable({ read: noop }),
+    () => Readable.from(['a']),
+    () => new Writable({ write: noop }),
+    () => new PassThrough().destroy(),
+    () => Object.create(Readable.prototype) as object,
+    () => Object.create(StreamableFile.prototype) as object,
+    () => Object.create(Observable.prototype) as object,
+    () => new StreamableFile(Buffer.from('a')),
+    () => new Observable(),
+    () => (async function* () {})(),
+    () => new ReadableStream(),
+    () => new OutgoingMessage(),
+  ];
+  const PROPERTIES: readonly PropertyKey[] = [
+    'pipe',
+    'on',
+    'getStream',
+    'readable',
+    'writable',
+    'writableFinished',
+    'readableFlowing',
+    'destroyed',
+    'closed',
+    'lift',
+    'subscribe',
+    'next',
+    interop,
+    Symbol.asyncIterator,
+    Symbol.toStringTag,
+  ];
+  const VALUES: readonly (() => PropertyDescriptor)[] = [
+    () => ({ value: noop }),
+    () => ({ value: own }),
+    () => ({ value: true }),
+    () => ({ value: null }),
+    () => ({ value: {} }),
+    () => ({ value: 'AsyncGenerator' }),
+    () => ({ get: own }),
+    () => ({ value: async () => ({ pipe: noop, on: noop }) }),
+    () => ({
+      value(this: unknown) {
+        return this;
+      },
+    }),
+  ];
+  const WRAPPERS: readonly ((object: object) => object)[] = [
+    (object) => object,
+    (object) => object,
+    (object) => new Proxy(object, {}),
+    // An array of bytes or a Map cannot be frozen in every state; what cannot stays as it is.
+    (object) => (Reflect.preventExtensions(object) ? freezeIfPossible(object) : object),
+  ];
+  function freezeIfPossible(object: object): object {
+    try {
+      return Object.freeze(object);
+    } catch {
+      return object;
+    }
+  }
+
+  test('reaches the caller, and the lock ends', async () => {
+    const unhandled: unknown[] = [];
+    const listener = (reason: unknown): void => void unhandled.push(reason);
+    process.on('unhandledRejection', listener);
+    process.on('uncaughtException', listener);
+    const kept: unknown[] = [];
+    const keys: string[] = [];
+    const changed: unknown[] = [];
+    let notFree: number[] = [];
+    for (let seed = 1; seed <= 2_000; seed++) {
+      const random = randomOf(seed);
+      const object = random(BASES)();
+      for (let i = random([0, 1, 2, 3, 4, 5]); i > 0; i--) {
+        const descriptor = { configurable: true, ...random(VALUES)() };
+        const property = random(PROPERTIES);
+        // A stream that says that it is read is held for as long as it says so.
+        if (property === 'readableFlowing' && descriptor.value === true) continue;
+        Reflect.defineProperty(object, property, descriptor);
+      }
+      const value = random(WRAPPERS)(object);
+      const key = newKey();
+      keys.push(key);
+      const given = await service.give(key, value).catch((error: unknown) => {
+        throw new Error(`seed ${seed}`, { cause: error });
+      });
+      // What stands in for it is of the same class.
+      if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
+      kept.push(given, value);
+    }
+    const isEveryFree = async (): Promise<boolean> => {
+      const free = await Promise.all(keys.map(isFree));
+      notFree = free.flatMap((each, index) => (each ? [] : [index + 1]));
+      return notFree.length === 0;
+    };
+    await until(isEveryFree).catch(noop);
+    expect(notFree).toEqual([]);
+    process.off('unhandledRejection', listener);
+    process.off('uncaughtException', listener);
+    expect(unhandled).toEqual([]);
+    expect(changed.map((given) => (given as object).constructor)).toEqual([]);
+    expect(kept).toHaveLength(4_000);
+  });
+});
+
+test('shutdown does not wait for results that only look as if they ended later', async () => {
+  const other = await start();
+  await other.get(Service).give('key', { pipe: own, on: own });
+  await expect(close(other)).resolves.toBeUndefined();
+});

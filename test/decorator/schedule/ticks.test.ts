@@ -1,0 +1,187 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { type ChildProcess, spawn } from 'node:child_process';
+import { createInterface } from 'node:readline';
+import { setTimeout as delay } from 'node:timers/promises';
+import { buildClockShim } from '../../faults/clock-shim.js';
+import { compiled } from '../../support/compiled.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { startRedisNodes } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+// Real processes with @nestjs/schedule on real servers; each process has its own wall clock.
+
+interface Run {
+  readonly instance: number;
+  readonly job: string;
+  /** The second that the run is for, by the clock of its instance. */
+  readonly tick: number;
+  /** On one clock for all, in milliseconds. */
+  readonly asked: number;
+  readonly start: number;
+  readonly end: number;
+}
+
+/** A schedule has fired, which a run comes of or not. */
+interface Firing {
+  readonly fired: string;
+  readonly tick: number;
+}
+
+class Instances {
+  readonly runs: Run[] = [];
+  readonly firings: Firing[] = [];
+  readonly errors: string[] = [];
+  readonly #children: ChildProcess[] = [];
+  /** Those that have ended, and all that they said has been read. */
+  readonly #ended = new Set<ChildProcess>();
+
+  /** @param clocks - how far the clock of each instance is ahead, in milliseconds */
+  constructor(private readonly clocks: readonly number[]) {}
+
+  /** @param ttl - of all locks, in milliseconds */
+  async start(file: string, nodes: number, ttl: number): Promise<void> {
+    const servers = await startRedisNodes(nodes);
+    const urls = servers.map(({ url }) => url).join();
+    let ready = 0;
+    for (const [instance, ahead] of this.clocks.entries()) {
+      const shim = buildClockShim();
+      if (typeof shim === 'string')
+        throw new Error(`needs a clock of its own for each instance, but ${shim}`);
+      shim.shift(ahead);
+      const child = spawn(process.execPath, [file], {
+        env: {
+          ...process.env,
+          NODE_OPTIONS: '',
+          NO_COLOR: '1',
+          REDIS_URLS: urls,
+          TTL: String(ttl),
+          ...shim.env,
+        },
+        stdio: ['ignore', 'pipe', 'pipe'],
+      });
+      cleanUpAfterTests(async () => void child.kill('SIGKILL'));
+      child.stderr.setEncoding('utf8').on('data', (text: string) => this.errors.push(text));
+      createInterface(child.stdout).on('line', (line) => {
+        if (line === 'ready') return void ready++;
+        const said = JSON.parse(line) as Firing | Omit<Run, 'instance'>;
+        if ('fired' in said) this.firings.push(said);
+        else this.runs.push({ instance, ...said });
+      });
+      child.once('close', () => this.#ended.add(child));
+      this.#children.push(child);
+    }
+    await until(() => ready === this.clocks.length);
+  }
+
+  signal(instance: number, signal: NodeJS.Signals): void {
+    this.#children[instance]?.kill(signal);
+  }
+
+  hasEnded(instance: number): boolean {
+    return this.#ended.has(this.#children[instance]!);
+  }
+
+  async stop(): Promise<void> {
+    for (const child of this.#children) child.kill('SIGTERM');
+    await until(() => this.#ended.size === this.#children.length);
+  }
+
+  /** The next second of which no instance has begun, whatever its clock says. */
+  nextTick(): number {
+    return Math.ceil((Date.now() + Math.max(...this.clocks)) / 1_000) + 1;
+  }
+
+  /** Resolves when the instance with the slowest clock is done with this second. */
+  async untilOver(tick: number): Promise<void> {
+    await delay(Math.max(0, (tick + 1) * 1_000 - Math.min(...this.clocks) - Date.now()) + 200);
+  }
+
+  of(job: string): Run[] {
+    return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
+  }
+
+  /** How often the job ran for each of these ticks. */
+  counts(job: string, first: number, count: number): number[] {
+    return Array.from(
+      { length: count },
+      (_, index) => this.of(job).filter(({ tick }) => tick === first + index).length,
+    );
+  }
+}
+
+/** The least time from when one run was asked for to when the next one began. */
+function leastApart(runs: readonly Run[]): number {
+  return Math.min(...runs.slice(1).map(({ start }, index) => start - runs[index]!.asked));
+}
+
+function overlaps(runs: readonly Run[]): number {
+  return runs.filter(({ start }, index) => index > 0 && start < runs[index - 1]!.end).length;
+}
+
+let file: string;
+beforeAll(async () => {
+  file = await compiled('test/fixtures/tick-app.ts');
+});
+
+describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
+  const instances = new Instances([0, 400, -400]);
+  const TICKS = 20;
+  let first: number;
+
+  beforeAll(async () => {
+    await instances.start(file, 1, 10_000);
+    first = instances.nextTick();
+    await instances.untilOver(first + TICKS - 1);
+    await instances.stop();
+  });
+
+  test('a 10 ms job every second with oncePerTick runs once for each tick that an instance fires for', () => {
+    const fired = Array.from({ length: TICKS }, (_, index) =>
+      instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
+    );
+    // Where a machine stood still for a second, the scheduler has left a tick out.
+    expect(fired.filter(Boolean).length).toBeGreaterThan(TICKS / 2);
+    expect(instances.counts('oncePerTick', first, TICKS)).toEqual(fired.map(Number));
+  });
+
+  test('without it, the same job runs more often (the control)', () => {
+    const total = instances.counts('skip', first, TICKS).reduce((sum, count) => sum + count, 0);
+    expect(total).toBeGreaterThan(TICKS);
+  });
+
+  test('a minHold longer than the clocks differ keeps runs that far apart', () => {
+    const runs = instances.of('minHold');
+    expect(runs.length).toBeGreaterThan(TICKS / 4);
+    expect(leastApart(runs)).toBeGreaterThan(895);
+  });
+
+  test('a run that is longer than its interval does not overlap the next one, on one instance or several', () => {
+    const runs = instances.of('long');
+    expect(runs.length).toBeGreaterThan(TICKS / 4);
+    expect(overlaps(runs)).toBe(0);
+    expect(Math.max(...instances.counts('long', first, TICKS))).toBe(1);
+  });
+
+  test('an @Interval of 1 s with oncePerTick begins no two runs closer than 900 ms, and does not stop', () => {
+    const runs = instances.of('interval');
+    expect(runs.length).toBeGreaterThan(TICKS / 4);
+    expect(leastApart(runs)).toBeGreaterThan(895);
+  });
+
+  test('skipping is no error, and neither is the shutdown', () => {
+    // The scheduler itself may say that it fired late.
+    expect(instances.errors.join('')).not.toMatch(/LockHeldError|is held|has run|shutting down/);
+  });
+});
+
+test('a tick whose instance crashed runs again on one that comes when the lock has ended, on three Redis', async () => {
+  const instances = new Instances([0, 400, -4_000]);
+  await instances.start(file, 3, 2_500);
+  instances.signal(1, 'SIGUSR2');
+  // The instance whose clock is ahead is the first to come, and holds the lock when the second one comes.
+  await until(() => instances.hasEnded(1));
+  const { tick } = instances.of('crash').findLast(({ instance }) => instance === 1)!;
+  await instances.untilOver(tick + 5);
+  await instances.stop();
+  expect(instances.counts('crash', tick, 6)).toEqual([2, 0, 0, 0, 0, 1]);
+});

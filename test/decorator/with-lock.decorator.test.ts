@@ -1,0 +1,220 @@
+import 'reflect-metadata';
+import { describe, expect, test } from '@jest/globals';
+import { SetMetadata } from '@nestjs/common';
+import { Observable, of } from 'rxjs';
+import { RedlockError, WithLock, type WithLockOptions } from '../../lib/index.js';
+
+const MARK = Symbol('mark');
+
+/** Applies decorators to a method as the compiler does: the last one first. */
+function decorate(target: object, name: string, ...decorators: readonly MethodDecorator[]): void {
+  const descriptor = Object.getOwnPropertyDescriptor(target, name)!;
+  for (const decorator of decorators.toReversed()) decorator(target, name, descriptor);
+  Object.defineProperty(target, name, descriptor);
+}
+
+/** Calls the decorator where the compiler would refuse to. */
+function lockUnchecked(key: unknown, options?: unknown): MethodDecorator {
+  const decorator: unknown = Reflect.apply(WithLock, undefined, [key, options]);
+  return decorator as MethodDecorator;
+}
+
+class Sample {
+  run(_first: number, _second: string): Promise<void> {
+    return Promise.resolve();
+  }
+}
+
+describe('what other decorators see of a locked method', () => {
+  test('every metadata key that was set below it, and its name and length', () => {
+    class Service {
+      @WithLock('key')
+      @SetMetadata('string key', 1)
+      @SetMetadata(MARK as unknown as string, { deep: true })
+      async run(_first: number, _second: string): Promise<void> {}
+    }
+    const { run } = Service.prototype;
+    expect(Reflect.getOwnMetadataKeys(run)).toEqual(expect.arrayContaining(['string key', MARK]));
+    expect(Reflect.getMetadata('string key', run)).toBe(1);
+    expect(Reflect.getMetadata(MARK, run)).toEqual({ deep: true });
+    expect(run.name).toBe('run');
+    expect(run).toHaveLength(2);
+  });
+
+  test('metadata that is set above it, on the function that the class has', () => {
+    class Service {
+      @SetMetadata(MARK as unknown as string, 'above')
+      @WithLock('key')
+      async run(): Promise<void> {}
+    }
+    expect(Reflect.getMetadata(MARK, Service.prototype.run)).toBe('above');
+  });
+
+  test('metadata on the function does not leak back into the undecorated one', () => {
+    const { run } = Sample.prototype;
+    class Derived extends Sample {}
+    Object.defineProperty(Derived.prototype, 'run', { value: run, writable: true, configurable: true });
+    decorate(Derived.prototype, 'run', SetMetadata('above', 1), lockUnchecked('key'));
+    expect(Reflect.getMetadata('above', Derived.prototype.run)).toBe(1);
+    expect(Reflect.hasMetadata('above', run)).toBe(false);
+  });
+
+  test('the descriptor stays as it was but for the function', () => {
+    class Service extends Sample {
+      override async run(): Promise<void> {}
+    }
+    const before = Object.getOwnPropertyDescriptor(Service.prototype, 'run')!;
+    decorate(Service.prototype, 'run', lockUnchecked('key'));
+    const after = Object.getOwnPropertyDescriptor(Service.prototype, 'run')!;
+    expect({ ...after, value: undefined }).toEqual({ ...before, value: undefined });
+    expect(after.value).not.toBe(before.value);
+  });
+});
+
+describe('an object that Nest did not create', () => {
+  class Service {
+    @WithLock('key')
+    async run(): Promise<string> {
+      return 'never';
+    }
+
+    @WithLock('key')
+    watch(): Observable<number> {
+      return of(1);
+    }
+  }
+
+  test('gets a rejection that says what to do, and the method does not run', async () => {
+    const error = await new Service().run().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(RedlockError);
+    expect(error).toMatchObject({
+      code: 'LOCK_NOT_INJECTED',
+      message: expect.stringMatching(/^Service\.run has @WithLock.*Nest did not create.*inject it/),
+    });
+  });
+
+  test('gets the same when the method is called on nothing at all', async () => {
+    const { run } = Service.prototype;
+    await expect(Reflect.apply(run, undefined, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
+    await expect(Reflect.apply(run, null, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
+    await expect(Reflect.apply(run, 7, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
+  });
+
+  test('gets it thrown by a method whose result is an Observable', () => {
+    expect(() => new Service().watch()).toThrow(/Nest did not create/);
+  });
+});
+
+describe('what it cannot lock is refused when the class is defined', () => {
+  test('a getter', () => {
+    expect(() => {
+      class Service {
+        get value(): number {
+          return 1;
+        }
+      }
+      decorate(Service.prototype, 'value', lockUnchecked('key'));
+    }).toThrow(new TypeError('@WithLock is for methods of an instance, which `value` is not'));
+  });
+
+  test('a static method', () => {
+    expect(() => {
+      class Service {
+        static async run(): Promise<void> {}
+        async other(): Promise<void> {}
+      }
+      decorate(Service, 'run', lockUnchecked('key'));
+    }).toThrow(new TypeError('@WithLock is for methods of an instance, which `run` is not'));
+  });
+
+  test('a class', () => {
+    const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
+    expect(onClass).toThrow(new TypeError('@WithLock is for methods of an instance, which a class is not'));
+  });
+
+  test('a property, such as an arrow function, with how to write it', () => {
+    const property = lockUnchecked('key') as PropertyDecorator;
+    expect(() => property(Sample.prototype, 'field')).toThrow(
+      new TypeError(
+        '@WithLock is for methods of an instance, which `field` is not. ' +
+          'Write `async field() { ... }` in place of `field = async () => { ... }`',
+      ),
+    );
+  });
+});
+
+describe('options that do not fit are refused when the class is defined', () => {
+  const settleWith = (key: unknown, options?: unknown): void => {
+    class Orders {
+      async settle(): Promise<void> {}
+    }
+    decorate(Orders.prototype, 'settle', lockUnchecked(key, options));
+  };
+  const msRule = (option: string, least: number, got: string): string =>
+    `Expected \`${option}\` to be a whole number of milliseconds, at least ${least}, got ${got}`;
+
+  test.each<[unknown, ErrorConstructor, string]>([
+    [{ ttl: -5 }, RangeError, msRule('ttl', 10, '-5')],
+    [{ ttl: 9 }, RangeError, msRule('ttl', 10, '9')],
+    [{ ttl: 10.5 }, RangeError, msRule('ttl', 10, '10.5')],
+    [{ ttl: NaN }, RangeError, msRule('ttl', 10, 'NaN')],
+    [{ ttl: '5s' }, TypeError, msRule('ttl', 10, "'5s'")],
+    [{ ttl: null }, TypeError, msRule('ttl', 10, 'null')],
+    [
+      { ttl: 2 ** 31 },
+      RangeError,
+      'Expected `ttl` to be a whole number of milliseconds, at least 10, at most 2147483647, got 2147483648',
+    ],
+    [{ retry: true }, TypeError, 'Expected `retry` to be `false` or an object, got true'],
+    [{ retry: null }, TypeError, 'Expected `retry` to be `false` or an object, got null'],
+    [{ retry: { timeout: 0 } }, RangeError, msRule('retry.timeout', 1, '0')],
+    [{ retry: { delay: 0 } }, RangeError, msRule('retry.delay', 1, '0')],
+    [{ retry: { jitter: -1 } }, RangeError, msRule('retry.jitter', 0, '-1')],
+    [
+      { retry: { attempts: 0 } },
+      RangeError,
+      'Expected `retry.attempts` to be a whole number, at least 1, got 0',
+    ],
+    [
+      { retry: { tries: 3 } },
+      TypeError,
+      'Unknown option `tries` in `retry`. The options are `timeout`, `attempts`, `delay`, `jitter`',
+    ],
+    [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true` or `false`, got 'yes'"],
+    [{ onBusy: 'wait' }, TypeError, "Expected `onBusy` to be 'throw', 'skip' or a function, got 'wait'"],
+    [{ onLost: 'skip' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'skip'"],
+    [{ label: '' }, TypeError, "Expected `label` to be a string that is not empty, got ''"],
+    [{ instance: '' }, TypeError, "Expected `instance` to be the `name` of a RedlockModule, got ''"],
+    [{ instance: 1 }, TypeError, 'Expected `instance` to be the `name` of a RedlockModule, got 1'],
+    [
+      { tll: 5_000 },
+      TypeError,
+      'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `onBusy`, `oncePerTick`, `label`, `instance`',
+    ],
+    [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
+    ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],
+  ])('%j: %p', (options, kind, message) => {
+    const define = (): unknown => settleWith('key', options);
+    expect(define).toThrow(kind);
+    expect(define).toThrow(new Error(`@WithLock of Orders.settle: ${message}`));
+  });
+
+  test.each<[unknown, string]>([
+    ['', "got ''"],
+    ['}x', "got '}x'"],
+    [undefined, 'got undefined'],
+    [{ key: 1 }, 'got { key: 1 }'],
+  ])('key %j', (key, got) => {
+    const rule =
+      '@WithLock of Orders.settle: Expected `key` to be a string that is not empty and does not begin with "}", or an array of such, ';
+    expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
+  });
+
+  test('an option that is undefined counts as not given', () => {
+    const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
+    const readElsewhere = { signal: undefined, nodes: undefined };
+    expect(() =>
+      settleWith('key', { ...read, ...readElsewhere } as unknown as WithLockOptions),
+    ).not.toThrow();
+  });
+});

@@ -1,0 +1,422 @@
+import 'reflect-metadata';
+import { afterEach, describe, expect, jest, test } from '@jest/globals';
+import {
+  Controller,
+  Get,
+  Inject,
+  Injectable,
+  type INestApplication,
+  Module,
+  Optional,
+  Scope,
+  type Type,
+} from '@nestjs/common';
+import { ContextIdFactory, LazyModuleLoader, ModuleRef } from '@nestjs/core';
+import { inspect } from 'node:util';
+import request from 'supertest';
+import {
+  currentLock,
+  InjectLockService,
+  LockHeldError,
+  LockService,
+  RedlockModule,
+  WithLock,
+} from '../../lib/index.js';
+import { startApp, startPlainApp } from '../support/nest-app.js';
+
+let app: INestApplication;
+afterEach(() => app?.close());
+
+const once = { retry: false } as const;
+
+/** The keys that `run` is under. */
+function heldKeys(): string[] {
+  return [...(currentLock()?.keys ?? [])];
+}
+
+@Injectable()
+class Plain {
+  @WithLock('plain', once)
+  async run(): Promise<string[]> {
+    return heldKeys();
+  }
+}
+
+/** Whether a call is refused while somebody else has the key. */
+async function excludes(key: string, call: () => Promise<unknown>): Promise<boolean> {
+  const lock = await app.get(LockService).acquire(key);
+  const error = await call().then(
+    () => undefined,
+    (thrown: unknown) => thrown,
+  );
+  await lock.release();
+  return error instanceof LockHeldError;
+}
+
+describe('every scope', () => {
+  @Injectable({ scope: Scope.REQUEST })
+  class PerRequest {
+    @WithLock('request', once)
+    async run(): Promise<string[]> {
+      return heldKeys();
+    }
+  }
+  @Injectable({ scope: Scope.TRANSIENT })
+  class Transient {
+    @WithLock('transient', once)
+    async run(): Promise<string[]> {
+      return heldKeys();
+    }
+  }
+  @Injectable()
+  class User {
+    constructor(readonly transient: Transient) {}
+  }
+  @Controller()
+  class RequestController {
+    constructor(readonly service: PerRequest) {}
+
+    @Get()
+    @WithLock('controller', once)
+    async run(): Promise<string[][]> {
+      return [heldKeys(), await this.service.run()];
+    }
+  }
+
+  test('a singleton', async () => {
+    app = await startApp({ providers: [Plain] });
+    await expect(app.get(Plain).run()).resolves.toEqual(['plain']);
+    await expect(excludes('plain', () => app.get(Plain).run())).resolves.toBe(true);
+  });
+
+  test('a request-scoped provider, got from the container', async () => {
+    app = await startApp({ providers: [PerRequest] });
+    const instance = await app.resolve(PerRequest, ContextIdFactory.create());
+    await expect(instance.run()).resolves.toEqual(['request']);
+    await expect(excludes('request', () => instance.run())).resolves.toBe(true);
+  });
+
+  test('a transient provider, in whoever injects it and on its own', async () => {
+    app = await startApp({ providers: [Transient, User] });
+    await expect(app.get(User).transient.run()).resolves.toEqual(['transient']);
+    await expect((await app.resolve(Transient)).run()).resolves.toEqual(['transient']);
+  });
+
+  test('a controller that is request-scoped because of what it injects', async () => {
+    app = await startApp({ controllers: [RequestController], providers: [PerRequest] });
+    await request(app.getHttpServer())
+      .get('/')
+      .expect(200, [['controller'], ['request']]);
+    await expect(
+      excludes('request', () => app.resolve(RequestController).then((each) => each.run())),
+    ).resolves.toBe(true);
+  });
+
+  test('an object made by moduleRef.create()', async () => {
+    app = await startApp({});
+    const made = await app.get(ModuleRef).create(Plain);
+    await expect(made.run()).resolves.toEqual(['plain']);
+  });
+});
+
+describe('instances that Nest holds but did not create', () => {
+  test.each([
+    ['useValue', { provide: 'service', useValue: new Plain() }],
+    ['useFactory', { provide: 'service', useFactory: () => new Plain() }],
+    ['an asynchronous useFactory', { provide: 'service', useFactory: async () => new Plain() }],
+    ['a frozen useValue', { provide: 'service', useValue: Object.freeze(new Plain()) }],
+    ['a Proxy', { provide: 'service', useFactory: () => new Proxy(new Plain(), {}) }],
+  ])('%s', async (_kind, provider) => {
+    app = await startApp({ providers: [provider] });
+    const service = app.get<Plain>('service');
+    await expect(service.run()).resolves.toEqual(['plain']);
+    await expect(excludes('plain', () => service.run())).resolves.toBe(true);
+  });
+
+  test('are adopted before anything runs in onApplicationBootstrap', async () => {
+    @Injectable()
+    class Starter {
+      result: unknown;
+      constructor(@Inject('service') private readonly service: Plain) {}
+      async onModuleInit(): Promise<void> {
+        this.result = await this.service.run();
+      }
+    }
+    app = await startApp({ providers: [Starter, { provide: 'service', useFactory: () => new Plain() }] });
+    expect(app.get(Starter).result).toEqual(['plain']);
+  });
+});
+
+test('an instance that a request-scoped factory made is told why it cannot lock', async () => {
+  app = await startApp({
+    providers: [{ provide: 'service', scope: Scope.REQUEST, useFactory: () => new Plain() }],
+  });
+  const service = await app.resolve<Plain>('service');
+  await expect(service.run()).rejects.toMatchObject({
+    code: 'LOCK_NOT_INJECTED',
+    message: expect.stringMatching(/Provide the class.*factory.*request-scoped/),
+  });
+});
+
+test('an instance that Nest created works behind a Proxy that was put around it later', async () => {
+  app = await startApp({ providers: [Plain] });
+  const wrapped = new Proxy(app.get(Plain), {});
+  await expect(wrapped.run()).resolves.toEqual(['plain']);
+});
+
+test('a provider of a module that is loaded lazily', async () => {
+  app = await startApp({ providers: [] });
+  @Module({ providers: [Plain] })
+  class Lazy {}
+  const lazy = await app.get(LazyModuleLoader).load(() => Lazy);
+  await expect(lazy.get(Plain).run()).resolves.toEqual(['plain']);
+});
+
+test('instances show nothing of it when they are printed, compared, copied or serialized', async () => {
+  @Injectable()
+  class Undecorated {
+    readonly field = 1;
+  }
+  @Injectable()
+  class Decorated {
+    readonly field = 1;
+    @WithLock('key')
+    async run(): Promise<void> {}
+  }
+  app = await startApp({ providers: [Undecorated, Decorated] });
+  const decorated = app.get(Decorated);
+  expect(inspect(decorated)).toBe('Decorated { field: 1 }');
+  expect(JSON.stringify(decorated)).toBe('{"field":1}');
+  expect(Reflect.ownKeys(Object.assign({}, decorated))).toEqual(['field']);
+  expect(Object.assign({}, decorated)).toStrictEqual(Object.assign({}, app.get(Undecorated)));
+  const enumerable: string[] = [];
+  for (const name in decorated) enumerable.push(name);
+  expect(enumerable).toEqual(['field']);
+});
+
+describe('inheritance', () => {
+  abstract class Base {
+    @WithLock('base', once)
+    async run(): Promise<string[]> {
+      return heldKeys();
+    }
+  }
+  const keysOfRun = async (service: Type<Base>): Promise<string[]> => {
+    app = await startApp({ providers: [service] });
+    const keys = await app.get(service).run();
+    await expect(excludes(keys.at(-1) ?? 'nothing', () => app.get(service).run())).resolves.toBe(
+      keys.length > 0,
+    );
+    return keys;
+  };
+
+  test('a decorated method of a base class is locked in the subclass', async () => {
+    @Injectable()
+    class Child extends Base {}
+    await expect(keysOfRun(Child)).resolves.toEqual(['base']);
+  });
+
+  test('an override without the decorator is not locked', async () => {
+    @Injectable()
+    class Child extends Base {
+      override async run(): Promise<string[]> {
+        return heldKeys();
+      }
+    }
+    await expect(keysOfRun(Child)).resolves.toEqual([]);
+  });
+
+  test('an override without the decorator that calls super is locked for that call', async () => {
+    @Injectable()
+    class Child extends Base {
+      override async run(): Promise<string[]> {
+        return [...heldKeys(), ...(await super.run())];
+      }
+    }
+    await expect(keysOfRun(Child)).resolves.toEqual(['base']);
+  });
+
+  test('an override with the decorator has its own key, and the key of the base inside a super call', async () => {
+    @Injectable()
+    class Child extends Base {
+      @WithLock('child', once)
+      override async run(): Promise<string[]> {
+        return [...(await super.run()), ...heldKeys()];
+      }
+    }
+    await expect(keysOfRun(Child)).resolves.toEqual(['base', 'child']);
+  });
+
+  test('a decorator in the subclass alone', async () => {
+    class Undecorated {
+      async run(): Promise<string[]> {
+        return heldKeys();
+      }
+    }
+    @Injectable()
+    class Child extends Undecorated {
+      @WithLock('child', once)
+      override async run(): Promise<string[]> {
+        return super.run();
+      }
+    }
+    await expect(keysOfRun(Child)).resolves.toEqual(['child']);
+  });
+
+  test('properties that a subclass injects itself, before and after its locked methods, are injected too', async () => {
+    @Injectable()
+    class Child extends Base {
+      @Inject('first') readonly first!: string;
+
+      @WithLock('child', once)
+      async other(): Promise<string[]> {
+        return heldKeys();
+      }
+
+      @Inject('second') readonly second!: string;
+      @Optional() @Inject('missing') readonly missing?: string;
+    }
+    @Injectable()
+    class Sibling extends Base {
+      @Inject('first') readonly first!: string;
+    }
+    app = await startApp({
+      providers: [Child, Sibling, { provide: 'first', useValue: 1 }, { provide: 'second', useValue: 2 }],
+    });
+    const child = app.get(Child);
+    expect(child).toMatchObject({ first: 1, second: 2 });
+    await expect(child.run()).resolves.toEqual(['base']);
+    await expect(child.other()).resolves.toEqual(['child']);
+    expect(app.get(Sibling).first).toBe(1);
+    await expect(app.get(Sibling).run()).resolves.toEqual(['base']);
+  });
+
+  test('base and subclass can use different instances of the module', async () => {
+    @Injectable()
+    class Child extends Base {
+      @WithLock('child', { ...once, instance: 'other' })
+      async other(): Promise<string[]> {
+        return heldKeys();
+      }
+    }
+    app = await startApp({
+      imports: [RedlockModule.forRoot({ nodes: 'memory', name: 'other' })],
+      providers: [Child],
+    });
+    await expect(app.get(Child).run()).resolves.toEqual(['base']);
+    await expect(app.get(Child).other()).resolves.toEqual(['child']);
+    await expect(excludes('child', () => app.get(Child).other())).resolves.toBe(false);
+  });
+});
+
+test('two @WithLock on one method: the upper one is acquired first and both are held', async () => {
+  const asked: string[] = [];
+  @Injectable()
+  class Service {
+    @WithLock(() => (asked.push('upper'), 'upper'), once)
+    @WithLock(() => (asked.push('lower'), 'lower'), once)
+    async run(): Promise<(boolean | undefined)[]> {
+      return ['upper', 'lower'].map((key) => currentLock(key)?.isHeld());
+    }
+  }
+  app = await startApp({ providers: [Service] });
+  await expect(app.get(Service).run()).resolves.toEqual([true, true]);
+  expect(asked).toEqual(['upper', 'lower']);
+  await expect(excludes('upper', () => app.get(Service).run())).resolves.toBe(true);
+  await expect(excludes('lower', () => app.get(Service).run())).resolves.toBe(true);
+  await expect(
+    app
+      .get(LockService)
+      .acquire(['lower', 'upper'], once)
+      .then((lock) => lock.release()),
+  ).resolves.toBe(undefined);
+});
+
+test('locked methods of one object share nothing but the object', async () => {
+  @Injectable()
+  class Service {
+    #calls = 0;
+    readonly name = 'x';
+    @WithLock(function (this: Service, id: number) {
+      return `${this.name}:${id}`;
+    }, once)
+    async run(_id: number): Promise<[number, string[]]> {
+      return [++this.#calls, heldKeys()];
+    }
+  }
+  app = await startApp({ providers: [Service] });
+  const service = app.get(Service);
+  await expect(Promise.all([service.run(1), service.run(2)])).resolves.toEqual([
+    [1, ['x:1']],
+    [2, ['x:2']],
+  ]);
+});
+
+test('a locked method can be spied on and replaced', async () => {
+  app = await startApp({ providers: [Plain] });
+  const spy = jest.spyOn(app.get(Plain), 'run');
+  await expect(app.get(Plain).run()).resolves.toEqual(['plain']);
+  expect(spy).toHaveBeenCalledTimes(1);
+});
+
+describe('keys that are rubbish, found when the method is called', () => {
+  @Injectable()
+  class Service {
+    @WithLock((value: unknown) => value as string)
+    async run(_value: unknown): Promise<string> {
+      return 'never';
+    }
+    @WithLock(() => {
+      throw new Error('no such order');
+    })
+    async failing(): Promise<string> {
+      return 'never';
+    }
+  }
+  test.each([[undefined], [null], [''], [7], [[]], [['a', '']], [{}]])('%p', async (value) => {
+    app = await startApp({ providers: [Service] });
+    const error = await app
+      .get(Service)
+      .run(value)
+      .catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(TypeError);
+    expect(String(error)).toMatch(
+      /Expected the key of @WithLock on Service\.run to be a string that is not empty.*or an array of such, got /,
+    );
+    expect(String(error)).toContain(inspect(value));
+  });
+
+  test('what the key function throws reaches the caller, as a rejection', async () => {
+    app = await startApp({ providers: [Service] });
+    await expect(app.get(Service).failing()).rejects.toThrow('no such order');
+  });
+});
+
+describe('a missing module is found at start-up', () => {
+  test('with a message that says what to import', async () => {
+    await expect(startPlainApp({ providers: [Plain] })).rejects.toThrow(
+      /@WithLock needs RedlockModule\.forRoot\(\{ nodes \}\) in the imports/,
+    );
+  });
+
+  test('and a missing named instance with its name', async () => {
+    @Injectable()
+    class Service {
+      @WithLock('key', { instance: 'billing' })
+      async run(): Promise<void> {}
+    }
+    await expect(startApp({ providers: [Service] })).rejects.toThrow(
+      /@WithLock needs RedlockModule\.forRoot\(\{ nodes, name: 'billing' \}\) in the imports/,
+    );
+  });
+
+  test('the same with InjectLockService', async () => {
+    @Injectable()
+    class Service {
+      constructor(@InjectLockService('billing') readonly locks: LockService) {}
+    }
+    await expect(startApp({ providers: [Service] })).rejects.toThrow(
+      "@InjectLockService('billing') needs RedlockModule.forRoot({ nodes, name: 'billing' }) in the imports",
+    );
+  });
+});

@@ -1,0 +1,55 @@
+import { expect, test } from '@jest/globals';
+import { Injectable, type LoggerService } from '@nestjs/common';
+import { LockService, WithLock } from '../../lib/index.js';
+import { startApp } from '../support/nest-app.js';
+
+const KEY = 'a\n[Nest] ERROR all is lost \u001B[31m';
+const SHOWN = String.raw`a\u000a[Nest] ERROR all is lost \u001b[31m`;
+
+/** Keeps what is logged of locks. */
+class Log implements LoggerService {
+  readonly lines: string[] = [];
+  readonly #keep = (...[text, context]: unknown[]): void => {
+    if (context === 'RedlockModule' || context === 'WithLock') this.lines.push(String(text));
+  };
+  readonly log = this.#keep;
+  readonly warn = this.#keep;
+  readonly error = this.#keep;
+  readonly debug = this.#keep;
+}
+
+test('escapes keys and owners in every line that the log has', async () => {
+  let running = (): void => undefined;
+  let finish = (): void => undefined;
+  const isRunning = new Promise<void>((resolve) => (running = resolve));
+  const mayFinish = new Promise<void>((resolve) => (finish = resolve));
+
+  @Injectable()
+  class Service {
+    @WithLock(() => KEY, { onBusy: 'skip', onLost: 'ignore' })
+    async run(): Promise<void> {
+      running();
+      await mayFinish;
+    }
+  }
+  const log = new Log();
+  const options = { nodes: 'memory', owner: KEY, shutdownTimeout: 1 } as const;
+  const app = await startApp({ providers: [Service] }, options, { logger: log });
+  const locks = app.get(LockService);
+  const lock = await locks.acquire(KEY);
+  await app.get(Service).run();
+  await locks.forceRelease(KEY);
+  expect(lock.isHeld()).toBe(false);
+  const run = app.get(Service).run();
+  await isRunning;
+  await app.close();
+  finish();
+  await run;
+
+  expect(log.lines).toEqual([
+    expect.stringMatching(/^nodes: 'memory'/),
+    expect.stringContaining(`skipped: "${SHOWN}" is held by ${SHOWN} for`),
+    expect.stringContaining(`The lock on "${SHOWN}" is lost`),
+    expect.stringContaining(`were running: ${SHOWN}. `),
+  ]);
+});

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { Test } from '@nestjs/testing';
+import { LockService, RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
+import { RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { LogLines } from '../support/log-lines.js';
+import { DURABLE, type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
+import { startSentinel } from '../support/sentinel.js';
+import { until } from '../support/until.js';
+
+const log = new LogLines();
+beforeEach(() => {
+  log.lines.length = 0;
+});
+
+async function start(options: RedlockModuleOptions): Promise<INestApplication> {
+  const module = await Test.createTestingModule({ imports: [RedlockModule.forRoot(options)] })
+    .setLogger(log)
+    .compile();
+  const app = module.createNestApplication();
+  cleanUpAfterTests(() => app.close());
+  return app.init();
+}
+
+/** The lines about one server, without how long it was away. */
+function linesOn({ port }: RedisServer): string[] {
+  return log.lines
+    .filter(({ text }) => text.includes(`:${port}`))
+    .map(({ level, text }) => `${level} ${text.replace(/after \d+ ms/, 'after a while')}`);
+}
+
+describe('an idle application with three nodes', () => {
+  let servers: RedisServer[];
+  let app: INestApplication;
+
+  beforeAll(async () => {
+    servers = await startRedisNodes(3, DURABLE);
+    app = await start({ nodes: servers.map(({ url }) => url), restartGuard: false });
+    await until(async () =>
+      (await app.get(LockService).checkNodes()).nodes.every(({ state }) => state === 'voting'),
+    );
+  });
+  afterAll(async () => {
+    await app.close();
+    await Promise.all(servers.map((server) => server.stop()));
+  });
+
+  test('says once that a node is gone, as an error when no quorum is left, and once that it is back', async () => {
+    const [a, b] = servers as [RedisServer, RedisServer];
+    await a.kill();
+    await until(() => linesOn(a).length > 0);
+    await b.kill();
+    await until(() => linesOn(b).length > 0);
+    await b.start();
+    await until(() => linesOn(b).length > 1);
+    const gone = (server: RedisServer): string => `Lost the connection to Redis at 127.0.0.1:${server.port}`;
+    expect(linesOn(a)).toEqual([`warn ${gone(a)}: 2 of 3 nodes are connected, 2 are needed`]);
+    expect(linesOn(b)).toEqual([
+      `error ${gone(b)}: 1 of 3 nodes are connected, 2 are needed. Nothing can be locked until more of them are back.`,
+      `log Redis at 127.0.0.1:${b.port} is connected again, after a while: 2 of 3 nodes are connected, 2 are needed`,
+    ]);
+  });
+});
+
+test('three masters whose Sentinels all call them by one name are three nodes', async () => {
+  const servers = await startRedisNodes(3, DURABLE);
+  const ports = await Promise.all(servers.map((server) => startSentinel(server, 'mymaster')));
+  const nodes = ports.map((port) => ({ name: 'mymaster', sentinels: [{ host: '127.0.0.1', port }] }));
+  const app = await start({ nodes, restartGuard: false });
+  const statuses = async () => (await app.get(LockService).checkNodes()).nodes;
+  await until(async () => (await statuses()).every(({ state }) => state === 'voting'));
+  const names = ports.map((port) => `sentinel:mymaster via 127.0.0.1:${port}`);
+  expect((await statuses()).map(({ node }) => node).toSorted()).toEqual(names.toSorted());
+  await servers[0]!.kill();
+  await until(() => log.lines.some(({ text }) => text.includes('Lost')));
+  expect(log.lines.filter(({ text }) => text.includes('Lost'))).toEqual([
+    {
+      level: 'warn',
+      text: `Lost the connection to Redis at ${names[0]}: 2 of 3 nodes are connected, 2 are needed`,
+    },
+  ]);
+  await app.close();
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+test('a node that was away at start-up is back with one line, and shutting down says nothing', async () => {
+  const redis = await startRedis(DURABLE);
+  await redis.kill();
+  const app = await start({ nodes: redis.url });
+  await redis.start();
+  await until(() => linesOn(redis).some((line) => line.includes('connected again')));
+  expect(linesOn(redis).filter((line) => line.includes('Lost'))).toEqual([]);
+  log.lines.length = 0;
+  await app.close();
+  expect(log.lines).toEqual([]);
+  await redis.stop();
+});
+
+test('a lock that is lost is one line, and a release is none', async () => {
+  const locks = new TestLocks();
+  const module = await Test.createTestingModule({ imports: [RedlockTestingModule.forRoot({ locks })] })
+    .setLogger(log)
+    .compile();
+  const service = module.get(LockService);
+  await (await service.acquire('a')).release();
+  expect(log.lines).toEqual([]);
+  const lock = await service.acquire('a');
+  locks.lose('a');
+  expect(lock.isHeld()).toBe(false);
+  expect(log.lines).toEqual([
+    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: so many nodes') },
+  ]);
+  await module.close();
+});

@@ -1,0 +1,99 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Logger } from '@nestjs/common';
+import type { LockRuntime } from '../../lib/service/lock-runtime.js';
+import { openRuntime } from '../../lib/module/open-runtime.js';
+import { LogLines } from '../support/log-lines.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
+
+const lines = new LogLines();
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  lines.lines.length = 0;
+  Logger.overrideLogger(lines);
+});
+
+afterEach(() => {
+  jest.useRealTimers();
+  Logger.overrideLogger(true);
+});
+
+/** Three nodes of which the last ones have not connected yet; each is connected by calling its function. */
+function nodesOfWhich(connecting: number): { nodes: ScriptedNode[]; connect: (() => void)[] } {
+  const nodes = scriptedNodes(3);
+  const connect: (() => void)[] = [];
+  for (const node of nodes.slice(3 - connecting)) {
+    node.connect = () => new Promise((resolve) => connect.push(resolve));
+  }
+  return { nodes, connect };
+}
+
+/** The time, in milliseconds, at which a start-up over these nodes is over, if nothing else happens. */
+async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number): Promise<number> {
+  const begun = Date.now();
+  const urls = nodes.map(({ name }) => `redis://${name}`);
+  const options = { nodes: urls, restartGuard: false as const, waitForQuorum };
+  const started: { locker?: LockRuntime } = {};
+  void openRuntime(options, { nodesOf: () => nodes }).then((locker) => (started.locker = locker));
+  while (!started.locker) await jest.advanceTimersByTimeAsync(10);
+  const took = Date.now() - begun;
+  await started.locker.close();
+  return took;
+}
+
+test('with all nodes connected the start waits for nothing', async () => {
+  await expect(startTime(nodesOfWhich(0).nodes)).resolves.toBeLessThan(20);
+});
+
+test('with a quorum connected the start waits for the third node for a moment only', async () => {
+  const took = await startTime(nodesOfWhich(1).nodes);
+  expect(took).toBeGreaterThanOrEqual(200);
+  expect(took).toBeLessThan(250);
+  expect(lines.of('error')).toEqual([]);
+});
+
+test('without a quorum the start waits five seconds, and says that nothing can be locked', async () => {
+  const took = await startTime(nodesOfWhich(2).nodes);
+  expect(took).toBeGreaterThanOrEqual(5_000);
+  expect(took).toBeLessThan(5_050);
+  expect(lines.of('error')).toEqual([expect.stringMatching(/^1 of 3 Redis nodes are connected and 2 are/)]);
+});
+
+test('a quorum that comes late ends the wait', async () => {
+  const { nodes, connect } = nodesOfWhich(2);
+  setTimeout(() => connect.forEach((each) => each()), 3_000);
+  const took = await startTime(nodes);
+  expect(took).toBeGreaterThanOrEqual(3_000);
+  expect(took).toBeLessThan(3_050);
+  expect(lines.of('error')).toEqual([]);
+});
+
+describe('with waitForQuorum', () => {
+  test('the start waits for nothing when a quorum votes', async () => {
+    await expect(startTime(nodesOfWhich(0).nodes, 30_000)).resolves.toBeLessThan(20);
+    expect(lines.of('log')).toEqual([]);
+  });
+
+  test('the start waits for the votes of nodes that come later, and no longer', async () => {
+    const { nodes, connect } = nodesOfWhich(2);
+    for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
+    setTimeout(() => {
+      connect.forEach((each) => each());
+      for (const node of nodes) node.fate = {};
+    }, 12_000);
+    const took = await startTime(nodes, 30_000);
+    expect(took).toBeGreaterThanOrEqual(12_000);
+    expect(took).toBeLessThan(12_600);
+  });
+
+  test('the time in which nodes connect is part of it', async () => {
+    const { nodes } = nodesOfWhich(2);
+    for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
+    const took = await startTime(nodes, 7_000);
+    expect(took).toBeGreaterThanOrEqual(7_000);
+    expect(took).toBeLessThan(7_100);
+    expect(lines.of('error')).toContainEqual(
+      expect.stringMatching(/^1 of 3 Redis nodes vote and 2 are needed, after 7000 ms .*b: not connected/),
+    );
+  });
+});

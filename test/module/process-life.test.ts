@@ -1,0 +1,56 @@
+import { beforeAll, expect, test } from '@jest/globals';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { text } from 'node:stream/consumers';
+import { compiled } from '../support/compiled.js';
+import { startRedis } from '../support/redis-server.js';
+
+let file: string;
+
+beforeAll(async () => {
+  file = await compiled('test/fixtures/script.ts');
+});
+
+/** Longer than any script takes, and far shorter than what a script holds. */
+const PATIENCE_MS = 60_000;
+
+async function run(...args: string[]): Promise<{ code: unknown; output: string }> {
+  const child = spawn(process.execPath, [file, ...args], {
+    env: { ...process.env, NODE_OPTIONS: '' },
+    stdio: ['ignore', 'pipe', 'inherit'],
+    timeout: PATIENCE_MS,
+  });
+  const [output, [code]] = await Promise.all([text(child.stdout), once(child, 'exit') as Promise<unknown[]>]);
+  return { code, output };
+}
+
+// Node ends a process with nothing left to do, with code 13 when its module still awaits something.
+
+test.each([
+  ['waits for a lock that lapses', 'acquired'],
+  ['waits for a lock that stays held', 'LOCK_HELD'],
+  ['waits behind another call', 'LOCK_HELD'],
+])('a process lives until its call has settled, in memory: one that %s', async (work, output) => {
+  await expect(run(work)).resolves.toEqual({ code: 0, output });
+});
+
+test.each([
+  ['waits while its client is connecting again', 'LOCK_UNAVAILABLE'],
+  ['waits while its client has given up', 'LOCK_UNAVAILABLE'],
+  ['starts with a client that has given up', 'started'],
+])('a process lives until its call has settled, without a connection: one that %s', async (work, output) => {
+  const server = await startRedis();
+  await expect(run(work, server.url, String(server.pid))).resolves.toEqual({ code: 0, output });
+  await server.stop();
+});
+
+test('a process ends though it holds locks: renewal does not keep it alive', async () => {
+  await expect(run('holds locks, and ends')).resolves.toEqual({ code: 0, output: 'false false' });
+});
+
+test('a process ends though a release is owed: housekeeping does not keep it alive', async () => {
+  const server = await startRedis();
+  const child = run('holds a lock whose client has given up, and ends', server.url, String(server.pid));
+  await expect(child).resolves.toEqual({ code: 0, output: 'released' });
+  await server.stop();
+});

@@ -1,0 +1,763 @@
+import 'reflect-metadata';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { type DynamicModule, Injectable, Module, type ModuleMetadata, type Type } from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { Redis } from 'ioredis';
+import { inspect } from 'node:util';
+import {
+  currentLock,
+  InjectLockService,
+  LockHeldError,
+  LockInterceptor,
+  LockService,
+  LockUnavailableError,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../lib/index.js';
+import { countLocks } from '../support/core.js';
+import { freePort } from '../support/free-port.js';
+import { LogLines } from '../support/log-lines.js';
+import { PATIENT } from '../support/patience.js';
+import { DURABLE, type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { lockServiceToken } from '../../lib/module/inject-lock-service.decorator.js';
+
+interface Started {
+  readonly lines: LogLines;
+  readonly locks: LockService;
+  get: <T>(token: Type<T> | string | symbol) => T;
+  close(): Promise<void>;
+}
+
+const open = new Set<Started>();
+afterEach(async () => {
+  await Promise.all([...open].map((app) => app.close()));
+});
+
+async function start(metadata: ModuleMetadata | DynamicModule): Promise<Started> {
+  const root = 'module' in metadata ? { imports: [metadata] } : metadata;
+  @Module(root)
+  class AppModule {}
+  const lines = new LogLines();
+  const app = await NestFactory.createApplicationContext(AppModule, { logger: lines, abortOnError: false });
+  const started: Started = {
+    lines,
+    get locks() {
+      return app.get(LockService);
+    },
+    get: (token) => app.get(token),
+    close: () => {
+      open.delete(started);
+      return app.close();
+    },
+  };
+  open.add(started);
+  return started;
+}
+
+const memory: RedlockModuleOptions = { nodes: 'memory' };
+const once = { retry: false } as const;
+
+@Injectable()
+class Service {
+  @WithLock('key', { retry: false })
+  async keys(): Promise<readonly string[] | undefined> {
+    return currentLock()?.keys;
+  }
+}
+
+let redis: RedisServer;
+let looker: Redis;
+beforeAll(async () => {
+  redis = await startRedis(DURABLE);
+  looker = redis.client();
+});
+afterAll(() => redis.stop());
+
+/** Resolves when the server has so many connections of ours; it may take a moment to notice that one is closed. */
+async function connected(count: number): Promise<void> {
+  const connections = async (): Promise<number> =>
+    String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
+  await until(async () => (await connections()) === count);
+}
+
+describe('forRoot', () => {
+  test('provides the service and what the decorator needs, with the options given', async () => {
+    const app = await start({
+      imports: [
+        RedlockModule.forRoot({
+          ...PATIENT,
+          nodes: redis.url,
+          keyPrefix: 'my:',
+          owner: 'me',
+          defaults: { ttl: 43_210 },
+        }),
+      ],
+      providers: [Service],
+    });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+    const lock = await app.locks.acquire('other');
+    await expect(looker.get('my:{other}:l')).resolves.toMatch(new RegExp(`^${lock.id}:[0-9a-z]+:me$`));
+    await expect(looker.pttl('my:{other}:l')).resolves.toBeGreaterThan(20_000);
+    await expect(looker.pttl('my:{other}:l')).resolves.toBeLessThanOrEqual(43_210);
+    await lock.release();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test('takes ioredis options, a list, and several nodes', async () => {
+    const nodes = await startRedisNodes(3);
+    const app = await start(
+      RedlockModule.forRoot({
+        ...PATIENT,
+        nodes: nodes.map(({ host, port }) => ({ host, port, db: 1 })),
+        restartGuard: false,
+      }),
+    );
+    const lock = await app.locks.acquire('key', once);
+    const values = await Promise.all(nodes.map((node) => node.client({ db: 1 }).get('lock:{key}:l')));
+    expect(values.filter((value) => value?.startsWith(lock.id)).length).toBeGreaterThanOrEqual(2);
+    await lock.release();
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
+  test('three nodes refuse for the largest ttl when they are new, however long minHold is (S12)', async () => {
+    const nodes = await startRedisNodes(3);
+    const app = await start(
+      RedlockModule.forRoot({
+        ...PATIENT,
+        nodes: nodes.map(({ url }) => url),
+        defaults: { ttl: 12_000, minHold: 3_600_000 },
+      }),
+    );
+    const refused = await app.locks.acquire('key', { retry: false }).catch((error: Error) => error.message);
+    expect(refused).toMatch(/votes again in \d+ ms \(restartGuard\)/);
+    expect(Number(/again in (\d+) ms/.exec(String(refused))?.[1])).toBeLessThanOrEqual(12_000);
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
+  test.each<[string, number, RedlockModuleOptions['restartGuard'], number]>([
+    ['one that restarts may forget locks, and that `false` accepts it', 1, undefined, 1],
+    ['nothing where that is accepted', 1, false, 0],
+    ['nothing where that is accepted', 2, false, 0],
+    // There `false` switches off what is on by default, and S13 asks for nodes that forget nothing.
+    ['each of those that may forget locks without the guard', 3, false, 3],
+  ])('warns of %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
+    const nodes = await startRedisNodes(count);
+    const urls = nodes.map(({ url }) => url);
+    const guard = restartGuard === undefined ? {} : { restartGuard };
+    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: urls, ...guard }));
+    await until(() => app.lines.of('warn').length === warnings);
+    expect(app.lines.of('warn')).toEqual(
+      Array.from({ length: warnings }, () =>
+        expect.stringMatching(/a restart can forget locks.*`restartGuard: false` accepts it/),
+      ),
+    );
+    await app.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+
+  test('says nothing when all is well', async () => {
+    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
+    expect(app.lines.lines).toEqual([]);
+  });
+});
+
+describe('forRootAsync', () => {
+  @Injectable()
+  class Config {
+    createRedlockOptions(): RedlockModuleOptions {
+      return memory;
+    }
+  }
+  @Module({ providers: [Config], exports: [Config] })
+  class ConfigModule {}
+
+  test.each<[string, () => DynamicModule]>([
+    ['useFactory', () => RedlockModule.forRootAsync({ useFactory: () => memory })],
+    ['an asynchronous useFactory', () => RedlockModule.forRootAsync({ useFactory: async () => memory })],
+    [
+      'useFactory with imports and inject',
+      () =>
+        RedlockModule.forRootAsync({
+          imports: [ConfigModule],
+          inject: [Config],
+          useFactory: (config: Config) => config.createRedlockOptions(),
+        }),
+    ],
+    ['useClass', () => RedlockModule.forRootAsync({ useClass: Config })],
+    ['useExisting', () => RedlockModule.forRootAsync({ imports: [ConfigModule], useExisting: Config })],
+  ])('%s', async (_name, module) => {
+    const app = await start({ imports: [module()], providers: [Service] });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+
+  test('name and isGlobal stand beside the factory', async () => {
+    @Injectable()
+    class Named {
+      constructor(@InjectLockService('billing') readonly locks: LockService) {}
+    }
+    const app = await start({
+      imports: [RedlockModule.forRootAsync({ name: 'billing', isGlobal: true, useFactory: () => memory })],
+      providers: [Named],
+    });
+    await expect(app.get(Named).locks.tryAcquire('key')).resolves.toMatchObject({ keys: ['key'] });
+  });
+});
+
+describe('isGlobal', () => {
+  @Module({ providers: [Service], exports: [Service] })
+  class Feature {}
+
+  test('is on by default: other modules need not import it', async () => {
+    const app = await start({ imports: [RedlockModule.forRoot(memory), Feature] });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+
+  test.each([false])('when %p, a module that does not import it is told to', async (isGlobal) => {
+    const module = RedlockModule.forRoot({ ...memory, isGlobal });
+    await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
+  });
+
+  test('when off, a module that imports it can use it', async () => {
+    const app = await start({
+      imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
+      providers: [Service],
+    });
+    await expect(app.get(Service).keys()).resolves.toEqual(['key']);
+  });
+});
+
+describe('named instances', () => {
+  @Injectable()
+  class Both {
+    constructor(
+      readonly plain: LockService,
+      @InjectLockService('billing') readonly billing: LockService,
+    ) {}
+
+    @WithLock('key', { retry: false })
+    async inPlain(): Promise<boolean[]> {
+      return [this.plain.current() !== undefined, this.billing.current() !== undefined];
+    }
+
+    @WithLock('key', { retry: false, instance: 'billing' })
+    async inBilling(): Promise<boolean[]> {
+      return [this.plain.current() !== undefined, this.billing.current() !== undefined];
+    }
+  }
+
+  test('have locks, options and services of their own', async () => {
+    const app = await start({
+      imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
+      providers: [Both, { provide: 'made', useFactory: () => Reflect.construct(Both, []) as Both }],
+    });
+    const both = app.get(Both);
+    const lock = await both.billing.acquire('key');
+    await expect(both.inPlain()).resolves.toEqual([true, false]);
+    await expect(both.inBilling()).rejects.toBeInstanceOf(LockHeldError);
+    await lock.release();
+    await expect(both.inBilling()).resolves.toEqual([false, true]);
+  });
+
+  test('adopt objects that Nest did not create, each for its own methods', async () => {
+    @Injectable()
+    class Made {
+      @WithLock('key', { retry: false })
+      async plain(): Promise<unknown> {
+        return currentLock()?.keys;
+      }
+      @WithLock('key', { retry: false, instance: 'billing' })
+      async billing(): Promise<unknown> {
+        return currentLock()?.keys;
+      }
+    }
+    const app = await start({
+      imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
+      providers: [{ provide: 'made', useFactory: () => new Made() }],
+    });
+    await expect(app.get<Made>('made').plain()).resolves.toEqual(['key']);
+    await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
+  });
+
+  test('the one with a name alone does not stand in for the one without', async () => {
+    const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
+    await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
+      /RedlockModule\.forRoot/,
+    );
+  });
+
+  test('a name that no module has is told with what to import', async () => {
+    @Injectable()
+    class Injected {
+      constructor(@InjectLockService('typo') readonly locks: LockService) {}
+    }
+    @Injectable()
+    class Decorated {
+      @WithLock('key', { instance: 'typo' })
+      async run(): Promise<void> {}
+    }
+    const imports = [RedlockModule.forRoot(memory)];
+    const needs = (what: string): string =>
+      `${what} needs RedlockModule.forRoot({ nodes, name: 'typo' }) in the imports`;
+    const messages: string[] = [];
+    for (const provider of [Injected, Decorated]) {
+      const { message } = await start({ imports, providers: [provider] }).then(
+        () => new Error('it started'),
+        (error: Error) => error,
+      );
+      messages.push(message);
+    }
+    expect(messages).toEqual([
+      expect.stringContaining(needs("@InjectLockService('typo')")),
+      expect.stringContaining(needs('@WithLock')),
+    ]);
+    expect(messages.join()).not.toContain('nestjs-redlock:');
+  });
+
+  test.each([[''], [7], [null]])('InjectLockService(%p) is refused', (name) => {
+    expect(() => Reflect.apply(InjectLockService, undefined, [name])).toThrow(
+      `Expected \`name\` to be the \`name\` of a RedlockModule, got ${inspect(name)}`,
+    );
+  });
+});
+
+describe('what does not work is refused when the application starts', () => {
+  test.each([[undefined], ['billing']])('two modules with the name %p', async (name) => {
+    const extras = name === undefined ? {} : { name };
+    const imports = [
+      RedlockModule.forRoot({ ...memory, ...extras }),
+      RedlockModule.forRoot({ ...memory, ...extras, keyPrefix: 'other:' }),
+    ];
+    await expect(start({ imports })).rejects.toThrow(
+      /^RedlockModule is configured twice .*locks of the one would not exclude those of the other/,
+    );
+  });
+
+  test('the module without forRoot', async () => {
+    await expect(start({ imports: [RedlockModule] })).rejects.toThrow(
+      'RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })',
+    );
+  });
+});
+
+describe('two applications in one process', () => {
+  test('exclude each other over Redis, and each closes only what is its own', async () => {
+    const [one, two] = await Promise.all([
+      start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
+      start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
+    ]);
+    const lock = await one.locks.acquire('key');
+    await expect(two.get(Service).keys()).rejects.toBeInstanceOf(LockHeldError);
+    await one.close();
+    await expect(lock.isHeld()).toBe(false);
+    await expect(two.get(Service).keys()).resolves.toEqual(['key']);
+    await expect(connected(1)).resolves.toBeUndefined();
+  });
+
+  test('in memory, each has locks of its own', async () => {
+    const [one, two] = [
+      await start(RedlockModule.forRoot(memory)),
+      await start(RedlockModule.forRoot(memory)),
+    ];
+    await one.locks.acquire('key');
+    await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
+  });
+
+  test('one after the other, around the same object', async () => {
+    const object = new Service();
+    const metadata = {
+      imports: [RedlockModule.forRoot(memory)],
+      providers: [{ provide: Service, useValue: object }],
+    };
+    await (await start(metadata)).close();
+    await start(metadata);
+    await expect(object.keys()).resolves.toEqual(['key']);
+  });
+});
+
+describe("nodes: 'memory'", () => {
+  test.each<[string, RedlockModuleOptions]>([
+    ['alone', { nodes: 'memory' }],
+    ['in a list', { nodes: ['memory'] as unknown as 'memory' }],
+  ])('%s: warns exactly once, and excludes in this process', async (_name, options) => {
+    const app = await start(RedlockModule.forRoot(options));
+    expect(app.lines.lines).toEqual([
+      { level: 'warn', text: expect.stringMatching(/^nodes: 'memory' locks inside this process only/) },
+    ]);
+    const lock = await app.locks.acquire('key');
+    await expect(app.locks.tryAcquire('key')).resolves.toBeNull();
+    await lock.release();
+    await expect(app.locks.tryAcquire('key')).resolves.not.toBeNull();
+    expect(app.lines.lines).toHaveLength(1);
+  });
+});
+
+describe('options that do not fit', () => {
+  const NODES =
+    "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
+    "are an array), or 'memory' to lock inside this process only";
+  const cases: [unknown, string][] = [
+    [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is the variable set that it comes from?`],
+    [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
+    [{ nodes: '' }, `Expected \`nodes\` to be ${NODES}, got ''`],
+    [{ nodes: null }, `Expected \`nodes\` to be ${NODES}, got null`],
+    [{ nodes: [7] }, `Expected \`nodes\` to be ${NODES}, got 7`],
+    [{ nodes: 'localhost:6379' }, `Expected \`nodes\` to be ${NODES}, got 'localhost:6379'`],
+    [{ nodes: 'redis://a b' }, `Expected \`nodes\` to be ${NODES}, got 'redis://a b'`],
+    [
+      { nodes: ['memory', 'redis://localhost'] },
+      "Expected `nodes` to be 'memory' alone, or Redis nodes; the two cannot vote together, got 'memory'",
+    ],
+    [{ ...memory, keyPrefix: 'a{}' }, 'Expected `keyPrefix` to be a string without "{}", got \'a{}\''],
+    [{ ...memory, keyPrefix: 1 }, 'Expected `keyPrefix` to be a string without "{}", got 1'],
+    [
+      { ...memory, nodeTimeout: 0 },
+      'Expected `nodeTimeout` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { ...memory, restartGuard: 0 },
+      'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { ...memory, waitForQuorum: true },
+      'Expected `waitForQuorum` to be a whole number of milliseconds, at least 1, got true',
+    ],
+    [
+      { ...memory, restartGuard: true },
+      'Expected `restartGuard` to be `false`, or a whole number of milliseconds, at least 1, got true',
+    ],
+    [{ ...memory, driftFactor: 1 }, 'Expected `driftFactor` to be a number from 0 to 0.5, got 1'],
+    [{ ...memory, driftFactor: NaN }, 'Expected `driftFactor` to be a number from 0 to 0.5, got NaN'],
+    [{ ...memory, owner: '' }, "Expected `owner` to be a string that is not empty, got ''"],
+    [
+      { ...memory, shutdownTimeout: -1 },
+      'Expected `shutdownTimeout` to be a whole number of milliseconds, at least 0, got -1',
+    ],
+    [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],
+    [
+      { ...memory, defaults: { ttl: 1 } },
+      'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1',
+    ],
+    [
+      { ...memory, defaults: { onBusy: 'skip' } },
+      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`',
+    ],
+    [
+      { ...memory, ttl: 5_000 },
+      'Unknown option `ttl` in `RedlockModule`. What is for every lock goes in `defaults`: `defaults: { ttl: ... }`',
+    ],
+    [
+      { ...memory, prefix: 'x' },
+      'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
+        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`; and, for the module itself, ' +
+        '`name`, `isGlobal`',
+    ],
+  ];
+
+  test.each(cases)('%j are refused by forRoot, at once', (options, message) => {
+    expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [options])).toThrow(new Error(message));
+  });
+
+  test.each(cases)('%j from a factory are refused when the application starts', async (options, message) => {
+    const module = RedlockModule.forRootAsync({ useFactory: () => options as RedlockModuleOptions });
+    await expect(start(module)).rejects.toThrow(new Error(message));
+  });
+
+  test('an option that is undefined counts as not given, also one that is read elsewhere', async () => {
+    const of = (...names: string[]): object => Object.fromEntries(names.map((name) => [name, undefined]));
+    const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
+    const options = {
+      ...of('keyPrefix', 'nodeTimeout', 'driftFactor', 'restartGuard', 'owner', 'onEvent', 'shutdownTimeout'),
+      ...of('ttl', 'onBusy', 'name', 'isGlobal'),
+      ...memory,
+      defaults,
+    } as RedlockModuleOptions;
+    const ways = [
+      RedlockModule.forRoot(options),
+      RedlockModule.forRootAsync({ useFactory: () => options }),
+      RedlockModule.forRoot({ ...options, defaults: undefined } as object as RedlockModuleOptions),
+    ];
+    for (const module of ways) {
+      const { locks } = await start({ imports: [module] });
+      await expect(locks.withLock('key', () => 'ran')).resolves.toBe('ran');
+    }
+  });
+
+  test.each([
+    ['name', 'billing'],
+    ['isGlobal', false],
+  ])('%s from a factory is told where it belongs', async (option, value) => {
+    const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
+    await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
+      new TypeError(
+        `Unknown option \`${option}\` in \`RedlockModule\`. A factory comes too late for it. It stands beside the factory: ` +
+          `\`forRootAsync({ ${option}: ..., useFactory })\``,
+      ),
+    );
+  });
+
+  test.each<[object, string]>([
+    [{ name: '' }, "Expected `name` to be a string that is not empty, got ''"],
+    [{ isGlobal: 'yes' }, "Expected `isGlobal` to be `true` or `false`, got 'yes'"],
+  ])('%j is refused by forRoot and forRootAsync, at once', (extras, message) => {
+    const refused = new Error(message);
+    expect(() => RedlockModule.forRoot({ ...memory, ...extras })).toThrow(refused);
+    expect(() => RedlockModule.forRootAsync({ useFactory: () => memory, ...extras })).toThrow(refused);
+  });
+
+  test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
+    'forRootAsync(%j), without a source of the options, says which there are',
+    (options) => {
+      expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
+        new TypeError(
+          '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
+            '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+        ),
+      );
+    },
+  );
+
+  test('no options at all are refused with what to write', () => {
+    expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(
+      /'redis:\/\/localhost:6379'/,
+    );
+  });
+});
+
+describe('a Redis that is down when the application starts', () => {
+  test('the application starts, says so, refuses locks, and locks once the node is up', async () => {
+    const [one, two] = [await freePort(), await freePort()];
+    const server = await startRedis();
+    const { port } = server;
+    await server.kill();
+    const app = await start({
+      imports: [
+        RedlockModule.forRoot({ nodes: [one, two, port].map((each) => `redis://127.0.0.1:${each}`) }),
+        RedlockModule.forRoot({ ...PATIENT, nodes: server.url, name: 'single' }),
+      ],
+      providers: [Service],
+    });
+    const warning = (each: number): unknown =>
+      expect.stringMatching(
+        new RegExp(`^Cannot reach Redis at 127.0.0.1:${each}: .*ECONNREFUSED.*background`),
+      );
+    expect(app.lines.of('warn').toSorted()).toEqual([one, two, port, port].toSorted().map(warning));
+    expect(app.lines.of('error').toSorted()).toEqual([
+      expect.stringMatching(/^0 of 1 Redis nodes are connected and 1 are needed/),
+      expect.stringMatching(/^0 of 3 Redis nodes are connected and 2 are needed/),
+    ]);
+
+    const error = await app
+      .get(Service)
+      .keys()
+      .catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      /^Could not lock "key": 2 of 3 nodes must agree, and \d gave no vote.*ECONNREFUSED/,
+    );
+
+    await server.restart();
+    const single = app.get<LockService>(lockServiceToken('single') as symbol);
+    await until(() =>
+      single.tryAcquire('key').then(
+        (lock) => lock !== null,
+        () => false,
+      ),
+    );
+    await app.close();
+    await server.stop();
+  });
+
+  test('does not hold up the start when a quorum is there, also if it hangs', async () => {
+    const nodes = await startRedisNodes(2);
+    const silent = await startTcpProxy(redis);
+    silent.blackHole();
+    const app = await start(
+      RedlockModule.forRoot({
+        ...PATIENT,
+        nodes: [...nodes.map(({ url }) => url), silent.url],
+        restartGuard: false,
+      }),
+    );
+    expect(app.lines.of('error')).toEqual([]);
+    await expect(app.locks.tryAcquire('key')).resolves.not.toBeNull();
+    await app.close();
+    await silent.close();
+    await Promise.all(nodes.map((node) => node.stop()));
+  });
+});
+
+describe('connections', () => {
+  test('that we opened are closed by app.close()', async () => {
+    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
+    await expect(connected(1)).resolves.toBeUndefined();
+    await app.close();
+    await expect(connected(0)).resolves.toBeUndefined();
+  });
+
+  test('that are passed in are used and stay open', async () => {
+    const client = new Redis(redis.url, { connectionName: 'users-own' });
+    const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
+    const lock = await app.locks.acquire('key', once);
+    await expect(looker.get('lock:{key}:l')).resolves.toContain(lock.id);
+    await expect(connected(0)).resolves.toBeUndefined();
+    await app.close();
+    await expect(countLocks(looker)).resolves.toBe(0);
+    await expect(client.ping()).resolves.toBe('PONG');
+    expect(client.listenerCount('ready')).toBe(0);
+    expect(client.listenerCount('error')).toBe(0);
+    client.disconnect();
+  });
+
+  test('are closed also when the node was never reachable', async () => {
+    const app = await start(RedlockModule.forRoot({ nodes: `redis://127.0.0.1:${await freePort()}` }));
+    await expect(app.close()).resolves.toBeUndefined();
+  });
+});
+
+describe('what ioredis would take for a Redis on localhost is refused as a node', () => {
+  test.each<[object, RegExp]>([
+    [{ url: 'redis://:secret@host' }, /got an object with `url`, which ioredis does not know; give the URL/],
+    [new URL('redis://:secret@host'), /got a URL object; give its text, `url.href`$/],
+    [{ uri: 'redis://:secret@host' }, /got an object with `uri`, which ioredis does not know; give the URL/],
+    [{ hostname: 'secret' }, /got an object with `hostname`, which ioredis does not know; give `host`$/],
+    [
+      { socket: { host: 'secret' } },
+      /got an object with `socket`, which ioredis does not know; give `host` and/,
+    ],
+    [Promise.resolve('redis://:secret@host'), /got a Promise; await it, or use `forRootAsync`$/],
+    [['redis://:secret@host'], /got an array in the array$/],
+    [
+      { connect: () => undefined, evalSha: () => undefined },
+      /got a client of another package; give a `Redis`/,
+    ],
+  ])('%j', (node, message) => {
+    const nodes = ['redis://localhost:6379', node] as unknown as string[];
+    expect(() => RedlockModule.forRoot({ nodes })).toThrow(message);
+    expect(() => RedlockModule.forRoot({ nodes })).not.toThrow('secret');
+  });
+});
+
+describe('a node that ioredis would take for another one is refused', () => {
+  test.each([
+    [
+      'redis://host/locks',
+      'which does not end in the number of a database, such as redis://localhost:6379/1',
+    ],
+    ['redis://host/1locks', 'which does not end in the number of a database'],
+    ['redis://host/-1', 'which does not end in the number of a database'],
+    ['redis://host/1/', 'which does not end in the number of a database'],
+    ['redis://host?db=locks', 'which does not end in the number of a database'],
+    ['/tmp/redis.sock?db=locks', 'which does not end in the number of a database'],
+    ['redis://a,redis://b', 'which has several hosts; independent nodes are an array with a URL for each'],
+    ['redis://a:1,b:2', 'which has several hosts'],
+    ['redis://:pw@a:1,redis://b:2', 'which has several hosts'],
+    ['redis://', 'which has no host'],
+    ['redis:///1', 'which has no host'],
+    ['redis://:50%@host', 'which has a "%" that is not written as %25'],
+  ])('%s', (url, why) => {
+    const masked = url.replace(/:(50%|pw)@/, '***@');
+    for (const nodes of [url, ['redis://a', url]]) {
+      expect(() => RedlockModule.forRoot({ nodes })).toThrow(`got '${masked}', ${why}`);
+    }
+  });
+
+  test.each([
+    [{ db: NaN }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got NaN'],
+    [{ db: -1 }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got -1'],
+    [{ db: 1.5 }, RangeError, 'Expected `nodes.db` to be the number of a database, such as 1, got 1.5'],
+    [{ db: 'locks' }, TypeError, 'Expected `nodes.db` to be the number of a database'],
+    [{ port: NaN }, RangeError, 'Expected `nodes.port` to be a port, from 1 to 65535, got NaN'],
+    [{ port: 'redis' }, TypeError, 'Expected `nodes.port` to be a port'],
+    [{ port: 65_536 }, RangeError, 'Expected `nodes.port` to be a port'],
+  ])('%p', (options, kind, message) => {
+    const refused = refusalOf({ host: 'host', password: 'secret', ...options } as never);
+    expect(refused).toBeInstanceOf(kind);
+    expect(refused?.message).toContain(message);
+    expect(refused?.message).not.toContain('secret');
+  });
+
+  test.each<[RedlockModuleOptions['nodes']]>([
+    ['redis://host/0'],
+    ['rediss://user:p%25@[::1]:6380/15'],
+    ['redis://host?db=2&family=6'],
+    ['/tmp/redis.sock?db=2'],
+    ['unix:///tmp/redis.sock'],
+    ['redis://:a,b@host'],
+    [{ host: 'host', db: '1', port: '6380' } as never],
+    [{ host: 'host', db: undefined, port: undefined } as never],
+  ])('%j is not', (nodes) => {
+    expect(refusalOf(nodes)).toBeUndefined();
+  });
+
+  function refusalOf(nodes: RedlockModuleOptions['nodes']): Error | undefined {
+    try {
+      RedlockModule.forRoot({ nodes });
+      return undefined;
+    } catch (error) {
+      return error as Error;
+    }
+  }
+});
+
+describe('a password', () => {
+  const SECRET = 'p4ss:w/rd@x';
+  const ESCAPED = encodeURIComponent(SECRET);
+
+  test.each([
+    `rediss//:${SECRET}@host`,
+    `redis://user:${SECRET}@host:port`,
+    `user:${SECRET}@host`,
+    `http://:${SECRET}@host`,
+  ])('is not in the message about a URL that does not fit: %s', (url) => {
+    const message = messageOf(() => RedlockModule.forRoot({ nodes: url }));
+    expect(message).toContain('`nodes`');
+    expect(message).toContain('@host');
+    for (const part of SECRET.split(/[:/@]/)) expect(message).not.toContain(part.length > 1 ? part : SECRET);
+  });
+
+  test('is not in the message about options that are a URL', async () => {
+    const url = `redis://:${SECRET}@host` as unknown as RedlockModuleOptions;
+    expect(messageOf(() => RedlockModule.forRoot(url))).not.toContain('p4ss');
+    const failure = await start(RedlockModule.forRootAsync({ useFactory: () => url })).catch(
+      (error: unknown) => error,
+    );
+    expect(inspect(failure, { depth: 9 })).not.toContain('p4ss');
+  });
+
+  test('is in no message and no error when the server refuses it', async () => {
+    const server = await startRedis({ args: ['--requirepass', 'right'] });
+    const app = await start(
+      RedlockModule.forRoot({ nodes: `redis://:${ESCAPED}@${server.host}:${server.port}` }),
+    );
+    const error = await app.locks.acquire('key', once).catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(/WRONGPASS|ready|not connected/);
+    expect(app.lines.of('warn')[0]).toMatch(
+      /^Cannot reach Redis at .*: WRONGPASS .*; check the user and the password in the URL\. Trying again/,
+    );
+    for (const text of [inspect(error, { depth: 9, showHidden: true }), inspect(app.lines.lines)]) {
+      expect(text).not.toContain('p4ss');
+    }
+    await app.close();
+    await server.stop();
+  });
+
+  function messageOf(action: () => unknown): string {
+    try {
+      action();
+    } catch (error) {
+      return inspect(error, { depth: 9 });
+    }
+    throw new Error('nothing was thrown');
+  }
+});
+
+test('LockInterceptor can be injected', async () => {
+  const app = await start(RedlockModule.forRoot(memory));
+  expect(app.get(LockInterceptor)).toBeInstanceOf(LockInterceptor);
+});

@@ -1,0 +1,174 @@
+import 'reflect-metadata';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Controller, type INestApplication, Injectable, type ModuleMetadata, Scope } from '@nestjs/common';
+import { LockService, LockUnavailableError, RedlockModule, WithLock } from '../../lib/index.js';
+import type { RedlockModuleOptions } from '../../lib/index.js';
+import { LogLines } from '../support/log-lines.js';
+import { startPlainApp } from '../support/nest-app.js';
+import { PATIENT } from '../support/patience.js';
+import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+let servers: RedisServer[];
+let prefixes = 0;
+let keyPrefix: string;
+let app: INestApplication | undefined;
+let lines: LogLines;
+
+beforeAll(async () => {
+  servers = await startRedisNodes(3);
+});
+afterAll(() => Promise.all(servers.map((server) => server.stop())));
+
+beforeEach(() => {
+  // A prefix of its own has a marker of its own: the nodes are new to it.
+  keyPrefix = `p${++prefixes}:`;
+  lines = new LogLines();
+});
+afterEach(async () => {
+  await app?.close();
+  app = undefined;
+});
+
+/** An application over three nodes that are new. */
+async function start(
+  options: Partial<RedlockModuleOptions> & { readonly name?: string } = {},
+  metadata: ModuleMetadata = {},
+): Promise<LockService> {
+  const nodes = servers.map(({ url }) => url);
+  const { imports = [], ...rest } = metadata;
+  app = await startPlainApp(
+    { imports: [RedlockModule.forRoot({ ...PATIENT, nodes, keyPrefix, ...options }), ...imports], ...rest },
+    { logger: lines },
+  );
+  return app.get(LockService);
+}
+
+/** For how many milliseconds more the nodes are kept from voting. */
+async function guardOf(locks: LockService): Promise<number> {
+  const { nodes } = await locks.checkNodes();
+  return Math.max(...nodes.map(({ votesIn = 0 }) => votesIn));
+}
+
+/** The guard itself: the tests use whole tens of seconds, and less than ten have passed. */
+async function wholeGuardOf(locks: LockService): Promise<number> {
+  return Math.ceil((await guardOf(locks)) / 10_000) * 10_000;
+}
+
+@Injectable()
+class Minute {
+  @WithLock('minute', { ttl: 60_000 })
+  async run(): Promise<void> {}
+
+  @WithLock('short', { ttl: 500 })
+  async other(): Promise<void> {}
+}
+
+@Injectable({ scope: Scope.REQUEST })
+class PerRequest {
+  @WithLock('request', { ttl: 60_000 })
+  async run(): Promise<void> {}
+}
+
+@Injectable({ scope: Scope.TRANSIENT })
+class Transient {
+  @WithLock('transient', { ttl: 60_000 })
+  async run(): Promise<void> {}
+}
+
+@Controller()
+class Routes {
+  @WithLock('route', { ttl: 60_000 })
+  async run(): Promise<void> {}
+}
+
+@Injectable()
+class Heir extends Minute {
+  override async other(): Promise<void> {}
+}
+
+@Injectable()
+class Elsewhere {
+  @WithLock('elsewhere', { ttl: 60_000, instance: 'billing' })
+  async run(): Promise<void> {}
+}
+
+describe('the restart guard is as long as the longest ttl from the start (S12):', () => {
+  test.each<[string, ModuleMetadata]>([
+    ['of a provider', { providers: [Minute] }],
+    ['of a provider that is request-scoped', { providers: [PerRequest] }],
+    ['of a provider that is transient', { providers: [Transient] }],
+    ['of a controller', { controllers: [Routes] }],
+    ['that a class inherits', { providers: [Heir] }],
+    ['of what a factory makes', { providers: [{ provide: 'made', useFactory: () => new Minute() }] }],
+    ['of a value', { providers: [{ provide: 'value', useValue: new Minute() }] }],
+  ])('%s', async (_where, metadata) => {
+    await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);
+  });
+
+  test('of the defaults', async () => {
+    await expect(wholeGuardOf(await start({ defaults: { ttl: 40_000 } }))).resolves.toBe(40_000);
+  });
+
+  test('but not that of another instance, nor of a method that names none', async () => {
+    const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
+    await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
+  });
+
+  test('so that the first call with it stops no node that votes already', async () => {
+    const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
+    const before = await guardOf(locks);
+    await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);
+    await expect(guardOf(locks)).resolves.toBeLessThanOrEqual(before);
+  });
+});
+
+test('a ttl of a decorator that outlives a guard that is set is refused when the application starts', async () => {
+  await expect(start({ restartGuard: 30_000 }, { providers: [Minute] })).rejects.toThrow(
+    new RangeError(
+      '@WithLock of Minute.run: Expected `ttl` to be at most the restart guard of 30000 ms; ' +
+        'set `restartGuard` to the largest ttl of all processes, got 60000',
+    ),
+  );
+});
+
+describe('new nodes', () => {
+  /** Milliseconds. */
+  const GUARD = 3_000;
+  const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
+
+  test('refuse the first calls for the time of the guard, and the error says what to set', async () => {
+    const locks = await start(short);
+    const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toMatch(
+      /votes again in \d+ ms \(restartGuard\)\. Set `waitForQuorum` to have start-up wait for that\.$/,
+    );
+  });
+
+  test('grant the first call when start-up has waited for their votes (waitForQuorum)', async () => {
+    const begun = performance.now();
+    const locks = await start({ ...short, waitForQuorum: 60_000 });
+    expect(performance.now() - begun).toBeGreaterThan(GUARD - 1_000);
+    expect(lines.of('log')).toContain(
+      'Waiting until 2 of 3 Redis nodes vote, for 60000 ms at most (waitForQuorum)',
+    );
+    // A busy machine may miss the time limit of a node.
+    await until(async () => {
+      const error = await locks.withLock('k', () => undefined).catch((thrown: Error) => thrown);
+      expect(error?.message ?? '').not.toContain('restartGuard');
+      return error === undefined;
+    });
+  });
+
+  test('do not keep the application from starting for longer than waitForQuorum', async () => {
+    const begun = performance.now();
+    await start({ restartGuard: 60_000, waitForQuorum: 500 });
+    expect(performance.now() - begun).toBeLessThan(30_000);
+    expect(lines.of('error')).toEqual([
+      expect.stringMatching(
+        /^0 of 3 Redis nodes vote and 2 are needed, after 500 ms \(waitForQuorum\): nothing can be locked until more do; .*votes again in \d+ ms/,
+      ),
+    ]);
+  });
+});

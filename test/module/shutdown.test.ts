@@ -1,0 +1,428 @@
+import 'reflect-metadata';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import {
+  Controller,
+  Get,
+  type INestApplicationContext,
+  Injectable,
+  Module,
+  type OnApplicationShutdown,
+} from '@nestjs/common';
+import { NestFactory } from '@nestjs/core';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import type { Redis } from 'ioredis';
+import { from, Observable } from 'rxjs';
+import request from 'supertest';
+import {
+  currentLock,
+  type LockHandle,
+  LockLostError,
+  LockService,
+  LockUnavailableError,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../lib/index.js';
+import { countLocks } from '../support/core.js';
+import { compiled } from '../support/compiled.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { LogLines } from '../support/log-lines.js';
+import { startPlainApp } from '../support/nest-app.js';
+import { PATIENT } from '../support/patience.js';
+import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
+import { renewed } from '../support/renewed.js';
+import { until } from '../support/until.js';
+
+/** Milliseconds; no machine stands still for so long that a lock is lost before it is renewed. */
+const TTL = 6_000;
+
+let redis: RedisServer;
+let looker: Redis;
+beforeAll(async () => {
+  redis = await startRedis(DURABLE);
+  looker = redis.client();
+});
+afterAll(() => redis.stop());
+
+const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
+const connections = async (): Promise<number> =>
+  // Those for messages have a longer name.
+  String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
+
+/** Opened by a test to let what runs go on. */
+class Gate {
+  open!: () => void;
+  readonly opened = new Promise<void>((resolve) => (this.open = resolve));
+}
+
+/** Closes when most modules do, TypeORM and Mongoose among them. */
+@Injectable()
+class Database implements OnApplicationShutdown {
+  isOpen = true;
+
+  onApplicationShutdown(): void {
+    this.isOpen = false;
+  }
+}
+
+@Injectable()
+class Service {
+  gate = new Gate();
+  lock: LockHandle | undefined;
+
+  constructor(
+    private readonly locks: LockService,
+    readonly database: Database,
+  ) {}
+
+  @WithLock('running')
+  async run(then: (locks: LockService) => unknown = () => 'result'): Promise<unknown> {
+    this.lock = currentLock();
+    await this.gate.opened;
+    return then(this.locks);
+  }
+
+  @WithLock('running', { retry: { timeout: 60_000, delay: 30_000 } })
+  async wait(): Promise<string> {
+    return 'should have waited';
+  }
+
+  @WithLock('observable')
+  watch(begun: string[]): Observable<void> {
+    begun.push('observable');
+    return from(this.gate.opened);
+  }
+
+  @WithLock('generator')
+  async *rows(): AsyncGenerator<string> {
+    yield 'generator';
+    await this.gate.opened;
+  }
+
+  @WithLock('other')
+  async other(): Promise<string> {
+    return 'should have been refused';
+  }
+}
+
+@Controller()
+class Routes {
+  constructor(private readonly service: Service) {}
+
+  @Get()
+  run(): Promise<unknown> {
+    return this.service.run();
+  }
+}
+
+describe('app.close()', () => {
+  let app: INestApplicationContext;
+  let lines: LogLines;
+  let service: Service;
+
+  async function start(options: Partial<RedlockModuleOptions> = {}): Promise<void> {
+    @Module({
+      imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url, defaults: { ttl: TTL }, ...options })],
+      providers: [Service, Database],
+    })
+    class AppModule {}
+    lines = new LogLines();
+    app = await NestFactory.createApplicationContext(AppModule, { logger: lines });
+    service = app.get(Service);
+  }
+
+  /** Begins a locked method and waits until it runs. */
+  async function running(
+    then?: (locks: LockService) => unknown,
+  ): Promise<{ readonly result: Promise<unknown> }> {
+    const result = service.run(then);
+    // A test that is interested in a failure looks at it later.
+    result.catch(() => undefined);
+    await until(() => service.lock !== undefined);
+    return { result };
+  }
+
+  function settled(promise: Promise<unknown>): () => boolean {
+    let yes = false;
+    const settle = (): void => void (yes = true);
+    promise.then(settle, settle);
+    return () => yes;
+  }
+
+  afterEach(async () => {
+    service.gate.open();
+    await app.close();
+    await looker.flushall();
+  });
+
+  test('waits for running locked methods, then releases, then closes', async () => {
+    await start();
+    const { result } = await running(async () => [service.lock?.isHeld(), await connections()]);
+    const closing = app.close();
+    const isClosed = settled(closing);
+    await until(() => service.other().then(Boolean, () => true));
+    expect(isClosed()).toBe(false);
+    expect(service.lock?.isHeld()).toBe(true);
+
+    service.gate.open();
+    // It was held, and connected, to its end.
+    await expect(result).resolves.toEqual([true, 1]);
+    await closing;
+    await expect(free()).resolves.toBe(true);
+    await until(async () => (await connections()) === 0);
+    expect(lines.lines).toEqual([]);
+  });
+
+  test('renews the locks of the methods that it waits for', async () => {
+    await start();
+    const { result } = await running(() => service.lock?.isHeld());
+    const closing = app.close();
+    await expect(renewed(looker, 'lock:{running}:l')).resolves.toBeUndefined();
+    service.gate.open();
+    await expect(result).resolves.toBe(true);
+    await closing;
+  });
+
+  test('waits for tasks of withLock, Observables and generators no less', async () => {
+    await start();
+    const ended: string[] = [];
+    const begun: string[] = [];
+    const task = app.get(LockService).withLock('task', async () => {
+      begun.push('task');
+      await service.gate.opened;
+      ended.push('task');
+    });
+    service.watch(begun).subscribe({ complete: () => ended.push('observable') });
+    const reading = (async () => {
+      for await (const row of service.rows()) begun.push(row);
+      ended.push('generator');
+    })();
+    await until(() => begun.length === 3);
+    const closing = app.close();
+    service.gate.open();
+    await closing;
+    await Promise.all([task, reading]);
+    expect(ended.toSorted()).toEqual(['generator', 'observable', 'task']);
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('does not wait longer than shutdownTimeout', async () => {
+    await start({ shutdownTimeout: 100 });
+    const { result } = await running();
+    const { signal } = service.lock!;
+    const started = performance.now();
+    await app.close();
+    expect(performance.now() - started).toBeGreaterThanOrEqual(95);
+    expect(performance.now() - started).toBeLessThan(10_000);
+
+    expect(signal.aborted).toBe(true);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(service.lock?.isHeld()).toBe(false);
+    expect(lines.lines).toEqual([
+      {
+        level: 'warn',
+        text: expect.stringMatching(/^Shut down while locked methods were running: running\./),
+      },
+    ]);
+    // Nobody else gets the key while the method may still work; it ends by itself.
+    await expect(looker.pttl('lock:{running}:l')).resolves.toBeGreaterThan(0);
+    service.gate.open();
+    await expect(result).rejects.toBeInstanceOf(LockLostError);
+    await expect(until(free)).resolves.toBeUndefined();
+  });
+
+  test("keeps to a method's own error, also when it ends too late", async () => {
+    await start({ shutdownTimeout: 0 });
+    const { result } = await running(() => {
+      throw new Error('own');
+    });
+    await app.close();
+    service.gate.open();
+    await expect(result).rejects.toThrow('own');
+  });
+
+  test('refuses calls that wait, and new ones, at once', async () => {
+    await start();
+    const { result } = await running();
+    const waiting = Promise.allSettled([
+      service.wait(),
+      app.get(LockService).acquire('running', { retry: { timeout: 60_000, delay: 30_000 } }),
+    ]);
+    const closing = app.close();
+    const started = performance.now();
+    for (const each of [...(await waiting), ...(await Promise.allSettled([service.other()]))]) {
+      expect(each).toMatchObject({ status: 'rejected', reason: expect.any(LockUnavailableError) });
+      expect(String((each as PromiseRejectedResult).reason)).toMatch(/the application is shutting down/);
+    }
+    expect(performance.now() - started).toBeLessThan(10_000);
+    service.gate.open();
+    await expect(result).resolves.toBe('result');
+    await closing;
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('lets what runs take the further locks that it needs', async () => {
+    await start();
+    const { result } = await running((locks) => locks.withLock('nested', (lock) => lock.isHeld()));
+    const closing = app.close();
+    service.gate.open();
+    await expect(result).resolves.toBe(true);
+    await closing;
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('releases what was acquired and never released', async () => {
+    await start();
+    const lock = await app.get(LockService).acquire(['a', 'b'], { ttl: 60_000 });
+    await app.close();
+    await expect(free()).resolves.toBe(true);
+    expect(lock.isHeld()).toBe(false);
+    await expect(lock.release()).resolves.toBeUndefined();
+    expect(lines.lines).toEqual([]);
+  });
+
+  test('aborts the signal of what was acquired and never released before others can have it', async () => {
+    await start();
+    const lock = await app.get(LockService).acquire('handle', { ttl: 60_000 });
+    const { signal } = lock;
+    const next = await startPlainApp({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })] });
+    const atHandOver = next
+      .get(LockService)
+      .withLock('handle', { retry: { timeout: 30_000 } }, () => [signal.aborted, lock.isHeld()]);
+    await until(async () => (await looker.exists('lock:{handle}:q')) === 1);
+
+    await app.close();
+    await expect(atHandOver).resolves.toEqual([true, false]);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+    expect(() => lock.assertHeld()).toThrow('the application shut down while it was held');
+    expect(lock.state).toBe('lost');
+    await next.close();
+  });
+
+  test('tells all who hold a lock, though a listener releases others', async () => {
+    await start();
+    const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
+    const reasons: unknown[] = [];
+    for (const { signal } of held) signal.addEventListener('abort', () => reasons.push(signal.reason));
+    held[0]!.signal.addEventListener('abort', () => void held[3]!.release());
+    await app.close();
+    // The last one was released by its holder, which is no loss.
+    expect(reasons).toEqual(Array(3).fill(expect.any(LockLostError)));
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('keeps what was released to the end of its minHold', async () => {
+    await start();
+    const locks = app.get(LockService);
+    await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });
+    await locks.withLock('done', { ttl: 60_000, minHold: 30_000 }, () => undefined);
+    await app.close();
+    for (const key of ['lock:{held}:l', 'lock:{done}:l']) {
+      expect(await looker.pttl(key)).toBeGreaterThan(10_000);
+      expect(await looker.pttl(key)).toBeLessThanOrEqual(30_000);
+    }
+  });
+
+  test('waits before the modules that the running methods need have closed', async () => {
+    await start();
+    const { result } = await running(() => service.database.isOpen);
+    const closing = app.close();
+    await until(() => service.other().then(Boolean, () => true));
+    service.gate.open();
+    await expect(result).resolves.toBe(true);
+    await closing;
+    expect(service.database.isOpen).toBe(false);
+  });
+
+  test('does not fail when Redis is down', async () => {
+    const server = await startRedis();
+    await start({ nodes: server.url, shutdownTimeout: 100 });
+    await running();
+    await app.get(LockService).acquire('never released');
+    await server.kill();
+    await expect(app.close()).resolves.toBeUndefined();
+    await server.stop();
+  });
+
+  test('lets a request that is under way finish', async () => {
+    @Module({
+      imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })],
+      controllers: [Routes],
+      providers: [Service, Database],
+    })
+    class AppModule {}
+    lines = new LogLines();
+    const http = await NestFactory.create(AppModule, { logger: lines });
+    app = http;
+    service = app.get(Service);
+    await http.listen(0, '127.0.0.1');
+    const response = request(http.getHttpServer())
+      .get('/')
+      .then(({ status, text }) => `${status} ${text}`);
+    await until(() => service.lock !== undefined);
+    const closing = app.close();
+    service.gate.open();
+    await expect(response).resolves.toBe('200 result');
+    await closing;
+    await expect(free()).resolves.toBe(true);
+  });
+});
+
+describe('SIGTERM to a process with enableShutdownHooks()', () => {
+  let file: string;
+  beforeAll(async () => {
+    file = await compiled('test/fixtures/shutdown-app.ts');
+  });
+  afterEach(() => looker.flushall());
+
+  /** Starts the application, ends it when it works, and resolves to what it said until its end. */
+  async function terminate(env: Record<string, string>): Promise<{
+    readonly events: string[];
+    readonly errors: string;
+    readonly exit: unknown;
+    /** Milliseconds from the signal to the end. */
+    readonly took: number;
+  }> {
+    const child = spawn(process.execPath, [file], {
+      env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', REDIS_URL: redis.url, ...env },
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    const forget = cleanUpAfterTests(async () => void child.kill('SIGKILL'));
+    const closed = once(child, 'close'); // and all that it said has been read
+    const events: string[] = [];
+    let errors = '';
+    child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
+    createInterface(child.stdout).on('line', (line) => events.push(line));
+    await until(() => events.includes('working') || child.exitCode !== null);
+    const started = performance.now();
+    child.kill('SIGTERM');
+    const [code, signal] = (await closed) as [number | null, string | null];
+    forget();
+    return { events, errors, exit: code ?? signal, took: performance.now() - started };
+  }
+
+  test.each([
+    ['as the signal does, by default', {}, 'SIGTERM'],
+    ['with code 0, where Nest is told to', { USE_EXIT: '1' }, 0],
+  ])('what runs ends, what waits is refused, and the process ends %s', async (_name, env, expected) => {
+    const { events, errors, exit } = await terminate(env);
+    expect(errors).toBe('');
+    expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'nested', 'worked']);
+    expect(exit).toBe(expected);
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('what runs for too long is told, and does not keep the process', async () => {
+    const { events, errors, exit, took } = await terminate({ WORK: '20000', SHUTDOWN_TIMEOUT: '200' });
+    const warning = expect.stringMatching(/WARN.*Shut down while locked methods were running: work\./);
+    expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'lost', warning]);
+    expect(errors).toBe('');
+    expect(exit).toBe('SIGTERM');
+    expect(took).toBeLessThan(15_000);
+    await expect(looker.keys('*:l')).resolves.toEqual(['lock:{work}:l']);
+    await expect(looker.pttl('lock:{work}:l')).resolves.toBeLessThanOrEqual(TTL);
+    await expect(looker.pttl('lock:{work}:l')).resolves.toBeGreaterThan(0);
+  });
+});

@@ -1,0 +1,100 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { askAll } from '../../lib/redlock/fan-out.js';
+import type { LockStore } from '../../lib/core/ports.js';
+import { scriptedNodes } from '../support/scripted-node.js';
+
+beforeEach(() => {
+  jest.useFakeTimers();
+});
+afterEach(() => {
+  const timers = jest.getTimerCount();
+  jest.useRealTimers();
+  if (timers > 0) throw new Error(`${timers} timers were left running`);
+});
+
+const nodes = scriptedNodes(3);
+const never = new Promise<string>(() => {});
+const all = (): boolean => false;
+
+/** Answers as `replies` says, by the node's name. */
+function asking(replies: Record<string, Promise<string>>): (node: LockStore) => Promise<string> {
+  return (node) => replies[node.name] ?? never;
+}
+
+test('resolves with every answer when all nodes have answered', async () => {
+  const gone = new Error('gone');
+  const answers = await askAll(
+    nodes,
+    100,
+    asking({ a: Promise.resolve('yes'), b: Promise.reject(gone), c: Promise.resolve('no') }),
+    all,
+  );
+  expect(answers.map(({ node, ...rest }) => [node.name, rest])).toEqual([
+    ['a', { reply: 'yes' }],
+    ['b', { error: gone }],
+    ['c', { reply: 'no' }],
+  ]);
+});
+
+test('resolves as soon as the answers decide, without waiting for the slowest', async () => {
+  const answers = await askAll(
+    nodes,
+    100,
+    asking({ a: Promise.resolve('yes'), b: Promise.resolve('yes') }),
+    (soFar) => soFar.length === 2,
+  );
+  expect(answers).toHaveLength(2);
+});
+
+test('settles at the limit and counts the missing as errors that say so (S1, S3)', async () => {
+  const asked = askAll(nodes, 100, asking({ a: Promise.resolve('yes') }), all);
+  await jest.advanceTimersByTimeAsync(99);
+  await expect(Promise.race([asked, 'pending'])).resolves.toBe('pending');
+  await jest.advanceTimersByTimeAsync(2);
+  const answers = await asked;
+  expect(answers.map(({ node, error }) => [node.name, error?.message])).toEqual([
+    ['a', undefined],
+    ['b', 'no answer within 100 ms'],
+    ['c', 'no answer within 100 ms'],
+  ]);
+});
+
+test('asks all nodes before any has answered (S2)', () => {
+  const asked: string[] = [];
+  void askAll(
+    nodes,
+    100,
+    (node) => {
+      asked.push(node.name);
+      return never;
+    },
+    all,
+  );
+  expect(asked).toEqual(['a', 'b', 'c']);
+  jest.runAllTimers();
+});
+
+test('resolves when a signal aborts, and takes its listener away', async () => {
+  const controller = new AbortController();
+  const remove = jest.spyOn(controller.signal, 'removeEventListener');
+  const asked = askAll(nodes, 100, () => never, all, [controller.signal]);
+  controller.abort();
+  await expect(asked).resolves.toEqual([]);
+  expect(remove).toHaveBeenCalledTimes(1);
+});
+
+test('a reply or an error after the decision changes nothing and is not unhandled', async () => {
+  let fail: (error: Error) => void = () => {};
+  const late = new Promise<string>((_, reject) => {
+    fail = reject;
+  });
+  const answers = await askAll(
+    nodes,
+    100,
+    asking({ a: Promise.resolve('yes'), b: late }),
+    (soFar) => soFar.length === 1,
+  );
+  fail(new Error('late'));
+  await Promise.resolve();
+  expect(answers).toHaveLength(1);
+});

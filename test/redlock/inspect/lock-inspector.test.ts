@@ -1,0 +1,204 @@
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Lease } from '../../../lib/core/lease.js';
+import { LockUnavailableError } from '../../../lib/core/errors.js';
+import { LockInspector, type ListOptions } from '../../../lib/redlock/inspect/lock-inspector.js';
+import type { LockInfo } from '../../../lib/core/lock-info.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import { redlockOver } from '../../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const away = new Error('connection refused');
+
+let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
+let redlock: Redlock;
+let inspection: LockInspector;
+
+beforeEach(() => {
+  nodes = scriptedNodes(3) as typeof nodes;
+  redlock = redlockOver(nodes);
+  inspection = new LockInspector({ nodes, nodeTimeout: 100 }, redlock.held);
+});
+afterEach(() => redlock.close());
+
+/** What an attempt leaves that reached this node and no other. */
+async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
+  const alone = redlockOver([node], { owner: 'lone' });
+  const lock = await alone.acquire([key], once);
+  return node.claims.find(({ id }) => id === lock.id)!;
+}
+
+async function listed(options?: ListOptions): Promise<LockInfo[]> {
+  const infos: LockInfo[] = [];
+  for await (const info of inspection.list(options)) infos.push(info);
+  return infos;
+}
+
+describe('inspect', () => {
+  test('waits for every node, and no longer than a node may take', async () => {
+    const lock = await redlock.acquire(['k'], once);
+    nodes[0].fate.look = 30;
+    nodes[2].fate.look = 'hang';
+    const info = await inspection.inspect('k');
+    expect(info).toMatchObject({ held: true, id: lock.id });
+    expect(info.votes).toEqual([
+      expect.objectContaining({ node: 'a', vote: 'held' }),
+      expect.objectContaining({ node: 'b', vote: 'held' }),
+      { node: 'c', vote: 'error', error: new Error('no answer within 100 ms') },
+    ]);
+  });
+
+  test('a quorum that is away leaves no answer', async () => {
+    nodes[0].fate.look = away;
+    nodes[1].fate.look = 'hang';
+    const error = await inspection.inspect('k').catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect(error).toMatchObject({
+      keys: ['k'],
+      message:
+        'Could not inspect "k": 2 of 3 nodes must answer, and 2 did not; a: connection refused; b: no answer within 100 ms',
+      votes: [{ vote: 'error', error: away }, { vote: 'error' }, { vote: 'free' }],
+    });
+  });
+
+  test('changes nothing', async () => {
+    const lock = await redlock.acquire(['k'], once);
+    await inspection.inspect('k');
+    await inspection.inspect('other');
+    expect(lock.isHeld()).toBe(true);
+    expect(nodes.map(({ memory }) => memory.size)).toEqual([1, 1, 1]);
+  });
+});
+
+describe('list', () => {
+  test('what stands on a minority is listed once, as not held', async () => {
+    await redlock.acquire(['held'], once);
+    await leftOn(nodes[1], 'left');
+    const infos = await listed();
+    expect(infos.map(({ key, held }) => [key, held])).toEqual([
+      ['held', true],
+      ['left', false],
+    ]);
+    expect(infos[1]?.votes.map(({ vote }) => vote)).toEqual(['free', 'held', 'free']);
+  });
+
+  test('a lock that the first node does not have is listed with the next', async () => {
+    nodes[0].fate.acquire = away;
+    await redlock.acquire(['k'], once);
+    expect((await listed()).map(({ key, held }) => [key, held])).toEqual([['k', true]]);
+  });
+
+  test("an attempt of another's on the first node does not hide a lock that begins after it on the list", async () => {
+    nodes[0].fate.acquire = away;
+    const lock = await redlock.acquire(['k'], once);
+    nodes[0].fate.acquire = 0;
+    // The attempt comes when the first node has been gone through.
+    const { scan } = nodes[1];
+    nodes[1].scan = async function* (prefix) {
+      await leftOn(nodes[0], 'k');
+      yield* scan.call(nodes[1], prefix);
+    };
+    expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
+  });
+
+  test.each([0, 1, 2])('one node of three that is away hides no lock (%d)', async (index) => {
+    const keys = ['1', '2', '3'];
+    for (const key of keys) await redlock.acquire([key], once);
+    nodes[index]!.fate = { look: away, scan: away };
+    expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
+  });
+
+  test('a node that goes away while it is listed hides no lock', async () => {
+    for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
+    const { scan } = nodes[0];
+    nodes[0].scan = async function* (prefix) {
+      for await (const page of scan.call(nodes[0], prefix)) {
+        yield page;
+        throw away;
+      }
+    };
+    const keys = (await listed()).map(({ key }) => key);
+    expect(new Set(keys).size).toBe(600);
+  });
+
+  test.each<[string, 'look' | 'scan', Error | 'hang']>([
+    ['cannot be gone through', 'scan', away],
+    ['hang', 'scan', 'hang'],
+    ['cannot be asked for what they have', 'look', away],
+  ])('a quorum of nodes that %s is an error', async (_name, request, fate) => {
+    await redlock.acquire(['k'], once);
+    for (const node of nodes.slice(1)) node.fate[request] = fate;
+    const error = await listed().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect(error).toMatchObject({ keys: [], votes: [{ node: 'b' }, { node: 'c' }] });
+    expect((error as Error).message).toMatch(
+      /^Could not list all locks: 2 of 3 nodes must answer, and 2 did not; b: /,
+    );
+  });
+
+  test('a list that is left early asks no further', async () => {
+    for (let index = 0; index < 3; index++) await redlock.acquire([`k${index}`], once);
+    await expect(listed({ limit: 2 })).resolves.toHaveLength(2);
+    expect(nodes[1].count('scan')).toBe(0);
+  });
+
+  test.each<[unknown, string]>([
+    [{ prefix: 7 }, 'Expected `prefix` to be a string, got 7'],
+    [{ limit: 0 }, 'Expected `limit` to be a whole number, at least 1, got 0'],
+    [{ limit: 1.5 }, 'Expected `limit` to be a whole number, at least 1, got 1.5'],
+    [{ pattern: '*' }, 'Unknown option `pattern` in `list`. The options are `prefix`, `limit`'],
+    [null, 'Expected the options of `list` to be an object, got null'],
+  ])('the options %j are refused at once', (options, message) => {
+    expect(() => inspection.list(options as ListOptions)).toThrow(message);
+  });
+
+  test('undefined options mean that they are not given', async () => {
+    await redlock.acquire(['k'], once);
+    await expect(listed({ prefix: undefined!, limit: undefined! })).resolves.toHaveLength(1);
+  });
+});
+
+describe('forceRelease', () => {
+  test('removes it from all nodes, also from one that did not say that it has it', async () => {
+    await redlock.acquire(['k'], once);
+    nodes[2].fate.look = away;
+    await expect(inspection.forceRelease('k')).resolves.toBe(true);
+    expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
+  });
+
+  test('removes what stands on a minority', async () => {
+    await leftOn(nodes[0], 'k');
+    await leftOn(nodes[1], 'k');
+    await expect(inspection.forceRelease('k')).resolves.toBe(true);
+    await expect(inspection.forceRelease('k')).resolves.toBe(false);
+    expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
+  });
+
+  test('a holder who comes between the look and the deletion keeps it', async () => {
+    const old = await redlock.acquire(['k'], once);
+    const { forceRelease } = nodes[0];
+    nodes[0].forceRelease = async (key, ids) => {
+      await old.release();
+      await redlock.acquire(['k'], once);
+      return forceRelease.call(nodes[0], key, ids);
+    };
+    for (const node of nodes.slice(1)) node.fate.forceRelease = 20;
+    await inspection.forceRelease('k');
+    const info = await inspection.inspect('k');
+    expect(info.held).toBe(true);
+    expect(info.id).not.toBe(old.id);
+    expect([...redlock.held].map((lock) => [lock.id, lock.isHeld()])).toEqual([[info.id, true]]);
+  });
+
+  test('a quorum that is away is an error, and a holder here that keeps a quorum goes on', async () => {
+    const lock = await redlock.acquire(['k'], once);
+    for (const node of nodes.slice(1)) node.fate.forceRelease = away;
+    const error = await inspection.forceRelease('k').catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as Error).message).toBe(
+      'Could not release "k": 2 of 3 nodes must answer, and 2 did not; b: connection refused; c: connection refused',
+    );
+    expect(lock.isHeld()).toBe(true);
+  });
+});

@@ -1,0 +1,245 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { LockHeldError } from '../../../lib/core/errors.js';
+import { HeldLock } from '../../../lib/redlock/held-lock.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import { redlockOver } from '../../support/core.js';
+import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
+
+// On nodes in memory, by the clock of the test. What Redis does is in test/ioredis/scripts.test.ts, and what comes of it
+// on real servers in test/waiting.
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const waiting: Acquisition = {
+  ...once,
+  retry: { timeout: 30_000, attempts: Infinity, delay: 200, jitter: 0 },
+};
+
+beforeEach(() => {
+  jest.useFakeTimers();
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+const pass = (milliseconds: number): Promise<void> => jest.advanceTimersByTimeAsync(milliseconds);
+
+function asked(nodes: readonly ScriptedNode[]): number[] {
+  return nodes.map((node) => node.count('acquire'));
+}
+
+function forget(nodes: readonly ScriptedNode[]): void {
+  for (const node of nodes) node.requests.length = 0;
+}
+
+describe('in one process', () => {
+  test('only the first of those who wait asks the nodes, and the others follow in order', async () => {
+    const nodes = scriptedNodes(1);
+    const redlock = redlockOver(nodes);
+    const held = await redlock.acquire(['k'], once);
+    forget(nodes);
+    const served: number[] = [];
+    const calls = [0, 1, 2, 3].map(async (index) => {
+      const lock = await redlock.acquire(['k'], waiting);
+      served.push(index);
+      await lock.release();
+    });
+    await pass(4_000);
+    expect(asked(nodes)).toEqual([1]);
+    await held.release();
+    await pass(10);
+    await Promise.all(calls);
+    expect(served).toEqual([0, 1, 2, 3]);
+    // One refusal, and one grant for each of them.
+    expect(asked(nodes)).toEqual([5]);
+  });
+
+  test('waiting behind others counts for attempts, without asking anybody', async () => {
+    const nodes = scriptedNodes(1);
+    const redlock = redlockOver(nodes, { owner: 'alice' });
+    await redlock.acquire(['k'], once);
+    const first = redlock.acquire(['k'], waiting).catch((error: unknown) => error);
+    await pass(10);
+    forget(nodes);
+    const settled: unknown[] = [];
+    redlock
+      .acquire(['k'], { ...waiting, retry: { ...waiting.retry, attempts: 4 } })
+      .catch((error: unknown) => settled.push(error));
+    await pass(590);
+    expect(settled).toEqual([]);
+    await pass(20);
+    expect(settled).toEqual([expect.any(LockHeldError)]);
+    expect(settled[0]).toMatchObject({ owner: 'alice', limit: { attempts: 4 } });
+    expect(asked(nodes)).toEqual([0]);
+    await pass(30_000);
+    await expect(first).resolves.toBeInstanceOf(LockHeldError);
+  });
+
+  test('a call with other keys does not wait behind it', async () => {
+    const redlock = redlockOver(scriptedNodes(1));
+    await redlock.acquire(['k'], once);
+    const stuck = redlock.acquire(['k'], waiting).catch(() => undefined);
+    await pass(10);
+    await expect(redlock.acquire(['other'], waiting)).resolves.toBeInstanceOf(HeldLock);
+    await pass(31_000);
+    await stuck;
+  });
+
+  test('one that gives up leaves its turn to the next', async () => {
+    const nodes = scriptedNodes(1);
+    const redlock = redlockOver(nodes);
+    const held = await redlock.acquire(['k'], once);
+    const controller = new AbortController();
+    const first = redlock.acquire(['k'], { ...waiting, signals: [controller.signal] });
+    const outcome = first.catch((error: unknown) => error);
+    const second = redlock.acquire(['k'], waiting);
+    await pass(10);
+    controller.abort(new Error('enough'));
+    await expect(outcome).resolves.toEqual(new Error('enough'));
+    await held.release();
+    await pass(10);
+    await expect(second).resolves.toBeInstanceOf(HeldLock);
+  });
+});
+
+describe('on several nodes', () => {
+  function processes(nodes: readonly ScriptedNode[]): { alice: Redlock; bob: Redlock } {
+    return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
+  }
+
+  test('one that waits asks the gate alone, all when its turn has come, and all before it gives up', async () => {
+    const nodes = scriptedNodes(5);
+    const { alice, bob } = processes(nodes);
+    const held = await alice.acquire(['k'], once);
+    forget(nodes);
+    const next = bob.acquire(['k'], waiting);
+    await pass(1);
+    expect(asked(nodes)).toEqual([1, 1, 1, 1, 1]);
+    forget(nodes);
+    // It stands in line, and looks after its longest sleep.
+    await pass(5_100);
+    expect(asked(nodes)).toEqual([1, 0, 0, 0, 0]);
+    forget(nodes);
+    await held.release();
+    await pass(1);
+    await expect(next).resolves.toBeInstanceOf(HeldLock);
+    expect(asked(nodes)).toEqual([1, 1, 1, 1, 1]);
+
+    forget(nodes);
+    const vain = alice.acquire(['k'], { ...waiting, retry: { ...waiting.retry, timeout: 2_000 } });
+    const refused = vain.catch((error: unknown) => error);
+    await pass(1_000);
+    forget(nodes);
+    await pass(1_100);
+    await expect(refused).resolves.toMatchObject({ owner: 'bob', limit: { timeout: 2_000 } });
+    expect(asked(nodes)).toEqual([1, 1, 1, 1, 1]);
+  });
+
+  test('the next node is the gate when the first does not answer', async () => {
+    const nodes = scriptedNodes(5);
+    const { alice, bob } = processes(nodes);
+    const held = await alice.acquire(['k'], once);
+    nodes[0]!.available = false;
+    nodes[0]!.fate = { acquire: new Error('down'), release: new Error('down') };
+    const next = bob.acquire(['k'], waiting);
+    await pass(1);
+    forget(nodes);
+    await pass(5_100);
+    expect(asked(nodes)).toEqual([0, 1, 0, 0, 0]);
+    await held.release();
+    await pass(50);
+    await expect(next).resolves.toBeInstanceOf(HeldLock);
+  });
+
+  test('a gate that is not fit to vote is passed over at once', async () => {
+    const nodes = scriptedNodes(3);
+    const { alice, bob } = processes(nodes);
+    const held = await alice.acquire(['k'], once);
+    const next = bob.acquire(['k'], waiting);
+    await pass(1);
+    nodes[0]!.fate = { acquire: new Error('restarted a short while ago') };
+    await held.release();
+    await pass(5_200);
+    await expect(next).resolves.toBeInstanceOf(HeldLock);
+  });
+
+  test('the attempt that the gate granted goes on when votes are split, and the others give way', async () => {
+    const nodes = scriptedNodes(5);
+    const { alice, bob } = processes(nodes);
+    // Alice is first at the gate and the next node, Bob at two others, and the last is held by nobody's quorum.
+    await redlockOver([nodes[4]!], { owner: 'carol' }).acquire(['k'], once);
+    for (const node of nodes.slice(0, 2)) {
+      const { acquire } = node.memory;
+      node.memory.acquire = async (claim, terms) => {
+        if (claim.owner === 'bob') await new Promise((resolve) => setTimeout(resolve, 2));
+        return acquire.call(node.memory, claim, terms);
+      };
+    }
+    const second = bob.acquire(['k'], waiting);
+    const first = alice.acquire(['k'], waiting);
+    await pass(30);
+    const lock = await first;
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+    await pass(300);
+    await expect(second).resolves.toBeInstanceOf(HeldLock);
+  });
+
+  test('asks again within one attempt while a release is on its way to the other nodes', async () => {
+    const nodes = scriptedNodes(5);
+    const { alice, bob } = processes(nodes);
+    const held = await alice.acquire(['k'], once);
+    const next = bob.acquire(['k'], waiting);
+    await pass(1);
+    // The gate is quick, and tells Bob before the others have let go.
+    const late = nodes.slice(1).map((node) => {
+      const { release } = node.memory;
+      node.memory.release = (claim, after) =>
+        new Promise((resolve) => setTimeout(() => resolve(release.call(node.memory, claim, after)), 2));
+      return node;
+    });
+    forget(nodes);
+    void held.release();
+    await pass(20);
+    await expect(next).resolves.toBeInstanceOf(HeldLock);
+    expect(late.filter((node) => node.count('acquire') > 1).length).toBeGreaterThanOrEqual(2);
+    expect(asked(nodes)[0]).toBe(1);
+  });
+
+  test('releases where it asked again and the answer is not known, though it was refused at first (S6)', async () => {
+    const nodes = scriptedNodes(5);
+    const others = nodes.slice(1);
+    const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
+    const controller = new AbortController();
+    const bob = redlockOver(nodes, { owner: 'bob' });
+    const attempt = bob.acquire(['k'], { ...once, signals: [controller.signal] });
+    const outcome = attempt.catch((error: unknown) => error);
+    // The first answers have come, and the second requests are carried out without anybody hearing of it.
+    await pass(0);
+    await held.release();
+    for (const node of others) node.fate = { acquire: 'hang' };
+    await pass(5);
+    expect(nodes.filter((node) => node.memory.size === 1).length).toBeGreaterThanOrEqual(3);
+    controller.abort(new Error('enough'));
+    await pass(5);
+    await expect(outcome).resolves.toEqual(new Error('enough'));
+    expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0, 0, 0]);
+  });
+});
+
+test.each([
+  // A quorum says why it has no vote.
+  ['an error of a quorum, which it tells', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
+  // It had little time, and what is not there yet says nothing.
+  ['no answer in time, and tells who held it before', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
+] as const)('the last attempt of a wait that comes to %s', async (_what, fate, expected) => {
+  const nodes = scriptedNodes(3);
+  await redlockOver(nodes, { owner: 'alice' }).acquire(['k'], once);
+  const outcome = redlockOver(nodes, { owner: 'bob' })
+    .acquire(['k'], { ...waiting, retry: { ...waiting.retry, timeout: 1_000 } })
+    .catch((error: unknown) => error);
+  await pass(500);
+  for (const node of nodes.slice(1)) node.fate = { acquire: fate };
+  await pass(600);
+  await expect(outcome).resolves.toMatchObject(expected);
+});

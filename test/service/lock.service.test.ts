@@ -1,0 +1,462 @@
+import 'reflect-metadata';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { getEventListeners } from 'node:events';
+import type { Redis } from 'ioredis';
+import {
+  type AcquireOptions,
+  currentLock,
+  type LockHandle,
+  LockHeldError,
+  LockLostError,
+  LockService,
+  LockUnavailableError,
+} from '../../lib/index.js';
+import { countLocks } from '../support/core.js';
+import { startApp } from '../support/nest-app.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+const TTL = 30_000;
+
+let redis: RedisServer;
+let looker: Redis;
+let apps: INestApplication[];
+let locks: LockService;
+let others: LockService;
+
+beforeAll(async () => {
+  redis = await startRedis();
+  looker = redis.client();
+  const options = {
+    nodes: redis.url,
+    defaults: { ttl: TTL, retry: { timeout: 20_000, delay: 5, jitter: 5 } },
+  };
+  apps = await Promise.all([
+    startApp({}, { ...options, owner: 'me' }),
+    startApp({}, { ...options, owner: 'them' }),
+  ]);
+  [locks, others] = apps.map((app) => app.get(LockService)) as [LockService, LockService];
+});
+afterAll(async () => {
+  await Promise.all(apps.map((app) => app.close()));
+  await redis.stop();
+});
+afterEach(async () => {
+  const keys = await looker.keys('*:l');
+  await looker.flushall();
+  if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
+});
+
+const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
+const failureOf = (promise: Promise<unknown>): Promise<unknown> =>
+  promise.then(
+    () => undefined,
+    (error: unknown) => error,
+  );
+
+describe('acquire', () => {
+  test('with a maxHold gives a lock that ends with its ttl', async () => {
+    const lock = await locks.acquire('key', { ttl: 200, maxHold: 1 });
+    const { signal } = lock;
+    await until(() => signal.aborted);
+    expect((signal.reason as Error).message).toContain('its maxHold of 1 ms had passed');
+    await lock.release();
+  });
+
+  test('gives a handle of what is in Redis, until it is released', async () => {
+    const lock = await locks.acquire('key');
+    await expect(looker.get('lock:{key}:l')).resolves.toMatch(new RegExp(`^${lock.id}:[0-9a-z]+:me$`));
+    expect(lock).toMatchObject({ keys: ['key'], id: expect.stringMatching(/^[0-9a-f]{32}$/) });
+    expect(lock.isHeld()).toBe(true);
+    expect(lock.remaining()).toBeGreaterThan(0);
+    expect(lock.remaining()).toBeLessThan(TTL);
+    expect(() => lock.assertHeld()).not.toThrow();
+    expect(lock.signal.aborted).toBe(false);
+
+    await lock.release();
+    await expect(free()).resolves.toBe(true);
+    expect(lock.isHeld()).toBe(false);
+    expect(() => lock.assertHeld()).toThrow(LockLostError);
+    expect(lock.signal.aborted).toBe(false);
+    await lock.release();
+  });
+
+  test('waits for others and fails with a LockHeldError that names them', async () => {
+    const lock = await others.acquire('key');
+    const error = await failureOf(locks.acquire('key', { retry: { timeout: 2_000 } }));
+    expect(error).toBeInstanceOf(LockHeldError);
+    expect(error).toMatchObject({ owner: 'them', keys: ['key'] });
+
+    const waiting = locks.acquire('key');
+    await lock.release();
+    await (await waiting).release();
+  });
+
+  test('an id is never used twice (S5)', async () => {
+    const ids = new Set<string>();
+    for (let i = 0; i < 20; i++) {
+      const lock = await locks.acquire('key');
+      ids.add(lock.id);
+      await lock.release();
+    }
+    expect(ids.size).toBe(20);
+  });
+
+  test('`await using` releases at the end of the block, also when it throws', async () => {
+    const block = async (fail: boolean): Promise<void> => {
+      await using lock = await locks.acquire('key');
+      expect(lock.isHeld()).toBe(true);
+      if (fail) throw new Error('own');
+    };
+    await block(false);
+    await expect(free()).resolves.toBe(true);
+    await expect(block(true)).rejects.toThrow('own');
+    await expect(free()).resolves.toBe(true);
+  });
+});
+
+describe('tryAcquire', () => {
+  test('gives a handle, or null when others hold it', async () => {
+    const lock = await locks.tryAcquire('key');
+    expect(lock?.isHeld()).toBe(true);
+    await expect(others.tryAcquire('key')).resolves.toBeNull();
+    await lock?.release();
+  });
+
+  test('null never means that Redis is down', async () => {
+    const server = await startRedis();
+    const app = await startApp({}, { nodes: server.url });
+    await server.kill();
+    await expect(app.get(LockService).tryAcquire('key')).rejects.toBeInstanceOf(LockUnavailableError);
+    await app.close();
+    await server.stop();
+  });
+});
+
+describe('several keys', () => {
+  test('are one lock, sorted and each once', async () => {
+    const lock = await locks.acquire(['b', 'a', 'b', 'c']);
+    expect(lock.keys).toEqual(['a', 'b', 'c']);
+    expect((await looker.keys('*:l')).toSorted()).toEqual(['lock:{a}:l', 'lock:{b}:l', 'lock:{c}:l']);
+    await lock.release();
+  });
+
+  test('are acquired all or not at all', async () => {
+    const lock = await others.acquire('b');
+    await expect(locks.tryAcquire(['a', 'b', 'c'])).resolves.toBeNull();
+    await expect(looker.keys('*:l')).resolves.toEqual(['lock:{b}:l']);
+    await lock.release();
+  });
+
+  test('named in different orders do not block each other for ever', async () => {
+    const done: string[] = [];
+    const work = async (service: LockService, name: string, keys: string[]): Promise<void> => {
+      for (let i = 0; i < 5; i++) await service.withLock(keys, async () => void done.push(name));
+    };
+    await Promise.all([
+      work(locks, 'one', ['a', 'b']),
+      work(others, 'two', ['b', 'a']),
+      work(others, 'three', ['b', 'c']),
+    ]);
+    expect(done).toHaveLength(15);
+  });
+});
+
+describe('withLock', () => {
+  test.each([[undefined], [null], [0], [''], ['result'], [{ a: 1 }]])(
+    'gives what the task gives: %p',
+    async (value) => {
+      await expect(locks.withLock('key', () => value)).resolves.toBe(value);
+      await expect(locks.withLock('key', undefined, async () => value)).resolves.toBe(value);
+      await expect(locks.withLock('key', { ttl: 500 }, async () => value)).resolves.toBe(value);
+    },
+  );
+
+  test.each([[undefined], ['text'], [new Error('own')]])(
+    'throws what the task throws: %p',
+    async (reason) => {
+      const fail = async (): Promise<never> => {
+        throw reason;
+      };
+      await expect(locks.withLock('key', fail)).rejects.toBe(reason);
+      await expect(
+        locks.withLock('key', () => {
+          throw reason;
+        }),
+      ).rejects.toBe(reason);
+    },
+  );
+
+  test('has released when it resolves', async () => {
+    await locks.withLock('key', async (lock) => expect(lock.isHeld()).toBe(true));
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('a lost lock takes the place of the result, unless the task threw or it is to be ignored', async () => {
+    const lose = async (lock: LockHandle): Promise<string> => {
+      await looker.del('lock:{key}:l');
+      await lock.extend().catch(() => undefined);
+      expect(lock.signal.reason).toBeInstanceOf(LockLostError);
+      return 'result';
+    };
+    await expect(locks.withLock('key', lose)).rejects.toBeInstanceOf(LockLostError);
+    await expect(locks.withLock('key', { onLost: 'ignore' }, lose)).resolves.toBe('result');
+    await expect(
+      locks.withLock('key', async (lock) => {
+        await lose(lock);
+        throw new Error('own');
+      }),
+    ).rejects.toThrow('own');
+  });
+
+  test('can be given its own lock back early', async () => {
+    await expect(
+      locks.withLock('key', async (lock) => {
+        await lock.release();
+        return free();
+      }),
+    ).resolves.toBe(true);
+  });
+});
+
+test('a call that waits for the lock it is under is told so', async () => {
+  const nested = locks.withLock('a', () => locks.acquire('a', { retry: false }));
+  await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
+  await expect(nested).rejects.toThrow('Set `reentrant` to join');
+});
+
+describe('current', () => {
+  test('is nothing outside of locked code, and after acquire', async () => {
+    const lock = await locks.acquire('key');
+    expect(locks.current()).toBeUndefined();
+    expect(currentLock()).toBeUndefined();
+    await lock.release();
+  });
+
+  test('is the innermost lock, or the innermost one with the key, across awaits and timers', async () => {
+    await locks.withLock(['a', 'b'], async (outer) => {
+      expect(locks.current()).toBe(outer);
+      await locks.withLock('c', async (inner) => {
+        await new Promise((resolve) => setTimeout(resolve, 1));
+        expect(locks.current()).toBe(inner);
+        expect(currentLock('c')).toBe(inner);
+        expect(locks.current('b')).toBe(outer);
+        expect(locks.current('d')).toBeUndefined();
+      });
+      expect(locks.current()).toBe(outer);
+    });
+    expect(locks.current()).toBeUndefined();
+  });
+
+  test('of one service knows nothing of the locks of another; currentLock() knows both', async () => {
+    await locks.withLock('a', async (lock) => {
+      expect(others.current()).toBeUndefined();
+      await others.withLock('b', async (other) => {
+        expect(others.current()).toBe(other);
+        expect(locks.current()).toBe(lock);
+        expect(currentLock()).toBe(other);
+        expect(currentLock('a')).toBe(lock);
+      });
+    });
+  });
+
+  test('calls side by side do not see each other', async () => {
+    const keys = await Promise.all(
+      ['a', 'b', 'c'].map((key) => locks.withLock(key, async () => locks.current()?.keys.join())),
+    );
+    expect(keys).toEqual(['a', 'b', 'c']);
+  });
+});
+
+describe('signal', () => {
+  test('that has aborted already: its reason, and nothing is asked of Redis', async () => {
+    await looker.config('RESETSTAT');
+    const reason = new Error('too late');
+    await expect(locks.acquire('key', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
+    await expect(looker.info('commandstats')).resolves.not.toContain('evalsha');
+  });
+
+  test('ends a wait at once, with its reason, for all methods that take it', async () => {
+    const lock = await others.acquire('key');
+    for (const wait of [
+      (options: AcquireOptions) => locks.acquire('key', options),
+      (options: AcquireOptions) => locks.withLock('key', options, () => 'never'),
+    ]) {
+      const controller = new AbortController();
+      const waiting = failureOf(
+        wait({ signal: controller.signal, retry: { timeout: 60_000, delay: 30_000 } }),
+      );
+      await new Promise((resolve) => setImmediate(resolve));
+      const start = performance.now();
+      controller.abort('enough');
+      await expect(waiting).resolves.toBe('enough');
+      expect(performance.now() - start).toBeLessThan(10_000);
+      expect(getEventListeners(controller.signal, 'abort')).toEqual([]);
+    }
+    await lock.release();
+  });
+
+  test('has no effect on a lock that was acquired', async () => {
+    const controller = new AbortController();
+    const lock = await locks.acquire('key', { signal: controller.signal });
+    controller.abort();
+    expect(lock.isHeld()).toBe(true);
+    expect(lock.signal.aborted).toBe(false);
+    await lock.release();
+  });
+
+  test('cancels a thousand waiters, with one listener for all of them, and leaves none of it and no key', async () => {
+    const lock = await others.acquire('key');
+    const controller = new AbortController();
+    const { signal } = controller;
+
+    const waiters = Array.from({ length: 1_000 }, () =>
+      failureOf(locks.acquire('key', { signal, ttl: 60_000 })),
+    );
+    await until(() => getEventListeners(signal, 'abort').length > 0);
+    // From 11 on Node would warn of a leak.
+    expect(getEventListeners(signal, 'abort')).toHaveLength(1);
+    controller.abort(new Error('enough'));
+
+    await expect(Promise.all(waiters)).resolves.toEqual(waiters.map(() => signal.reason as Error));
+    expect(getEventListeners(signal, 'abort')).toEqual([]);
+    await lock.release();
+    // What was still under way when they were cancelled must be undone too (S6).
+    await until(free);
+    await new Promise((resolve) => setImmediate(resolve));
+    await expect(free()).resolves.toBe(true);
+  });
+
+  test('that aborts while the lock is being granted leaves no key', async () => {
+    for (let i = 0; i < 50; i++) {
+      const controller = new AbortController();
+      const acquiring = failureOf(locks.acquire(`key${i}`, { signal: controller.signal, ttl: 60_000 }));
+      setImmediate(() => controller.abort(new Error('enough')));
+      const error = await acquiring;
+      if (!error) await looker.del(`lock:{key${i}}:l`);
+    }
+    await expect(until(free)).resolves.toBeUndefined();
+  });
+});
+
+describe('what does not fit is refused before anything is asked of Redis', () => {
+  const call = (method: 'acquire' | 'tryAcquire' | 'withLock', ...args: unknown[]): Promise<unknown> =>
+    Reflect.apply(locks[method], locks, args) as Promise<unknown>;
+  const task = (): string => 'never';
+
+  test.each([[''], [[]], [['a', '']], [7], [undefined], ['}x'], [[['a']]]])('key %j', async (key) => {
+    const rule =
+      /Expected `key` to be a string that is not empty and does not begin with "}", or an array of such/;
+    await expect(call('acquire', key)).rejects.toThrow(rule);
+    await expect(call('tryAcquire', key)).rejects.toThrow(rule);
+    await expect(call('withLock', key, task)).rejects.toThrow(rule);
+  });
+
+  test.each<[unknown, string | RegExp]>([
+    [{ ttl: 1 }, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1'],
+    [{ retry: true }, 'Expected `retry` to be `false` or an object, got true'],
+    [{ label: 7 }, 'Expected `label` to be a string that is not empty, got 7'],
+    [{ signal: 'stop' }, "Expected `signal` to be an AbortSignal, got 'stop'"],
+    [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. The options are `ttl`,.* `signal`$/],
+    [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
+    [null, /^Expected the options of `\w+` to be an object, got null$/],
+  ])('options %j', async (options, message) => {
+    await expect(call('acquire', 'key', options)).rejects.toThrow(message);
+    await expect(call('withLock', 'key', options, task)).rejects.toThrow(message);
+  });
+
+  test.each<['acquire' | 'tryAcquire', object, string]>([
+    ['acquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `acquire`. It is for `withLock`; here the'],
+    ['tryAcquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `tryAcquire`. It is for `withLock`'],
+    [
+      'tryAcquire',
+      { retry: { timeout: 1_000 } },
+      'in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
+    ],
+    ['tryAcquire', { retry: false }, 'Unknown option `retry` in `tryAcquire`'],
+    ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
+  ])('%s, which does not read %j', async (method, options, message) => {
+    await expect(call(method, 'key', options)).rejects.toThrow(message);
+  });
+
+  test('no options where one attempt is made', async () => {
+    await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
+      'Expected the options of `tryAcquire` to be an object, got null',
+    );
+  });
+
+  test('a task that is none', async () => {
+    await expect(call('withLock', 'key', {}, 'task')).rejects.toThrow(
+      "Expected `task` to be a function, got 'task'",
+    );
+    await expect(call('withLock', 'key')).rejects.toThrow('Expected `task` to be a function, got undefined');
+  });
+
+  test.each([
+    'ttl',
+    'retry',
+    'onBusy',
+    'renew',
+    'maxHold',
+    'minHold',
+    'reentrant',
+    'onLost',
+    'label',
+    'signal',
+    'oncePerTick',
+    'instance',
+  ])('but `%s: undefined` counts as not given, whoever reads it', async (name) => {
+    const nothing = { [name]: undefined };
+    for (const method of ['acquire', 'tryAcquire'] as const) {
+      const lock = (await call(method, 'key', nothing)) as LockHandle;
+      expect(lock.remaining()).toBeGreaterThan(TTL / 2);
+      await lock.release();
+    }
+    await expect(call('withLock', 'key', nothing, task)).resolves.toBe('never');
+  });
+});
+
+describe('looking at locks from outside', () => {
+  test('who holds a key, and what is held', async () => {
+    await using lock = await others.acquire('key');
+    await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id, owner: 'them' });
+    await expect(locks.inspect('other')).resolves.toMatchObject({ held: false });
+    const listed: string[] = [];
+    for await (const { key } of locks.list({ prefix: 'k' })) listed.push(key);
+    expect(listed).toEqual(['key']);
+  });
+
+  test('a lock is released by force, and its holder is told', async () => {
+    const lock = await others.acquire('key', { ttl: 3_000 });
+    const { signal } = lock;
+    await expect(locks.forceRelease('key')).resolves.toBe(true);
+    await expect(locks.forceRelease('key')).resolves.toBe(false);
+    await until(() => signal.aborted);
+    expect(signal.reason).toBeInstanceOf(LockLostError);
+  });
+
+  test('the method under a lock that is released by force ends in a LockLostError', async () => {
+    const run = locks.withLock('key', async ({ signal }) => {
+      await locks.forceRelease('key');
+      expect(signal.aborted).toBe(true);
+    });
+    await expect(run).rejects.toBeInstanceOf(LockLostError);
+  });
+
+  test.each([
+    ['a list', ['a', 'b']],
+    ['an empty one', ''],
+    ['a number', 7],
+    ['one that begins with }', '}a'],
+  ])('the key is one: not %s', async (_name, key) => {
+    const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
+    await expect(locks.inspect(key as string)).rejects.toThrow(rule);
+    await expect(locks.forceRelease(key as string)).rejects.toThrow(rule);
+  });
+
+  test('options of a list are refused at once', () => {
+    expect(() => locks.list({ prefix: 7 } as never)).toThrow('Expected `prefix` to be a string, got 7');
+  });
+});

@@ -1,0 +1,168 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Cluster, type Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { LockInspector } from '../../../lib/redlock/inspect/lock-inspector.js';
+import type { LockHandle } from '../../../lib/core/lock-handle.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition } from '../../../lib/redlock/redlock.js';
+import { countLocks, newFleet, redlockOver } from '../../support/core.js';
+import { freePort } from '../../support/free-port.js';
+import { PATIENT } from '../../support/patience.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+
+// A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let server: RedisServer;
+let looker: Redis;
+let cluster: Cluster;
+
+beforeAll(async () => {
+  server = await startRedis({ args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'] });
+  looker = server.client();
+  await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+  while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
+  cluster = new Cluster([{ host: server.host, port: server.port }]);
+});
+afterAll(async () => {
+  cluster.disconnect();
+  await server.stop();
+});
+
+async function clusterNode(fleet = newFleet()): Promise<RedisStore> {
+  const node = new RedisStore(cluster, false, fleet);
+  await node.connect();
+  return node;
+}
+
+test('a Cluster is one node: acquired, excluded, extended, released', async () => {
+  const redlock = redlockOver([await clusterNode()], PATIENT);
+  const lock = await redlock.acquire(['k'], once);
+  await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  await lock.extend();
+  await lock.release();
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('several keys with a common hash tag are one lock', async () => {
+  const lock = await redlockOver([await clusterNode()], PATIENT).acquire(['{orders}:1', '{orders}:2'], once);
+  await expect(countLocks(looker)).resolves.toBe(2);
+  await lock.release();
+});
+
+test('several keys in different slots are refused, and the error says what to do (CROSSSLOT)', async () => {
+  await expect(redlockOver([await clusterNode()], PATIENT).acquire(['a', 'b'], once)).rejects.toThrow(
+    'give them a common hash tag, such as {orders}:1 and {orders}:2',
+  );
+});
+
+test('locks of a Cluster are inspected, listed and released by force', async () => {
+  const node = await clusterNode();
+  const redlock = redlockOver([node], PATIENT);
+  const inspection = new LockInspector({ nodes: [node], ...PATIENT }, redlock.held);
+  const keys = Array.from({ length: 20 }, (_, index) => `listed:${index}`);
+  await Promise.all(keys.map((key) => redlock.acquire([key], once)));
+  await expect(inspection.inspect('listed:7')).resolves.toMatchObject({ held: true, owner: 'me' });
+  const listed: string[] = [];
+  for await (const { key } of inspection.list({ prefix: 'listed:' })) listed.push(key);
+  expect(listed.toSorted()).toEqual(keys.toSorted());
+  for (const key of keys) await expect(inspection.forceRelease(key)).resolves.toBe(true);
+  expect([...redlock.held]).toEqual([]);
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('a Cluster that cannot be reached has an unknown number of locks, not none', async () => {
+  const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
+  nobody.on('error', () => undefined);
+  const inspection = new LockInspector(
+    { nodes: [new RedisStore(nobody, false, newFleet())], nodeTimeout: 500 },
+    new Set(),
+  );
+  const listed = async (): Promise<void> => {
+    for await (const { key } of inspection.list()) throw new Error(key);
+  };
+  await expect(listed()).rejects.toThrow('Could not list all locks: 1 of 1 nodes must answer');
+  await expect(inspection.inspect('k')).rejects.toThrow('not connected');
+  nobody.disconnect();
+});
+
+test('the restart guard does not work on a Cluster, which is said once and does not keep it from voting', async () => {
+  const fleet = newFleet(true);
+  const redlock = redlockOver([await clusterNode(fleet)], { ...PATIENT, guard: 60_000 });
+  await (await redlock.acquire(['k'], once)).release();
+  expect(fleet.warnings).toEqual([
+    expect.stringContaining('restartGuard does not work on a Cluster'),
+    expect.stringContaining('a restart can forget locks'),
+  ]);
+});
+
+test('an acquire that was delayed on its way does nothing (S16)', async () => {
+  const node = await clusterNode();
+  const redlock = redlockOver([node], { nodeTimeout: 100 });
+  await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
+  server.pause();
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
+  server.resume();
+  await looker.ping();
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test('a Cluster that is down is a vote against, within the time limit, and nothing is left (CLUSTERDOWN)', async () => {
+  const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
+  await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
+  // The client tries again for longer.
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
+  await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+  while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
+  // What the client sends again by itself comes too late to do anything (S16).
+  await delay(500);
+  await expect(countLocks(looker)).resolves.toBe(0);
+  let lock: LockHandle | undefined;
+  while (!lock) lock = await redlock.acquire(['k'], once).catch(() => undefined);
+  await lock.release();
+});
+
+test('a slot that has moved to another server is followed (MOVED)', async () => {
+  const second = await startRedis({
+    args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
+  });
+  const other = second.client();
+  await looker.call('CLUSTER', 'MEET', '127.0.0.1', second.port);
+  const ids = await Promise.all(
+    [looker, other].map((client) => client.call('CLUSTER', 'MYID') as Promise<string>),
+  );
+  const knows = async (client: Redis): Promise<boolean> =>
+    ids.every((id) => knownNodes.get(client)?.includes(id) ?? false);
+  const knownNodes = new Map<Redis, string>();
+  while (!((await knows(looker)) && (await knows(other)))) {
+    for (const client of [looker, other])
+      knownNodes.set(client, String(await client.call('CLUSTER', 'NODES')));
+    await delay(20);
+  }
+  while (!String(await other.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(20);
+
+  const redlock = redlockOver([await clusterNode()], PATIENT);
+  await (await redlock.acquire(['moving'], once)).release();
+  const slot = (await looker.call('CLUSTER', 'KEYSLOT', 'lock:{moving}:l')) as number;
+  await other.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[0]!);
+  await looker.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[1]!);
+  await looker.call('MIGRATE', '127.0.0.1', second.port, 'lock:{moving}:f', 0, 5_000);
+  await other.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
+  await looker.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
+
+  const lock = await redlock.acquire(['moving'], once);
+  await expect(countLocks(other)).resolves.toBe(1);
+  // Every master is asked for its part.
+  const inspection = new LockInspector({ nodes: [await clusterNode()], ...PATIENT }, new Set());
+  const stays = await redlock.acquire(['stays'], once);
+  await expect(countLocks(looker)).resolves.toBe(1);
+  const listed: string[] = [];
+  for await (const { key } of inspection.list()) listed.push(key);
+  expect(listed.toSorted()).toEqual(['moving', 'stays']);
+  await stays.release();
+  await lock.release();
+  await expect(countLocks(other)).resolves.toBe(0);
+  await second.stop();
+});

@@ -1,0 +1,262 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import type { Duplex } from 'node:stream';
+import type { Redis } from 'ioredis';
+import { openClient } from '../../../../lib/stores/redis/connection/connection.js';
+import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
+import type { LockHandle } from '../../../../lib/core/lock-handle.js';
+import { NO_RETRY } from '../../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../../lib/redlock/redlock.js';
+import { countLocks, newFleet, redlockOver } from '../../../support/core.js';
+import { type RedisServer, startRedis } from '../../../support/redis-server.js';
+import { startTcpProxy } from '../../../support/tcp-proxy.js';
+import { until } from '../../../support/until.js';
+
+// What is asked in one turn of the event loop is one command; each lock is still a lock for itself.
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let server: RedisServer;
+let looker: Redis;
+const ends: (() => unknown)[] = [];
+
+beforeAll(async () => {
+  server = await startRedis();
+  looker = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => looker.flushall());
+afterEach(async () => {
+  for (const end of ends.splice(0)) await end();
+});
+
+/** Locks over a client of the user's, to a server that knows the scripts. */
+async function redlockOn(client: Redis, opened = false): Promise<Redlock> {
+  ends.push(() => client.disconnect());
+  const node = new RedisStore(client, opened, newFleet());
+  await node.connect();
+  const redlock = redlockOver([node], { nodeTimeout: 10_000 });
+  await (await redlock.acquire(['a first one'], once)).release();
+  await looker.config('RESETSTAT');
+  return redlock;
+}
+
+function openRedlock(url = server.url): Promise<Redlock> {
+  return redlockOn(server.client({ port: Number(new URL(url).port) }));
+}
+
+function acquireAll(redlock: Redlock, keys: readonly string[]): Promise<LockHandle[]> {
+  return Promise.all(keys.map((key) => redlock.acquire([key], once)));
+}
+
+async function callsOf(command: string): Promise<number> {
+  const [, calls = '0'] =
+    new RegExp(`^cmdstat_${command}:calls=(\\d+)`, 'm').exec(await looker.info('commandstats')) ?? [];
+  return Number(calls);
+}
+
+test('locks that are asked for together are one command, and so are their releases', async () => {
+  const redlock = await openRedlock();
+
+  const locks = await acquireAll(redlock, ['a', 'b', 'c']);
+  expect(await callsOf('evalsha')).toBe(1);
+  expect(await countLocks(looker)).toBe(3);
+
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await callsOf('evalsha')).toBe(2);
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('very many are several commands, none of which keeps the server from others for long', async () => {
+  const client = server.client();
+  const redlock = await redlockOn(client);
+  const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
+  const write = jest.spyOn(client.stream as Required<Pick<Duplex, '_writev'>>, '_writev');
+
+  const locks = await acquireAll(redlock, keys);
+
+  expect(write).toHaveBeenCalledTimes(1);
+  // Three keys for each lock, at most a hundred in one command; all of them in one write.
+  expect(await callsOf('evalsha')).toBe(Math.ceil(1_000 / 33));
+  expect(await countLocks(looker)).toBe(1_000);
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('one that is held, and one whose key is of another type, are no matter for the others (S19)', async () => {
+  const redlock = await openRedlock();
+  const held = await redlock.acquire(['b'], once);
+  await looker.lpush('lock:{c}:l', 'of another type');
+
+  const outcomes = await Promise.allSettled(['a', 'b', 'c', 'd'].map((key) => redlock.acquire([key], once)));
+
+  expect(outcomes).toMatchObject([
+    { status: 'fulfilled' },
+    { reason: { code: 'LOCK_HELD', owner: 'me' } },
+    { reason: { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining('WRONGTYPE') as unknown } },
+    { status: 'fulfilled' },
+  ]);
+  for (const outcome of outcomes) if (outcome.status === 'fulfilled') await outcome.value.release();
+  await held.release();
+  await looker.del('lock:{c}:l');
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('who asks for the same key twice gets it once, and who came first', async () => {
+  const redlock = await openRedlock();
+  const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
+});
+
+test('a lock that is released and asked for again in the same turn is free', async () => {
+  const redlock = await openRedlock();
+  const [lock] = await acquireAll(redlock, ['k']);
+
+  // Something else is asked first, so that the command with what is acquired is begun before the release.
+  const outcomes = await Promise.allSettled([
+    redlock.acquire(['other'], once),
+    lock?.release(),
+    redlock.acquire(['k'], once),
+  ]);
+
+  expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
+});
+
+test('what is given up in the turn in which it was asked for is not sent behind its own release (S6, S15)', async () => {
+  const redlock = await openRedlock();
+  const [held] = await acquireAll(redlock, ['held']);
+  const giveUp = new AbortController();
+
+  // The release begins a command before anything is acquired, and takes in what is released later in this turn.
+  const releasing = held?.release();
+  const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
+  const kept = redlock.acquire(['other'], once);
+  giveUp.abort(new Error('given up'));
+
+  await expect(given).rejects.toThrow('given up');
+  await releasing;
+  await (await kept).release();
+  expect(await countLocks(looker)).toBe(0);
+  expect(await looker.exists('lock:{k}:f')).toBe(0);
+});
+
+test('when the server has forgotten the script, what is not given up meanwhile is granted (S15)', async () => {
+  const proxy = await startTcpProxy(server);
+  ends.push(() => proxy.close());
+  const redlock = await openRedlock(proxy.url);
+  await looker.script('FLUSH');
+  proxy.holdReplies();
+  const giveUp = new AbortController();
+  const given = redlock.acquire(['given-up'], { ...once, signals: [giveUp.signal] });
+  const kept = acquireAll(redlock, ['a', 'b']);
+  await until(async () => (await callsOf('evalsha')) === 1);
+
+  giveUp.abort(new Error('given up'));
+  await expect(given).rejects.toThrow('given up');
+  proxy.heal();
+
+  const locks = await kept;
+  expect(locks).toHaveLength(2);
+  expect(await looker.exists('lock:{given-up}:f')).toBe(0);
+  await Promise.all(locks.map((lock) => lock.release()));
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('a key outside of the rights of the user is no matter for the others, neither now nor when they are released', async () => {
+  await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
+  ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
+  const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
+
+  const outcomes = await Promise.allSettled(['a1', 'x', 'a2'].map((key) => redlock.acquire([key], once)));
+
+  expect(outcomes).toMatchObject([
+    { status: 'fulfilled' },
+    { reason: { message: expect.stringContaining('NOPERM') as unknown } },
+    { status: 'fulfilled' },
+  ]);
+  // What may be there of the one that failed is released as well, as often as it fails; in the same turn, too.
+  const another = redlock.acquire(['x'], once).catch(() => undefined);
+  for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
+  await another;
+  await until(async () => (await countLocks(looker)) === 0);
+});
+
+test('that the server became a replica is told to the client, which may be made to reconnect then', async () => {
+  const told: string[] = [];
+  const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
+  const redlock = await redlockOn(client);
+  const master = await startRedis();
+  ends.push(async () => {
+    await looker.replicaof('NO', 'ONE');
+    await master.stop();
+  });
+  await looker.replicaof(master.host, master.port);
+
+  const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
+
+  for (const outcome of outcomes) {
+    expect(outcome).toMatchObject({ reason: { message: expect.stringContaining('READONLY') as unknown } });
+  }
+  expect(told).toContainEqual(expect.stringMatching(/^READONLY/));
+});
+
+test.each(['quit', 'disconnect', 'close'] as const)(
+  'what is given up is released before its caller can end the client: %s (S6)',
+  async (how) => {
+    const client = how === 'close' ? openClient(server.url) : server.client();
+    const redlock = await redlockOn(client, how === 'close');
+    const giveUp = new AbortController();
+    const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] }).catch(() => undefined);
+    // It is on its way when the turn has ended.
+    await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
+    giveUp.abort(new Error('given up'));
+    await given;
+
+    if (how === 'quit') await client.quit();
+    else if (how === 'disconnect') client.disconnect();
+    else await redlock.close();
+
+    await until(async () => (await callsOf('evalsha')) === 2);
+    expect(await countLocks(looker)).toBe(0);
+  },
+);
+
+test('what is released is sent before the nodes are closed, though nobody waits for it', async () => {
+  const redlock = await redlockOn(openClient(server.url), true);
+  const [lock] = await acquireAll(redlock, ['k']);
+
+  void lock?.release();
+  await redlock.close();
+
+  await until(async () => (await callsOf('del')) === 1);
+  expect(await countLocks(looker)).toBe(0);
+});
+
+test('a client that throws fails the requests, and not the process', async () => {
+  const client = server.client();
+  const redlock = await redlockOn(client);
+  const [held] = await acquireAll(redlock, ['held']);
+  const throwing = jest.spyOn(client, 'evalsha').mockImplementation(() => {
+    throw new Error('broken by somebody');
+  });
+
+  const releasing = held?.release();
+  await expect(redlock.acquire(['k'], once)).rejects.toThrow('broken by somebody');
+  await releasing;
+
+  throwing.mockRestore();
+  await (await redlock.acquire(['k'], once)).release();
+  // The release that failed is tried again.
+  await until(async () => (await countLocks(looker)) === 0);
+});
+
+test('an error that the command itself is answered with is the answer for all in it', async () => {
+  const redlock = await openRedlock();
+  await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
+  ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));
+
+  const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
+
+  for (const outcome of outcomes) {
+    expect(outcome).toMatchObject({ reason: { message: expect.stringContaining('NOPERM') as unknown } });
+  }
+});

@@ -1,0 +1,134 @@
+import { EventEmitter } from 'node:events';
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { StallDetector } from '../../../../lib/stores/redis/connection/stall-detector.js';
+
+let ended: number;
+let client: EventEmitter;
+let silence: StallDetector;
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  ended = 0;
+  client = Object.assign(new EventEmitter(), { stream: { destroy: () => ended++ } });
+  silence = new StallDetector(client as unknown as Redis, true);
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+test('ends a connection that has not answered for five seconds', () => {
+  silence.asked();
+  jest.advanceTimersByTime(4_990);
+  expect(ended).toBe(0);
+  jest.advanceTimersByTime(20);
+  expect(ended).toBe(1);
+});
+
+test('counts from the question that nothing has answered, not from an earlier one', () => {
+  silence.asked();
+  jest.advanceTimersByTime(4_000);
+  silence.answered();
+  silence.asked();
+  jest.advanceTimersByTime(4_990);
+  expect(ended).toBe(0);
+  jest.advanceTimersByTime(20);
+  expect(ended).toBe(1);
+});
+
+test('a question that follows does not give the first one more time', () => {
+  silence.asked();
+  jest.advanceTimersByTime(4_000);
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(ended).toBe(1);
+});
+
+test('leaves a silent connection alone, and runs no timer for it for ever', () => {
+  silence.asked();
+  silence.answered();
+  jest.advanceTimersByTime(60_000);
+  expect(ended).toBe(0);
+  expect(jest.getTimerCount()).toBe(0);
+});
+
+test('a handshake that hangs counts, and a connection that closed does not', () => {
+  client.emit('connect');
+  client.emit('close');
+  jest.advanceTimersByTime(10_000);
+  expect(ended).toBe(0);
+  client.emit('connect');
+  jest.advanceTimersByTime(5_010);
+  expect(ended).toBe(1);
+});
+
+test('says that there has been no answer for a second, until there is one', () => {
+  silence.asked();
+  silence.asked();
+  jest.advanceTimersByTime(990);
+  expect(silence.isSilent).toBe(false);
+  jest.advanceTimersByTime(20);
+  expect(silence.isSilent).toBe(true);
+  silence.answered();
+  expect(silence.isSilent).toBe(false);
+  // It is looked at once a second.
+  jest.advanceTimersByTime(2_010);
+  expect(silence.isSilent).toBe(true);
+});
+
+test('a command that fails is no answer, but when none is left there is nothing to be silent about', () => {
+  silence.asked();
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  silence.failed();
+  expect(silence.isSilent).toBe(true);
+  silence.failed();
+  expect(silence.isSilent).toBe(false);
+});
+
+test('commands that fail by themselves, as with a time limit of the client, do not keep a dead connection', () => {
+  for (let second = 0; second < 5; second++) {
+    silence.asked();
+    jest.advanceTimersByTime(500);
+    silence.failed();
+    jest.advanceTimersByTime(510);
+  }
+  expect(ended).toBe(1);
+});
+
+test('an answer that is there and unread comes first, when the thread was blocked', () => {
+  silence.asked();
+  // The timer is late: the loop runs timers before it reads sockets.
+  jest.advanceTimersByTime(1_000);
+  jest.runOnlyPendingTimers();
+  silence.answered();
+  jest.runOnlyPendingTimers();
+  expect(silence.isSilent).toBe(false);
+});
+
+test('leaves the connections of others alone, however long they are silent', () => {
+  const borrowed = new StallDetector(client as unknown as Redis, false);
+  borrowed.asked();
+  const timers = jest.spyOn(globalThis, 'setTimeout');
+  jest.advanceTimersByTime(60_000);
+  expect(timers.mock.calls.length).toBeLessThan(100);
+  expect(borrowed.isSilent).toBe(true);
+  expect(ended).toBe(0);
+  expect(client.eventNames()).toEqual(['connect', 'ready', 'close']);
+  expect(client.listenerCount('ready')).toBe(1);
+});
+
+test.each([
+  ['a server', false, 1],
+  ['a Cluster, of whose masters only some may be silent,', true, 1_001],
+])('%s is silent when it has answered nothing for a second of what is enough', (_what, isCluster, enough) => {
+  silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
+  for (let asked = 1; asked < enough; asked++) silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(false);
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(true);
+  silence.answered();
+  expect(silence.isSilent).toBe(false);
+});

@@ -1,0 +1,59 @@
+import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
+import { ServerClock } from '../../../../lib/stores/redis/health/server-clock.js';
+
+const EPOCH = 1_700_000_000_000;
+let clock: ServerClock;
+
+beforeEach(() => {
+  jest.useFakeTimers();
+  clock = new ServerClock();
+});
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+/** A reply that left the server `travel` ms ago, whose clock differs from ours by `difference` ms. */
+function reply(travel: number, difference = EPOCH): void {
+  clock.learn((performance.now() - travel + difference) * 1_000);
+}
+
+function serverTime(difference = EPOCH): number {
+  return performance.now() + difference;
+}
+
+test('is not known before the first reply, and not after it was forgotten', () => {
+  expect(clock.now()).toBeUndefined();
+  reply(0);
+  clock.forget();
+  expect(clock.now()).toBeUndefined();
+});
+
+test('runs on from the last reply', () => {
+  reply(0);
+  jest.advanceTimersByTime(1_234);
+  expect(clock.now()).toBeCloseTo(serverTime(), 1);
+});
+
+test('trusts the quickest reply, and is never ahead of the server', () => {
+  for (const travel of [40, 3, 200, 25]) reply(travel);
+  expect(clock.now()).toBeCloseTo(serverTime() - 3, 1);
+  jest.advanceTimersByTime(20_000);
+  reply(90);
+  expect(clock.now()).toBeCloseTo(serverTime() - 3, 1);
+});
+
+test('follows a clock that is set forward at once', () => {
+  reply(1);
+  reply(1, EPOCH + 60_000);
+  expect(clock.now()).toBeCloseTo(serverTime(EPOCH + 60_000) - 1, 1);
+});
+
+test('follows a clock that is set back within a minute', () => {
+  reply(1);
+  for (let second = 0; second <= 61; second++) {
+    reply(1, EPOCH - 60_000);
+    jest.advanceTimersByTime(1_000);
+  }
+  reply(1, EPOCH - 60_000);
+  expect(clock.now()).toBeCloseTo(serverTime(EPOCH - 60_000) - 1, 1);
+});

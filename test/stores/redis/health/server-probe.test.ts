@@ -1,0 +1,389 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { LockStore } from '../../../../lib/core/ports.js';
+import { NO_RETRY } from '../../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../../lib/redlock/redlock.js';
+import { type CoreOptions, countLocks, newFleet, nodesTo, redlockOver } from '../../../support/core.js';
+import { PATIENT } from '../../../support/patience.js';
+import {
+  DURABLE,
+  type RedisServer,
+  startRedis,
+  type StartRedisOptions,
+} from '../../../support/redis-server.js';
+import { until } from '../../../support/until.js';
+import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
+
+/** Milliseconds; a machine that stands still for a moment does not use it up. */
+const GUARD = 3_000;
+
+const once: Acquisition = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
+
+let servers: RedisServer[];
+let opened: LockStore[];
+
+beforeEach(() => {
+  servers = [];
+  opened = [];
+});
+afterEach(async () => {
+  await Promise.all(opened.map((node) => node.close()));
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+async function newServer(options?: StartRedisOptions): Promise<RedisServer> {
+  const server = await startRedis(options);
+  servers.push(server);
+  return server;
+}
+
+/** Nodes to these addresses, what became of connecting them, and what they warned of. */
+async function connect(
+  urls: readonly string[],
+  guarded = false,
+): Promise<{ nodes: LockStore[]; failures: string[]; warnings: readonly string[] }> {
+  const fleet = newFleet(guarded);
+  const nodes = nodesTo(urls, fleet);
+  opened.push(...nodes);
+  const results = await Promise.allSettled(nodes.map((node) => node.connect()));
+  const failures = results.flatMap((result) => (result.status === 'rejected' ? [String(result.reason)] : []));
+  return { nodes, failures, warnings: fleet.warnings };
+}
+
+async function readyClientOf(server: RedisServer): Promise<Redis> {
+  const client = server.client();
+  await client.ping();
+  return client;
+}
+
+/** A node over a client that was passed in; `ready` is what becomes of connecting it. */
+function connectOver(client: Redis): { ready: Promise<void>; warnings: readonly string[] } {
+  const fleet = newFleet();
+  const node = new RedisStore(client, false, fleet);
+  opened.push(node);
+  return { ready: node.connect(), warnings: fleet.warnings };
+}
+
+function locksOver(nodes: readonly LockStore[], options: CoreOptions = {}): Redlock {
+  return redlockOver(nodes, { ...PATIENT, ...options });
+}
+
+async function attempt(redlock: Redlock): Promise<'acquired' | string> {
+  try {
+    const lock = await redlock.acquire(['k'], once);
+    await lock.release();
+    return 'acquired';
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+/** What the nodes answer, and when they were asked; on a busy machine they may miss their time limit a few times. */
+async function answered(redlock: Redlock): Promise<{ asked: number; answer: string }> {
+  for (;;) {
+    const asked = performance.now();
+    const answer = await attempt(redlock);
+    if (!/not connected|no answer within|not answered for a while|too late/.test(answer))
+      return { asked, answer };
+    await delay(5);
+  }
+}
+
+async function answerOf(redlock: Redlock): Promise<string> {
+  return (await answered(redlock)).answer;
+}
+
+describe('a server that is not fit for locks is refused, and says why (S17)', () => {
+  test('one that is listed twice, under whatever name', async () => {
+    const server = await newServer(DURABLE);
+    const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
+    expect(failures).toHaveLength(1);
+    expect(failures[0]).toMatch(/UnsafeNodeError.*the same server as .*name each server once/);
+    await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
+  });
+
+  test('a replica', async () => {
+    const master = await newServer(DURABLE);
+    const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
+    const { failures } = await connect([replica.url]);
+    expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
+  });
+
+  test('a master that becomes a replica is refused from its next connection on, and a replica that becomes master is used', async () => {
+    const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
+    const { nodes, warnings } = await connect([other.url]);
+    const redlock = locksOver(nodes);
+    await expect(answerOf(redlock)).resolves.toBe('acquired');
+    const client = other.client();
+    await client.replicaof('127.0.0.1', master.port);
+    // READONLY replaces the connection; the new one is inspected.
+    await until(async () => (await attempt(redlock)).includes('it is a replica'));
+    expect(warnings).toContainEqual(expect.stringContaining('cannot be used for locks: it is a replica'));
+    await client.replicaof('NO', 'ONE');
+    await client.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+    await until(async () => (await attempt(redlock)) === 'acquired');
+  });
+
+  test('a replica that is made master votes again on the connection that it has', async () => {
+    const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
+    await other.client().replicaof('127.0.0.1', master.port);
+    const { nodes } = await connect([other.url]);
+    await expect(answerOf(locksOver(nodes))).resolves.toContain('it is a replica');
+    await other.client().replicaof('NO', 'ONE');
+    await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
+  });
+
+  test('one without the database, where ioredis would go on in database 0', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
+    const { nodes, failures } = await connect([`${server.url}/2`]);
+    expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
+    await expect(answerOf(locksOver(nodes))).resolves.toContain('it has no database of that number');
+    await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
+  });
+
+  test('a node of a Cluster, given as a plain node', async () => {
+    const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
+    const { failures } = await connect([server.url]);
+    expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
+  });
+
+  test('a node of a Cluster of Valkey, given as a plain node', async () => {
+    const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
+    const connected = connectOver(likeValkey(await readyClientOf(server)));
+    await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
+  });
+});
+
+test.each([
+  ['its mode', /^redis_mode:.*|^cluster_enabled:.*/gm, 'a node of a Redis Cluster'],
+  ['its role', /^role:.*/gm, 'a replica'],
+])('a server that does not tell %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
+  const client = await readyClientOf(await newServer(DURABLE));
+  const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
+  await ready;
+  expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
+});
+
+test('a node that could not be inspected when it was connected votes when it can be (OOM, MISCONF, READONLY)', async () => {
+  const server = await newServer(DURABLE);
+  await server.client().config('SET', 'maxmemory', '1');
+  const { nodes, failures } = await connect([server.url], true);
+  expect(failures[0]).toContain('OOM');
+  await server.client().config('SET', 'maxmemory', '0');
+  await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
+});
+
+describe('a server on which locks are weaker is used, with one warning', () => {
+  test('that keeps no append-only file, without the guard (S13)', async () => {
+    const { failures, warnings } = await connect([(await newServer()).url]);
+    expect(failures).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
+  });
+
+  test('none for one that writes every lock to disk, and none with the guard (S12, S13)', async () => {
+    await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
+    await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
+  });
+
+  test('that evicts (S14)', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
+    const { warnings } = await connect([server.url]);
+    expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
+  });
+
+  test('whose user may not run INFO: the marker alone guards, and the lock works', async () => {
+    const server = await newServer(DURABLE);
+    await server
+      .client()
+      .call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '+@all', '-info', '-config', '-publish');
+    const { nodes, failures, warnings } = await connect(
+      [`redis://app:secret@127.0.0.1:${server.port}`],
+      true,
+    );
+    expect(failures).toEqual([]);
+    expect(warnings).toEqual([expect.stringContaining('its user may not run INFO')]);
+    const redlock = locksOver(nodes, { guard: GUARD });
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    await server.client().flushall();
+    await expect(answerOf(redlock)).resolves.toContain('lost its data');
+  });
+});
+
+describe('a server that does not answer all questions is used all the same', () => {
+  test('one without CONFIG, as many that are hosted by others', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
+    const { nodes, failures, warnings } = await connect([server.url]);
+    expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
+    await expect(answerOf(locksOver(nodes))).resolves.toBe('acquired');
+  });
+
+  test('one without INFO', async () => {
+    const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
+    const client = new Redis(server.url, { enableReadyCheck: false });
+    const fleet = newFleet();
+    const node = new RedisStore(client, false, fleet);
+    await node.connect();
+    await expect(answerOf(locksOver([node]))).resolves.toBe('acquired');
+    expect(fleet.warnings).toEqual([expect.stringContaining('may not run INFO')]);
+    client.disconnect();
+  });
+});
+
+describe('the restart guard (S12)', () => {
+  async function guardedNode(
+    options?: StartRedisOptions,
+  ): Promise<{ server: RedisServer; looker: Redis; redlock: Redlock; warnings: readonly string[] }> {
+    const server = await newServer(options);
+    const { nodes, warnings } = await connect([server.url], true);
+    return { server, looker: server.client(), redlock: locksOver(nodes, { guard: GUARD }), warnings };
+  }
+
+  /**
+   * Whether it can be acquired, or what is said instead. A node of a busy machine may miss its time limit, and what the
+   * others say then is not what is asked for; but what is acquired once is never what must not be.
+   */
+  async function saidWithAllVotes(redlock: Redlock, outcome: string): Promise<string> {
+    let said = '';
+    await until(async () => (said = await attempt(redlock)) === 'acquired' || said.includes(outcome));
+    return said;
+  }
+
+  /** It votes when it said that it would, and not before. */
+  async function expectToKeepItsWord(redlock: Redlock, answer: string, asked: number): Promise<void> {
+    const [, wait] = /it votes again in (\d+) ms \(restartGuard\)/.exec(answer) ?? [];
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    expect(Number(wait)).toBeGreaterThan(0);
+    // Whole milliseconds, of two clocks.
+    expect(performance.now() - asked).toBeGreaterThan(Number(wait) - 5);
+  }
+
+  test('keeps a new server from voting for the time of the guard, and says for how long', async () => {
+    const { redlock, warnings } = await guardedNode();
+    const { answer, asked } = await answered(redlock);
+    await expectToKeepItsWord(redlock, answer, asked);
+    expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
+  });
+
+  test('begins when the node is first connected to, not when it is first asked for a lock', async () => {
+    const { redlock } = await guardedNode();
+    await delay(GUARD + 1_100);
+    await expect(answerOf(redlock)).resolves.toBe('acquired');
+  });
+
+  test.each([
+    ['that lost its data', (server: RedisServer) => server.client().flushall()],
+    ['that restarted without its data', (server: RedisServer) => server.restart()],
+  ])('keeps a node from voting %s', async (_what, fault) => {
+    const { server, redlock } = await guardedNode();
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    await fault(server);
+    const { answer, asked } = await answered(redlock);
+    expect(answer).toContain('may have forgotten locks');
+    await expectToKeepItsWord(redlock, answer, asked);
+  });
+
+  test('keeps a node from voting that restarted from old data, which has an old marker', async () => {
+    const { server, looker, redlock } = await guardedNode(DURABLE);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    const marker = await looker.get('lock:redlock-born');
+    await server.restart();
+    expect((await answered(redlock)).answer).toContain('may have forgotten locks');
+    await expect(server.client().get('lock:redlock-born')).resolves.toBe(marker);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+  });
+
+  test('does not end sooner when the wall clock of this machine is put forward', async () => {
+    const { server, redlock } = await guardedNode(DURABLE);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+    // From old data, so that the marker is old enough, and only the time since the start counts.
+    await server.restart();
+    const { answer, asked } = await answered(redlock);
+    expect(answer).toContain('may have forgotten locks');
+    const wall = Date.now.bind(Date);
+    const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 30_000);
+    try {
+      await expectToKeepItsWord(redlock, answer, asked);
+    } finally {
+      clock.mockRestore();
+    }
+  });
+
+  test.each([
+    ['without it, a second holder is granted while the first is valid', 0, 'acquired'],
+    ['with it, refused', 2 * GUARD, 'is held by alice'],
+  ])('%s (guard %d ms)', async (_what, guard, outcome) => {
+    const three = await Promise.all([newServer(), newServer(), newServer()]);
+    const urls = three.map(({ url }) => url);
+    const { nodes: alices } = await connect(urls, guard > 0);
+    const { nodes: bobs } = await connect(urls, guard > 0);
+    // What she asks of a server that is paused is soon too late.
+    const alice = locksOver(alices, { owner: 'alice', guard, nodeTimeout: 100 });
+    const bob = locksOver(bobs, { owner: 'bob', guard });
+    await until(async () => (await attempt(bob)) === 'acquired');
+
+    // Bob's release is complete when a quorum has confirmed it; the last node may still hold his lock.
+    const lookers = three.map((server) => server.client());
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
+
+    // Two of three nodes grant Alice the lock, and one of the two loses it.
+    three[2]!.pause();
+    // Several attempts, because a busy machine may miss the time limit of a node.
+    const patiently = { timeout: 10 * GUARD, attempts: Infinity, delay: 20, jitter: 0 };
+    const lock = await alice.acquire(['k'], { ...once, ttl: 2 * GUARD, retry: patiently });
+    // When the third wakes up, what Alice asked it is too late to do anything (S16).
+    await delay(150);
+    three[2]!.resume();
+    await three[1]!.client().flushall();
+    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test.each([
+    ['without it, beside its holder', 0, 'acquired'],
+    ['with it, not beside its holder', 2 * GUARD, 'may have forgotten locks'],
+  ])('a task with minHold runs again when its one node is flushed: %s', async (_what, guard, outcome) => {
+    const server = await newServer();
+    const { nodes: alices } = await connect([server.url], guard > 0);
+    const { nodes: bobs } = await connect([server.url], guard > 0);
+    const bob = locksOver(bobs, { owner: 'bob', guard });
+    await until(async () => (await attempt(bob)) === 'acquired');
+    const lasting = { ...once, ttl: 2 * GUARD, minHold: 3_600_000 };
+    const lock = await locksOver(alices, { owner: 'alice', guard }).acquire(['k'], lasting);
+    await server.client().flushall();
+    await expect(attempt(bob)).resolves.toContain(outcome);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test.each([
+    ['lasts through the loss of the data of a minority', 1, 'is held by alice'],
+    ['is forgotten with the data of a quorum, when the guard is over', 2, 'acquired'],
+  ])('what minHold keeps after a release %s', async (_what, wiped, outcome) => {
+    const three = await Promise.all([newServer(), newServer(), newServer()]);
+    const { nodes } = await connect(
+      three.map(({ url }) => url),
+      true,
+    );
+    const bob = locksOver(nodes, { owner: 'bob', guard: GUARD });
+    await until(async () => (await attempt(bob)) === 'acquired');
+    const lookers = three.map((server) => server.client());
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
+
+    // A node that misses its time limit does not store the lock, and here all of them must: it is a fifth of the ttl.
+    const alice = locksOver(nodes, { owner: 'alice', nodeTimeout: 12_000 });
+    const patiently = { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 0 };
+    const long = { ...once, ttl: 60_000, retry: patiently, minHold: 3_600_000 };
+    await (await alice.acquire(['k'], long)).release();
+    await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 1));
+    for (const looker of lookers.slice(0, wiped)) await looker.flushall();
+    await expect(attempt(bob)).resolves.not.toBe('acquired');
+    // Once all of them vote again, only the data counts.
+    await until(async () =>
+      (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
+    );
+    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
+  });
+});

@@ -1,0 +1,75 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { openClient } from '../../../lib/stores/redis/connection/connection.js';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import { newFleet, redlockOver } from '../../support/core.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+// A server that reads its data answers INFO, and everything else with an error.
+
+const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+/** It takes a little more than a millisecond to read each: longer than a connection of ours may be silent. */
+const KEYS = 6_000;
+
+let server: RedisServer;
+let restarted: Promise<void>;
+let ours: Redis;
+let connections = 0;
+/** One over a connection of ours, and two over clients that were passed in. */
+let nodes: RedisStore[];
+
+beforeAll(async () => {
+  const slowly = ['--key-load-delay', '1000', '--loading-process-events-interval-bytes', '1024'];
+  server = await startRedis({ args: slowly });
+  const client = server.client();
+  await client.eval("for i = 1, ARGV[1] do redis.call('SET', i, '') end", 0, KEYS);
+  await client.save();
+
+  const passedIn = [new Redis(server.url), new Redis6(server.url)] as [Redis, Redis6];
+  for (const each of passedIn) {
+    cleanUpAfterTests(async () => each.disconnect());
+    each.on('error', () => undefined);
+  }
+  ours = openClient(server.url);
+  nodes = [ours, ...(passedIn as Redis[])].map((each) => new RedisStore(each, each === ours, newFleet()));
+  await Promise.all(nodes.map((node) => node.connect()));
+  ours.on('connect', () => connections++);
+  restarted = server.restart();
+});
+afterAll(async () => {
+  await Promise.all(nodes.map((node) => node.close()));
+});
+
+async function attempt(redlock: Redlock): Promise<string> {
+  try {
+    const lock = await redlock.acquire(['k'], once);
+    await lock.release();
+    return 'acquired';
+  } catch (error) {
+    return (error as Error).message;
+  }
+}
+
+test('says that a server is LOADING, and not that it is not connected, over any client', async () => {
+  for (const node of nodes) {
+    const redlock = redlockOver([node], PATIENT);
+    await until(async () => (await attempt(redlock)).includes(': LOADING '));
+    await expect(node.check(0)).rejects.toThrow(/^LOADING .*; wait until it has$/);
+  }
+});
+
+test('votes when the server has read its data, on the connection that it has', async () => {
+  await restarted;
+  for (const node of nodes) {
+    const redlock = redlockOver([node], PATIENT);
+    await until(async () => (await attempt(redlock)) === 'acquired');
+  }
+  expect(connections).toBe(1);
+});

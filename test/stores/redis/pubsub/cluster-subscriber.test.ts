@@ -1,0 +1,135 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { Cluster, type ClusterOptions } from 'ioredis';
+import { Cluster as Cluster6 } from 'ioredis-6';
+import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
+import { LockInspector } from '../../../../lib/redlock/inspect/lock-inspector.js';
+import { NO_RETRY } from '../../../../lib/core/lock-options.js';
+import { newFleet, redlockOver } from '../../../support/core.js';
+import { freePort } from '../../../support/free-port.js';
+import { cleanUpAfterTests } from '../../../support/leftovers.js';
+import { PATIENT } from '../../../support/patience.js';
+import { startMasters } from '../../../support/redis-cluster.js';
+import type { RedisServer } from '../../../support/redis-server.js';
+import { until } from '../../../support/until.js';
+
+// A client may put a prefix before keys, and go to other addresses than the servers name. Messages have to follow it.
+
+const six = Cluster6 as unknown as typeof Cluster;
+
+let masters: RedisServer[];
+beforeAll(async () => {
+  masters = await startMasters([], []);
+});
+
+async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFleet()): Promise<RedisStore> {
+  const nodes = masters.map(({ host, port }) => ({ host, port }));
+  const redisOptions = { ...options.redisOptions, disconnectTimeout: 100 };
+  const client = new Client(nodes, { ...options, redisOptions, lazyConnect: true });
+  cleanUpAfterTests(async () => client.disconnect());
+  await client.connect();
+  const node = new RedisStore(client, false, fleet);
+  await node.connect();
+  return node;
+}
+
+/** Without a message a waiter asks again five seconds after it began to wait, or later. */
+const BY_MESSAGE_MS = 2_500;
+
+/** Milliseconds from a release to when the next one has the lock, at most, over keys on both masters. */
+async function slowestHandOver(node: RedisStore): Promise<number> {
+  let slowest = 0;
+  // Two processes: within one, a call tells the next.
+  const [holder, waiter] = [redlockOver([node], PATIENT), redlockOver([node], PATIENT)];
+  const lookers = masters.map((master) => master.client());
+  const inLine = async (): Promise<boolean> => {
+    const queues = await Promise.all(lookers.map((looker) => looker.keys('*:q')));
+    return queues.flat().length > 0;
+  };
+  for (const key of ['a', 'b', 'c', 'd']) {
+    const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
+    const terms = { ttl: 60_000, renew: false, signals: [], retry };
+    const lock = await holder.acquire([key], terms);
+    const next = waiter.acquire([key], terms);
+    await until(inLine);
+    const released = performance.now();
+    await lock.release();
+    await (await next).release();
+    slowest = Math.max(slowest, performance.now() - released);
+    await Promise.all(lookers.map((looker) => looker.flushall()));
+  }
+  await node.close();
+  return slowest;
+}
+
+describe.each<[string, ClusterOptions, typeof Cluster]>([
+  ['of the Cluster, with ioredis 5', { keyPrefix: 'app:' }, Cluster],
+  ['of the Cluster, with ioredis 6', { keyPrefix: 'app:' }, six],
+  ['in redisOptions, with ioredis 5', { redisOptions: { keyPrefix: 'app:' } }, Cluster],
+  ['in redisOptions, with ioredis 6', { redisOptions: { keyPrefix: 'app:' } }, six],
+  ['of the Cluster, with a hash tag', { keyPrefix: '{app}:' }, Cluster],
+  ['in redisOptions, with a hash tag', { redisOptions: { keyPrefix: '{app}:' } }, Cluster],
+  ['in both places', { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } }, Cluster],
+])('under a keyPrefix %s', (_where, options, Client) => {
+  test('those who wait are woken by a message', async () => {
+    expect(await slowestHandOver(await nodeWith(options, Client))).toBeLessThan(BY_MESSAGE_MS);
+  });
+
+  test('locks are listed by their keys', async () => {
+    const node = await nodeWith(options, Client);
+    const redlock = redlockOver([node], PATIENT);
+    const keys = ['a', 'b', 'c', 'd'];
+    const terms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+    const locks = await Promise.all(keys.map((key) => redlock.acquire([key], terms)));
+    const listed: string[] = [];
+    for await (const { key } of new LockInspector({ nodes: [node], ...PATIENT }, redlock.held).list()) {
+      listed.push(key);
+    }
+    expect(listed.toSorted()).toEqual(keys);
+    await Promise.all(locks.map((lock) => lock.release()));
+    await node.close();
+  });
+});
+
+test('the channels that a user lacks the right to are named with the keyPrefix', async () => {
+  for (const master of masters) {
+    await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
+  }
+  const fleet = newFleet();
+  const redisOptions = { username: 'app', password: 'secret' };
+  const node = await nodeWith({ keyPrefix: 'app:', redisOptions }, Cluster, fleet);
+  const place = { keys: ['a'], process: '0123456789abcdef', number: 1, owner: 'me' };
+  const listening = node.listen(place, () => undefined);
+  await until(() => fleet.warnings.some((warning) => warning.includes('allow it')));
+  expect(fleet.warnings).toContainEqual(expect.stringContaining(' &app:lock:* +ssubscribe'));
+  listening.stop();
+  await node.close();
+});
+
+describe('where the servers name addresses at which nobody is', () => {
+  const map: NatMap = {};
+  beforeAll(async () => {
+    const lookers = masters.map((master) => master.client());
+    for (const [index, { host, port }] of masters.entries()) {
+      const named = await freePort();
+      map[`${host}:${named}`] = { host, port };
+      await lookers[index]!.config('SET', 'cluster-announce-bus-port', port + 10_000);
+      await lookers[index]!.config('SET', 'cluster-announce-port', named);
+    }
+    const ports = Object.keys(map).map((address) => address.split(':')[1]!);
+    for (const looker of lookers) {
+      await until(async () => {
+        const slots = JSON.stringify(await looker.call('CLUSTER', 'SLOTS'));
+        return ports.every((port) => slots.includes(port));
+      });
+    }
+  });
+
+  test.each([
+    ['an object', map],
+    ['a function', (address: string) => map[address] ?? null],
+  ])('those who wait are woken by a message if the client has a natMap that is %s', async (_what, natMap) => {
+    expect(await slowestHandOver(await nodeWith({ natMap }))).toBeLessThan(BY_MESSAGE_MS);
+  });
+});
+
+type NatMap = Record<string, { host: string; port: number }>;

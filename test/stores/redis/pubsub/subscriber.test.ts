@@ -1,0 +1,60 @@
+import { expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { EventEmitter } from 'node:events';
+import { Worker } from 'node:worker_threads';
+import { Subscriber } from '../../../../lib/stores/redis/pubsub/subscriber.js';
+
+/** What the two threads share: whether the first is blocked, and how often the second has answered. */
+const BLOCKED = 0;
+const ANSWERS = 1;
+
+// Answers when nobody can read it.
+const ANSWERING = `
+  const { parentPort, workerData } = require('node:worker_threads');
+  parentPort.on('message', () => {
+    Atomics.wait(workerData, ${BLOCKED}, 0);
+    parentPort.postMessage('answer');
+    Atomics.add(workerData, ${ANSWERS}, 1);
+  });
+`;
+
+test('a connection is kept when it was this process that did not read the answers', async () => {
+  const shared = new Int32Array(new SharedArrayBuffer(8));
+  const other = new Worker(ANSWERING, { eval: true, workerData: shared });
+  const waiting: (() => void)[] = [];
+  other.on('message', () => waiting.shift()?.());
+  let asked = 0;
+  let ended = 0;
+  const connection = Object.assign(new EventEmitter(), {
+    connect: () => Promise.resolve(connection.emit('ready')),
+    subscribe: () => {
+      asked++;
+      other.postMessage('question');
+      return new Promise<void>((resolve) => waiting.push(resolve));
+    },
+    stream: { destroy: () => ended++ },
+    disconnect: () => undefined,
+  });
+  const subscriber = new Subscriber(
+    () => connection as unknown as Redis,
+    false,
+    () => undefined,
+  );
+  subscriber.listen('channel', { message: () => undefined, ready: () => undefined });
+  for (let block = 0; block < 6; block++) {
+    const end = performance.now() + 520;
+    Atomics.store(shared, BLOCKED, 1);
+    Atomics.notify(shared, BLOCKED);
+    // Until the answer is there, too, however late a busy machine comes to it.
+    while (performance.now() < end || Atomics.load(shared, ANSWERS) < asked) {
+      Atomics.wait(shared, ANSWERS, Atomics.load(shared, ANSWERS), 5);
+    }
+    Atomics.store(shared, BLOCKED, 0);
+    await new Promise(setImmediate);
+  }
+  subscriber.close();
+  await other.terminate();
+  expect(ended).toBe(0);
+  // Once to subscribe, and then to hear whether it still answers.
+  expect(asked).toBeGreaterThan(1);
+});

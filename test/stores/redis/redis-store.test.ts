@@ -1,0 +1,462 @@
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
+import { Redis as Redis6 } from 'ioredis-6';
+import { setTimeout as delay } from 'node:timers/promises';
+import { openClient } from '../../../lib/stores/redis/connection/connection.js';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { Lease } from '../../../lib/core/lease.js';
+import { LockHeldError, LockUnavailableError } from '../../../lib/core/errors.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import { countLocks, newFleet, nodesTo, redlockOver } from '../../support/core.js';
+import { PATIENT } from '../../support/patience.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { startTcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+
+const once: Acquisition = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let server: RedisServer;
+let looker: Redis;
+let ends: (() => unknown)[];
+
+beforeEach(async () => {
+  server = await startRedis();
+  looker = server.client();
+  ends = [];
+});
+afterEach(async () => {
+  await Promise.all(ends.map((end) => end()));
+  await server.stop();
+});
+
+/** A node with a connection of its own, connected. */
+async function openNode(target: string | RedisOptions = server.url): Promise<RedisStore> {
+  const node = new RedisStore(openClient(target), true, newFleet());
+  ends.push(() => node.close());
+  await node.connect();
+  return node;
+}
+
+/** A node on a client that the user made, connected. */
+async function borrowNode(client: Redis): Promise<RedisStore> {
+  ends.push(() => client.disconnect());
+  const node = new RedisStore(client, false, newFleet());
+  await node.connect();
+  return node;
+}
+
+/** As patient as a busy machine needs it. */
+function redlockOn(node: RedisStore): Redlock {
+  return redlockOver([node], PATIENT);
+}
+
+/** For what gets no answer. */
+function hastyRedlockOn(node: RedisStore): Redlock {
+  return redlockOver([node], { nodeTimeout: 100 });
+}
+
+/** How often the server ran each command since `CONFIG RESETSTAT`. */
+async function commandCounts(): Promise<Record<string, number>> {
+  const lines = (await looker.info('commandstats')).matchAll(/^cmdstat_(\S+?):calls=(\d+)/gm);
+  const ours = [...lines].filter(([, name]) => !/^(info|config)/.test(name ?? ''));
+  return Object.fromEntries(ours.map(([, name, calls]) => [name, Number(calls)]));
+}
+
+describe('what it costs', () => {
+  test('an uncontended acquire and release are one command and one round trip each', async () => {
+    const node = await openNode();
+    await (await redlockOn(node).acquire(['warm'], once)).release();
+    await looker.config('RESETSTAT');
+    const lock = await redlockOn(node).acquire(['k'], once);
+    await lock.release();
+    // The rest runs inside of the scripts.
+    expect(await commandCounts()).toEqual({
+      evalsha: 2,
+      time: 1,
+      get: 3,
+      set: 2,
+      del: 1,
+      exists: 2,
+    });
+  });
+
+  test('a script that the server does not know is sent once', async () => {
+    const node = await openNode();
+    await looker.config('RESETSTAT');
+    for (let round = 0; round < 3; round++) await (await redlockOn(node).acquire(['k'], once)).release();
+    expect(await commandCounts()).toMatchObject({ evalsha: 6, eval: 2 });
+  });
+});
+
+describe('scripts that the server forgets (SCRIPT FLUSH)', () => {
+  test('every request works again, and in order', async () => {
+    const redlock = redlockOn(await openNode());
+    for (let round = 0; round < 20; round++) {
+      await looker.script('FLUSH');
+      const lock = await redlock.acquire(['k'], once);
+      await looker.script('FLUSH');
+      await lock.extend();
+      await looker.script('FLUSH');
+      await lock.release();
+      await expect(countLocks(looker)).resolves.toBe(0);
+    }
+  });
+
+  test('an acquire whose caller has given up is not sent again with its text (S15)', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const node = await openNode(proxy.url);
+    await looker.script('FLUSH');
+    proxy.holdReplies();
+    // The NOSCRIPT reply is held back until the attempt has timed out and sent its release.
+    await expect(hastyRedlockOn(node).acquire(['k'], once)).rejects.toBeInstanceOf(LockUnavailableError);
+    proxy.heal();
+    await Promise.all(node.extend([new Lease(['after'], 'me', 100)], 100));
+    await expect(looker.exists('lock:{k}:l')).resolves.toBe(0);
+    expect(await commandCounts()).not.toHaveProperty('set');
+  });
+});
+
+describe('nothing is left behind', () => {
+  test('by an acquire that reached a paused server and timed out (S6, SIGSTOP)', async () => {
+    const node = await openNode();
+    await (await redlockOn(node).acquire(['warm'], once)).release();
+    const [evalshas, sets] = [await commandCountOf('evalsha'), await commandCountOf('set')];
+    server.pause();
+    const acquiring = hastyRedlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
+    await expect(acquiring).rejects.toThrow('no answer within 100 ms');
+    server.resume();
+    // The acquire is executed now, too late to do anything (S16), and the release right behind it.
+    await until(async () => (await commandCountOf('evalsha')) === evalshas + 2);
+    expect(await commandCountOf('set')).toBe(sets);
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test('by an acquire whose reply was lost with the connection: its release is owed and paid (S6)', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const node = await openNode(proxy.url);
+    await (await redlockOn(node).acquire(['warm'], once)).release();
+    proxy.holdReplies();
+    const acquiring = redlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
+    await until(async () => (await looker.exists('lock:{k}:l')) === 1);
+    proxy.cut();
+    proxy.refuse();
+    await expect(acquiring).rejects.toBeInstanceOf(LockUnavailableError);
+    await expect(looker.exists('lock:{k}:l')).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0);
+  });
+
+  test('by a release while the server was away', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
+    proxy.cut();
+    proxy.refuse();
+    await lock.release();
+    await expect(looker.exists('lock:{k}:l')).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0);
+  });
+
+  test.each([
+    ['a node that confirmed the longer ttl', false],
+    ['a node whose confirmation was lost', true],
+  ])('by a release of an extended lock after the ttl it was acquired with: %s (S6)', async (_what, lost) => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+    const redlock = redlockOn(await openNode(proxy.url));
+    const warm = await redlock.acquire(['warm'], once);
+    await warm.extend();
+    await warm.release();
+    const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry });
+    if (lost) proxy.dropReplies();
+    const extending = lock.extend(60_000).catch((error: Error) => error);
+    await until(async () => (await looker.pttl('lock:{k}:l')) > 30_000);
+    if (!lost) await extending;
+    proxy.cut();
+    proxy.refuse();
+    await extending;
+    await lock.release();
+    await delay(600);
+    await expect(countLocks(looker)).resolves.toBe(1);
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0, 5_000);
+  });
+
+  test('by a release while the server was away, though the wall clock is put forward meanwhile (S6)', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
+    proxy.cut();
+    proxy.refuse();
+    await lock.release();
+    const wall = Date.now.bind(Date);
+    const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 3_600_000);
+    await expect(countLocks(looker)).resolves.toBe(1);
+    ends.push(() => clock.mockRestore());
+    proxy.heal();
+    await until(async () => (await countLocks(looker)) === 0, 5_000);
+  });
+
+  test.each([
+    ['what is left of minHold by then', 20_000],
+    ['nothing, when minHold has passed', 100],
+  ])('a release that was kept for a server that is away keeps %s', async (_what, minHold) => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const redlock = redlockOn(await openNode(proxy.url));
+    const lock = await redlock.acquire(['k'], { ...once, ttl: 60_000, minHold });
+    proxy.cut();
+    proxy.refuse();
+    await lock.release();
+    await delay(500);
+    await expect(looker.pttl('lock:{k}:l')).resolves.toBeGreaterThan(30_000);
+    proxy.heal();
+    await until(async () => (await looker.pttl('lock:{k}:l')) <= Math.max(0, minHold - 500));
+    await expect(countLocks(looker)).resolves.toBe(minHold > 500 ? 1 : 0);
+  });
+
+  test('a tick that ran while the server was away is told to it, also long after the ttl', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
+    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+    const redlock = redlockOn(await openNode(proxy.url));
+    const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry, tick });
+    proxy.cut();
+    proxy.refuse();
+    await lock.release();
+    await delay(600);
+    await expect(looker.keys('*:t:*')).resolves.toEqual([]);
+    proxy.heal();
+    await until(async () => (await looker.get('lock:{k}:t:s')) === '5:me');
+  });
+
+  test("by a user's client that queues: a connection that is not ready votes against at once (S15)", async () => {
+    // The defaults of ioredis: an offline queue, and commands in flight are sent again.
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const client = new Redis(proxy.url, { retryStrategy: () => 20 });
+    client.on('error', () => {});
+    const node = await borrowNode(client);
+    proxy.cut();
+    proxy.refuse();
+    await until(() => client.status !== 'ready');
+    await expect(redlockOn(node).acquire(['k'], once)).rejects.toThrow('not connected');
+    proxy.heal();
+    await until(() => client.status === 'ready');
+    await client.ping();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test("by a user's client that sends again what was in flight when the connection was cut (S15)", async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+    client.on('error', () => {});
+    const node = await borrowNode(client);
+    await (await redlockOn(node).acquire(['warm'], once)).release();
+    proxy.holdRequests();
+    const acquiring = hastyRedlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
+    acquiring.catch(() => {});
+    await delay(10);
+    proxy.cut();
+    await expect(acquiring).rejects.toBeInstanceOf(LockUnavailableError);
+    proxy.heal();
+    // The client sends the acquire again when it is connected. It comes too late (S16), and the owed release behind it.
+    await until(async () => (await commandCountOf('evalsha')) >= 4);
+    await until(async () => (await countLocks(looker)) === 0);
+  });
+});
+
+test('a release that the server refuses is sent again, and reported (NOREPLICAS)', async () => {
+  const fleet = newFleet();
+  const [node] = nodesTo([server.url], fleet) as [RedisStore];
+  ends.push(() => node.close());
+  await node.connect();
+  const lock = await redlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
+  await looker.config('SET', 'min-replicas-to-write', '1');
+  await lock.release();
+  await expect(countLocks(looker)).resolves.toBe(1);
+  expect(fleet.warnings).toContainEqual(expect.stringMatching(/refuses to release locks.*NOREPLICAS/));
+  await looker.config('SET', 'min-replicas-to-write', '0');
+  await until(async () => (await countLocks(looker)) === 0);
+});
+
+test("an estimate of the server's clock that is behind costs a second try and not the lock (S16)", async () => {
+  const proxy = await startTcpProxy(server);
+  ends.push(() => proxy.close());
+  // From then on the server knows the script that it is met with, so that two replies are to be waited for.
+  await openNode();
+  const client = new Redis(proxy.url);
+  client.on('error', () => {});
+  await client.ping();
+  // The clock is learned from a reply that took long, so it seems to be behind by so much.
+  proxy.delayReplies(3_500);
+  const node = await borrowNode(client);
+  proxy.delayReplies(0);
+  const lock = await redlockOver([node], { nodeTimeout: 3_000 }).acquire(['k'], once);
+  expect(lock.isHeld()).toBe(true);
+  await lock.release();
+});
+
+test('a client that gives numbers as strings is understood', async () => {
+  const client = new Redis(server.url, { stringNumbers: true });
+  const redlock = redlockOn(await borrowNode(client));
+  const lock = await redlock.acquire(['k'], once);
+  await lock.extend();
+  await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  await lock.release();
+  await expect(countLocks(looker)).resolves.toBe(0);
+});
+
+test("a grant that a user's client fetched on a new connection is no vote: nobody has asked what it leads to (S12, S17)", async () => {
+  const proxy = await startTcpProxy(server);
+  ends.push(() => proxy.close());
+  const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
+  client.on('error', () => {});
+  const redlock = redlockOver([await borrowNode(client)], { nodeTimeout: 4_000 });
+  await (await redlock.acquire(['warm'], once)).release();
+  proxy.holdRequests();
+  const acquiring = redlock.acquire(['k'], { ...once, ttl: 60_000 });
+  const outcome = acquiring.catch((error: unknown) => error);
+  proxy.cut();
+  proxy.heal();
+  expect(await outcome).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+  expect(String(await outcome)).toContain('the connection was replaced before the answer came');
+  await until(async () => (await countLocks(looker)) === 0);
+});
+
+async function commandCountOf(command: string): Promise<number> {
+  return (await commandCounts())[command] ?? 0;
+}
+
+describe('connections', () => {
+  test('a server that comes back is used again', async () => {
+    const node = await openNode();
+    const redlock = redlockOn(node);
+    await server.kill();
+    await until(async () =>
+      redlock.acquire(['k'], once).then(
+        () => false,
+        (error: Error) => error.message.includes('not connected'),
+      ),
+    );
+    await server.start();
+    await until(() =>
+      redlock.acquire(['k'], once).then(
+        (lock) => lock.release().then(() => true),
+        () => false,
+      ),
+    );
+    // The lock and its counter.
+    expect(await commandCountOf('set')).toBe(2);
+  });
+
+  test.each([
+    ['a connection', {}],
+    ['a connection with a commandTimeout', { commandTimeout: 3_000 }],
+  ])('%s in a black hole is replaced', async (_what, options) => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    const node = await openNode({ host: proxy.host, port: proxy.port, ...options });
+    const hasty = hastyRedlockOn(node);
+    proxy.blackHole();
+    await expect(hasty.acquire(['k'], once)).rejects.toThrow('no answer');
+    // TCP itself would take minutes to notice.
+    await until(() =>
+      hasty.acquire(['k'], once).then(
+        () => false,
+        (error: Error) => error.message.includes('not connected'),
+      ),
+    );
+    proxy.heal();
+    await until(() =>
+      redlockOn(node)
+        .acquire(['k'], once)
+        .then(
+          (lock) => lock.release().then(() => true),
+          () => false,
+        ),
+    );
+  });
+
+  test("a user's client is used and never closed", async () => {
+    const client = server.client();
+    const node = await borrowNode(client);
+    const listeners = client.listenerCount('ready');
+    await (await redlockOn(node).acquire(['k'], once)).release();
+    await node.close();
+    await expect(client.ping()).resolves.toBe('PONG');
+    expect(client.listenerCount('ready')).toBe(listeners - 1);
+    expect(client.listenerCount('error')).toBe(1);
+  });
+
+  test("a user's lazy client is connected", async () => {
+    const node = await borrowNode(new Redis(server.url, { lazyConnect: true }));
+    const lock = await redlockOn(node).acquire(['k'], once);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('a client of ioredis 6 works', async () => {
+    const client = new Redis6(server.url);
+    const node = await borrowNode(client as unknown as Redis);
+    const lock = await redlockOn(node).acquire(['k'], once);
+    await expect(redlockOn(node).acquire(['k'], once)).rejects.toBeInstanceOf(LockHeldError);
+    await lock.release();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test.each([
+    ['redis://user:secret@localhost:7000/3', 'localhost:7000/3'],
+    ['rediss://:secret@example.com', 'example.com:6379'],
+    [{ host: 'h', port: 1, password: 'secret' }, 'h:1'],
+    [{ path: '/tmp/redis.sock' }, '/tmp/redis.sock'],
+    [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main via s:2'],
+  ])('%j is called %s, without credentials', (target, name) => {
+    expect(new RedisStore(openClient(target), true, newFleet()).name).toBe(name);
+  });
+
+  test.each([
+    [['redis://user:secret@a:7000', 'redis://b:7001'], 'cluster a:7000'],
+    [[{ host: 'a', port: 7000, password: 'secret' }], 'cluster a:7000'],
+    [[7000], 'cluster localhost:7000'],
+  ])('a Cluster of %j is called %s, without credentials', (startupNodes, name) => {
+    const cluster = new Cluster(startupNodes, { lazyConnect: true });
+    expect(new RedisStore(cluster, false, newFleet()).name).toBe(name);
+  });
+
+  test('nodes of the same address have different names', () => {
+    const group = { sentinels: [{ host: 's' }], name: 'main' };
+    const nodes = [group, group, 'redis://h', 'redis://h', 'redis://h'];
+    const fleet = newFleet();
+    expect(nodes.map((node) => new RedisStore(openClient(node), true, fleet).name)).toEqual([
+      'sentinel:main via s:26379',
+      'sentinel:main via s:26379 (2)',
+      'h:6379',
+      'h:6379 (2)',
+      'h:6379 (3)',
+    ]);
+  });
+});
+
+test('a key without an expiry is told from a lock (SETNX without a TTL)', async () => {
+  await looker.set('lock:{k}:l', 'somebody');
+  const error = await redlockOn(await openNode())
+    .acquire(['k'], once)
+    .catch((thrown: unknown) => thrown);
+  expect(error).toMatchObject({ code: 'LOCK_HELD', owner: 'somebody', retryAfter: Infinity });
+  expect((error as Error).message).toContain('without an expiry');
+});
+
+test('a key of another type is reported as what it is (S19)', async () => {
+  await looker.rpush('lock:{k}:l', 'a list');
+  await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow('WRONGTYPE');
+});

@@ -1,0 +1,203 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { Cluster, type Redis } from 'ioredis';
+import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import type { HeldLock } from '../../../lib/redlock/held-lock.js';
+import { newFleet, nodesTo, redlockOver } from '../../support/core.js';
+import { PATIENT } from '../../support/patience.js';
+import { type RedisServer, startRedis, startRedisNodes } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+// Many locks of one process on real servers. The ttl leaves a busy machine six seconds to be late in.
+const TTL = 9_000;
+
+/** For a lock that is to end by itself, soon. */
+const SHORT_TTL = 3_000;
+
+/** So many locks, on keys that begin with `name`. */
+async function acquireMany(
+  nodes: readonly RedisStore[],
+  count: number,
+  name: string,
+  { renew = true, ttl = TTL } = {},
+): Promise<HeldLock[]> {
+  const redlock = redlockOver(nodes, PATIENT);
+  const retry = { timeout: 10_000, attempts: Infinity, delay: 20, jitter: 20 };
+  const locks: HeldLock[] = [];
+  for (let first = 0; first < count; first += 100) {
+    const some = Array.from({ length: Math.min(100, count - first) }, (_, index) =>
+      redlock.acquire([`${name}:${first + index}`], { ttl, retry, renew, signals: [] }),
+    );
+    locks.push(...(await Promise.all(some)));
+  }
+  return locks;
+}
+
+/** Resolves when each of them has been renewed: what is left of it has grown, which nothing else does. */
+async function renewed(locks: readonly HeldLock[]): Promise<void> {
+  const left = new Map(locks.map((lock) => [lock, lock.remaining()]));
+  await until(() => {
+    for (const [lock, before] of left) {
+      const now = lock.remaining();
+      if (now > before) left.delete(lock);
+      else left.set(lock, now);
+    }
+    return left.size === 0;
+  });
+}
+
+function release(locks: readonly HeldLock[]): Promise<unknown> {
+  return Promise.all(locks.map((lock) => lock.release()));
+}
+
+/** How many scripts the server has run since `CONFIG RESETSTAT`. */
+async function scriptsRun(looker: Redis): Promise<number> {
+  const lines = (await looker.info('commandstats')).matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm);
+  return [...lines].reduce((sum, [, calls]) => sum + Number(calls), 0);
+}
+
+describe('on one server', () => {
+  let server: RedisServer;
+  let looker: Redis;
+  let node: RedisStore;
+
+  beforeAll(async () => {
+    server = await startRedis();
+    looker = server.client();
+    [node] = nodesTo([server.url]) as [RedisStore];
+    await node.connect();
+  });
+  afterAll(async () => {
+    await node.close();
+    await server.stop();
+  });
+  beforeEach(() => looker.config('RESETSTAT'));
+
+  test('1,000 locks stay held, for a few commands a second', async () => {
+    const locks = await acquireMany([node], 1_000, 'many');
+    await looker.config('RESETSTAT');
+    await renewed(locks);
+    const scripts = await scriptsRun(looker);
+    // The count counts: a look at the wrong line of INFO would be below any limit.
+    expect(scripts).toBeGreaterThan(0);
+    // One command for each renewal of a lock would be 1.
+    expect(scripts / 1_000).toBeLessThan(0.1);
+    await release(locks);
+    await expect(looker.keys('*:l')).resolves.toEqual([]);
+  });
+
+  test('a command is for 100 keys at most, so that others have their turn in between', async () => {
+    const locks = await acquireMany([node], 250, 'part', { renew: false });
+    await looker.config('RESETSTAT');
+    const claims = locks.map(({ claim }) => claim);
+    await expect(Promise.all(node.extend(claims, TTL))).resolves.toEqual(claims.map(() => true));
+    await expect(scriptsRun(looker)).resolves.toBe(3);
+    await release(locks);
+  });
+
+  test('works when the server has forgotten the script, and when a claim has ended meanwhile starts nothing for it (S15)', async () => {
+    const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
+      HeldLock,
+      HeldLock,
+    ];
+    await looker.script('FLUSH');
+    await expect(Promise.all(node.extend([first.claim, second.claim], TTL))).resolves.toEqual([true, true]);
+    await looker.script('FLUSH');
+    const answers = Promise.allSettled(node.extend([first.claim, second.claim], 60_000));
+    await release([second]);
+    for (const answer of await answers) expect(answer).toMatchObject({ status: 'rejected' });
+    await first.release();
+  });
+});
+
+describe('on three servers', () => {
+  let servers: RedisServer[];
+  let nodes: RedisStore[];
+
+  beforeAll(async () => {
+    servers = await startRedisNodes(3);
+    nodes = nodesTo(servers.map(({ url }) => url));
+    await Promise.all(nodes.map((node) => node.connect()));
+  });
+  afterAll(async () => {
+    await Promise.all(nodes.map((node) => node.close()));
+    await Promise.all(servers.map((server) => server.stop()));
+  });
+
+  test('a lock that a majority lost is told at the next renewal, and no other of its batch (S9)', async () => {
+    const locks = await acquireMany(nodes, 50, 'gone');
+    const gone = locks[20]!;
+    const others = renewed(locks.filter((lock) => lock !== gone));
+    for (const server of servers.slice(1)) await server.client().del('lock:{gone:20}:l');
+    await until(() => !gone.isHeld());
+    expect(gone.loss?.message).toContain('no quorum is left');
+    await others;
+    expect(locks.filter((lock) => !lock.isHeld())).toEqual([gone]);
+    await release(locks);
+  });
+
+  test('one server that stops (SIGSTOP) costs no lock (S9)', async () => {
+    const locks = await acquireMany(nodes, 100, 'minority');
+    servers[2]!.pause();
+    try {
+      await renewed(locks);
+      expect(locks.filter((lock) => !lock.isHeld())).toEqual([]);
+    } finally {
+      servers[2]!.resume();
+    }
+    await release(locks);
+  });
+
+  test('when a majority stops (SIGSTOP) every lock is told by the end of its validity (S10)', async () => {
+    await until(
+      async () => (await Promise.all(servers.map((server) => server.client().ping()))).length === 3,
+    );
+    const locks = await acquireMany(nodes, 100, 'majority', { ttl: SHORT_TTL });
+    const late = locks.map(({ signal }) => {
+      return new Promise<number>((resolve) => {
+        signal.addEventListener('abort', () => resolve(performance.now()));
+      });
+    });
+    for (const server of servers.slice(1)) server.pause();
+    try {
+      // An answer that was on its way may still lengthen a lock; what is left after that is the last word.
+      await delay(50);
+      await turn();
+      const ends = locks.map((lock) => performance.now() + lock.remaining());
+      const told = await Promise.all(late);
+      for (const [index, at] of told.entries()) {
+        expect(at).toBeGreaterThan(ends[index]! - 5);
+        // What is more is the delay of a busy machine.
+        expect(at).toBeLessThan(ends[index]! + 20_000);
+      }
+      expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'lost'));
+    } finally {
+      for (const server of servers.slice(1)) server.resume();
+    }
+    await release(locks);
+  });
+});
+
+test('on a Cluster each lock is asked for by itself, as their keys are in different slots', async () => {
+  const server = await startRedis({
+    args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
+  });
+  const looker = server.client();
+  await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
+  await until(async () => String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok'));
+  const cluster = new Cluster([{ host: server.host, port: server.port }]);
+  const node = new RedisStore(cluster, false, newFleet());
+  await node.connect();
+  try {
+    const locks = await acquireMany([node], 20, 'slots');
+    const others = renewed(locks.filter((_, index) => index !== 7));
+    await looker.del('lock:{slots:7}:l');
+    await until(() => !locks[7]!.isHeld());
+    await others;
+    expect(locks.filter((lock) => !lock.isHeld())).toEqual([locks[7]]);
+    await release(locks);
+  } finally {
+    cluster.disconnect();
+    await server.stop();
+  }
+});

@@ -1,0 +1,42 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, test } from '@jest/globals';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { Acquisition } from '../../../lib/redlock/redlock.js';
+import { countLocks, newFleet, redlockOver } from '../../support/core.js';
+import { PATIENT } from '../../support/patience.js';
+import { startRedis } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+const once: Acquisition = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+
+test('a server that hangs is not asked again and again, and votes at once when it is back', async () => {
+  const server = await startRedis();
+  const looker = server.client();
+  // A client of the user: its connection is not ours to end.
+  const node = new RedisStore(server.client(), false, newFleet());
+  await node.connect();
+  const redlock = redlockOver([node], { nodeTimeout: 100 });
+  await (await redlockOver([node], PATIENT).acquire(['k'], { ...once, ttl: 60_000 })).release();
+  await looker.config('RESETSTAT');
+
+  server.pause();
+  const refusals: number[] = [];
+  for (let attempt = 0; attempt < 100; attempt++) {
+    const begun = performance.now();
+    await expect(redlock.acquire([`k${attempt}`], once)).rejects.toThrow('Could not lock');
+    refusals.push(performance.now() - begun);
+  }
+  // At first each attempt takes its whole 100 ms; later ones need not wait.
+  expect(Math.min(...refusals.slice(50))).toBeLessThan(50);
+  await delay(100);
+  server.resume();
+
+  await until(async () => (await redlock.acquire(['k'], once).catch(() => undefined))?.isHeld() ?? false);
+  const [, calls] = /cmdstat_evalsha:calls=(\d+)/.exec(await looker.info('commandstats')) ?? [];
+  // An acquire and a release for each attempt of the first second and a bit.
+  expect(Number(calls)).toBeLessThan(100);
+  await until(async () => (await countLocks(looker)) <= 1);
+  await node.close();
+  await server.stop();
+});
