@@ -7,27 +7,28 @@ import { LockTelemetry } from '../../lib/telemetry/lock-telemetry.js';
 import { LockRuntime } from '../../lib/service/lock-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
-import type { AcquireReply } from '../../lib/core/ports.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../lib/core/ports.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 import { Ticks } from '../../lib/decorator/schedule/ticks.js';
+import { Lease } from '../../lib/core/lease.js';
 import { alone } from '../measure/rounds.js';
 import { type Group, times } from './group.js';
 
 const TTL = 10_000;
 const nothing = (): Promise<void> => Promise.resolve();
+const ignore = (): void => undefined;
+
+const GRANTED: AcquireReply = { granted: true, token: 1 };
 
 /** Grants everything at once, so that what is left is the work of this package. */
 class InstantNode extends MemoryStore {
-  readonly #granted: Promise<AcquireReply> = Promise.resolve({ granted: true, counter: 1 });
-  readonly #done = Promise.resolve();
-
-  override acquire(): Promise<AcquireReply> {
-    return this.#granted;
+  override acquire(requests: readonly AcquireRequest[], _ordered: boolean, tell: Tell<AcquireReply>): void {
+    for (let index = 0; index < requests.length; index++) tell(index, GRANTED);
   }
 
-  override release(): Promise<void> {
-    return this.#done;
+  override release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    for (let index = 0; index < requests.length; index++) tell(index, undefined);
   }
 }
 
@@ -45,11 +46,11 @@ export const overhead: Group = {
   about: 'what withLock adds to the calls of a node that answers at once, and @WithLock to withLock',
   async run(plan) {
     const node = new InstantNode();
-    const settings = { nodes: [node], owner: 'bench', driftFactor: 0.01, nodeTimeout: undefined };
-    const redlock = new Redlock({ ...settings, guard: new RestartGuard(0) });
+    const settings = { owner: 'bench', driftFactor: 0.01, nodeTimeout: undefined };
+    const redlock = new Redlock([node], { ...settings, guard: new RestartGuard(0) });
     const locker = new LockRuntime(
       redlock,
-      new LockInspector(settings, redlock.held),
+      new LockInspector([node], settings, redlock.held),
       new LockTelemetry(undefined, undefined),
       {},
       1_000,
@@ -59,11 +60,16 @@ export const overhead: Group = {
     const tasks = new Tasks();
     adopt(tasks, undefined, new LockInterceptor(locker, new Ticks(new ModulesContainer())));
 
+    const lease = new Lease(['overhead'], 'bench', TTL);
+    const requests: AcquireRequest[] = [
+      { lease, since: 0, limit: TTL, guard: 0, proposal: 0, position: undefined },
+    ];
+    const releases: ReleaseRequest[] = [{ lease, pause: 0 }];
     const work: Readonly<Record<string, () => Promise<unknown>>> = {
       'the calls of the node': async () => {
-        await node.acquire();
+        node.acquire(requests, false, ignore);
         await nothing();
-        await node.release();
+        node.release(releases, ignore);
       },
       'acquire and release': async () => {
         const lock = await locks.acquire('overhead', { ttl: TTL, retry: false });

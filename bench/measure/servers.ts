@@ -39,7 +39,8 @@ export class Servers {
   static async start(count: number): Promise<Servers> {
     const servers = new Servers(await startRedisNodes(count));
     // The guard counts from this marker, which the first client would leave.
-    await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-born', Date.now())));
+    const born = `${String(Date.now()).padStart(16, '0')}:${'0'.repeat(16)}`;
+    await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-node', born)));
     return servers;
   }
 

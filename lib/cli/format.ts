@@ -109,12 +109,12 @@ export function voteTable(votes: readonly LockVote[]): string[] {
   const rows = votes.map((vote) => {
     if (vote.vote === 'error') return [vote.node, 'error', vote.error.message];
     if (vote.vote === 'free') return [vote.node, 'free'];
-    return [vote.node, 'held', vote.owner, vote.id, duration(vote.remaining), String(vote.counter ?? '')];
+    return [vote.node, 'held', vote.owner, vote.id, duration(vote.remaining), String(vote.fencingToken)];
   });
   // An error is a sentence, and would make its column too wide for the others.
   const errors = rows.filter(([, vote]) => vote === 'error').map((cells) => cells.join('  '));
   const others = rows.filter(([, vote]) => vote !== 'error');
-  const heading = ['NODE', 'SAYS', 'OWNER', 'ID', 'ENDS IN', 'COUNTER'];
+  const heading = ['NODE', 'SAYS', 'OWNER', 'ID', 'ENDS IN', 'TOKEN'];
   return [...(others.length > 0 ? table(heading, others) : []), ...errors.map(printable)];
 }
 
@@ -136,8 +136,7 @@ export function lockJson({ key, held, id, owner, since, remaining, fencingToken,
     votes: votes.map((vote) => {
       if (vote.vote === 'error') return { ...vote, error: vote.error.message };
       if (vote.vote === 'free') return vote;
-      const { since: acquired = null, counter = null } = vote;
-      return { ...vote, since: acquired, remaining: finite(vote.remaining), counter };
+      return { ...vote, remaining: finite(vote.remaining) };
     }),
   };
 }

@@ -5,7 +5,7 @@ import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js'
 import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
 import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
-import { PROBE } from '../stores/redis/scripts.js';
+import { PROBE } from '../stores/redis/scripts/probe.js';
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
 import { withTimeout } from './with-timeout.js';
 
@@ -87,7 +87,7 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   const findings: Finding[] = [];
   const key = probeKey(keyPrefix);
   try {
-    await withTimeout(channel.run(PROBE, [key], []));
+    await withTimeout(channel.run(PROBE, [1, key]));
     // A server that knows the script was not sent its text, which locks need after a restart.
     await withTimeout(client.eval(PROBE.lua, 1, key));
   } catch (error) {

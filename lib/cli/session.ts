@@ -1,6 +1,6 @@
 import type { StoreContext } from '../stores/redis/store-context.js';
 import { RedisStore } from '../stores/redis/redis-store.js';
-import { askAll } from '../redlock/fan-out.js';
+import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Target } from './command-line.js';
 import { openNodes } from './node-url.js';
@@ -26,20 +26,21 @@ export async function openSession(target: Target): Promise<Session> {
     keyPrefix: target.keyPrefix,
     // The guard leaves a marker on the nodes, and to look at locks must not change them.
     guarded: false,
+    several: false,
     names: new Set(),
     runIds: new Map(),
     // `doctor` says all that, at length.
     warnOnce: () => undefined,
   };
   const nodes = openNodes(target).map((client) => new RedisStore(client, true, fleet));
-  await askAll(
+  await fanOut(
     nodes,
     NODE_LIMIT_MS,
     (node) => node.connect(),
     () => false,
   );
   return {
-    inspection: new LockInspector({ nodes, nodeTimeout: NODE_LIMIT_MS }, new Set()),
+    inspection: new LockInspector(nodes, { nodeTimeout: NODE_LIMIT_MS }, new Set()),
     nodeCount: nodes.length,
     async close() {
       await Promise.all(nodes.map((node) => node.close()));

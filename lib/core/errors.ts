@@ -176,3 +176,11 @@ export class LockLostError extends RedlockError {
     super('LOCK_LOST', `The lock on ${quoted(keys)} is lost: ${reason}. Stop what it protects.`);
   }
 }
+
+/** What was thrown, as an error. */
+export function asError(thrown: unknown): Error {
+  return thrown instanceof Error ? thrown : new Error(String(thrown));
+}
+
+/** There was no time for a node's answer, so nothing is known of it. */
+export class NoTimeError extends Error {}

@@ -1,4 +1,4 @@
-import type { Entry, LockStore, KeyState } from './ports.js';
+import type { KeyState, LockStore } from './ports.js';
 
 /** What one node says of a key. */
 export type LockVote =
@@ -6,15 +6,15 @@ export type LockVote =
       /** The node's address, without credentials. */
       readonly node: string;
       readonly vote: 'held';
-      /** The id of the lock that it has there; the value of the key when something else wrote it. */
+      /** The id of the lock that it has there. */
       readonly id: string;
       readonly owner: string;
-      /** By the holder's clock; `undefined` when something else wrote the key. */
-      readonly since: Date | undefined;
+      /** When it was asked for, by the holder's clock. */
+      readonly since: Date;
       /** Milliseconds until the node lets it go unless it is renewed; `Infinity` when the key has no expiry. */
       readonly remaining: number;
-      /** The key's fencing counter on this node; `undefined` when there is none. */
-      readonly counter: number | undefined;
+      /** The token that this node gave; the lock's is the one that a quorum has. */
+      readonly fencingToken: number;
     }
   | { readonly node: string; readonly vote: 'free' }
   | {
@@ -40,7 +40,7 @@ export interface LockInfo {
   /** Readable name of the process that holds it (its module option `owner`). */
   readonly owner: string | undefined;
 
-  /** When the holder acquired it, by the holder's clock; `undefined` also when something else wrote the key. */
+  /** When the holder acquired it, by the holder's clock. */
   readonly since: Date | undefined;
 
   /**
@@ -50,8 +50,7 @@ export interface LockInfo {
   readonly remaining: number;
 
   /**
-   * The holder's fencing token; `undefined` also when so many nodes are away that no quorum confirms it, or something
-   * else wrote the key.
+   * The holder's fencing token; `undefined` also when so many nodes are away that no quorum confirms it.
    */
   readonly fencingToken: number | undefined;
 
@@ -60,10 +59,10 @@ export interface LockInfo {
 }
 
 /** One node's answer as a vote. */
-export function voteOf({ name }: LockStore, look: KeyState): LockVote {
-  if (look === undefined) return { node: name, vote: 'free' };
-  if (look instanceof Error) return { node: name, vote: 'error', error: look };
-  return { node: name, vote: 'held', ...look, since: dateOf(look) };
+export function voteOf({ name }: LockStore, state: KeyState): LockVote {
+  if (state === undefined) return { node: name, vote: 'free' };
+  if (state instanceof Error) return { node: name, vote: 'error', error: state };
+  return { node: name, vote: 'held', ...state, since: new Date(state.since) };
 }
 
 /** What the votes on a key come to. */
@@ -79,13 +78,9 @@ export function infoOf(key: string, votes: readonly LockVote[], quorum: number):
   }
   const { id, owner, since } = holder;
   const remaining = holders.map((vote) => vote.remaining).toSorted((a, b) => b - a)[quorum - 1] ?? 0;
-  // A node that granted it after the others had decided may have another counter: the token is what a quorum has.
+  // A node that granted it after the others had decided may have another one: the token is what a quorum has.
   const fencingToken = holders
-    .map(({ counter }) => counter)
-    .find((counter) => holders.filter((vote) => vote.counter === counter).length >= quorum);
+    .map((vote) => vote.fencingToken)
+    .find((token) => holders.filter((vote) => vote.fencingToken === token).length >= quorum);
   return { key, held: true, id, owner, since, remaining, fencingToken, votes };
-}
-
-function dateOf({ since }: Entry): Date | undefined {
-  return since === undefined ? undefined : new Date(since);
 }

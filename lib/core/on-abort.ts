@@ -1,4 +1,4 @@
-import { NO_SLOT, SlotList } from '../redlock/slot-list.js';
+import { NO_SLOT, SlotList } from './slot-list.js';
 
 /** Somebody who waits for a signal. */
 interface Waiter {

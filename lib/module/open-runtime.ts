@@ -9,12 +9,12 @@ import { adviceOnConnection } from '../stores/redis/connection/connection-advice
 import { UnsafeNodeError } from '../stores/redis/health/server-probe.js';
 import { countNodes, openStores } from './open-stores.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
-import { type Answer, askAll } from '../redlock/fan-out.js';
+import { type Answer, fanOut } from '../redlock/fan-out.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
 import { RestartGuard } from '../redlock/restart-guard.js';
-import type { LockStore } from '../core/ports.js';
+import type { Store } from '../core/ports.js';
 import { WakeableSleep } from '../redlock/wait/wakeable-sleep.js';
 import { freeAfter, quorumOf } from '../redlock/quorum.js';
 import { Redlock } from '../redlock/redlock.js';
@@ -36,7 +36,7 @@ export interface Parts {
   /** The ttls that are known before the first lock. */
   readonly ttls?: readonly DeclaredTtl[];
   /** The tests of users replace it, as the next. */
-  readonly nodesOf?: (options: RedlockModuleOptions, fleet: StoreContext) => readonly LockStore[];
+  readonly nodesOf?: (options: RedlockModuleOptions, fleet: StoreContext) => readonly Store[];
   readonly Locker?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
 }
 
@@ -60,6 +60,7 @@ export function makeRuntime(
     keyPrefix: options.keyPrefix ?? 'lock:',
     guarded: guard.duration > 0,
     mayForget: options.restartGuard === false && !isGuardedByDefault(options),
+    several: countNodes(options) > 1,
     names: new Set(),
     runIds: new Map(),
     warnOnce: once((message) => logger.warn(message)),
@@ -68,7 +69,6 @@ export function makeRuntime(
   };
   const nodes = open(options, fleet);
   const settings: RedlockSettings = {
-    nodes,
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
@@ -78,8 +78,8 @@ export function makeRuntime(
       if (!isClosing()) logger.warn(message);
     },
   };
-  const redlock = new Redlock(settings);
-  const inspection = new LockInspector(settings, redlock.held);
+  const redlock = new Redlock(nodes, settings);
+  const inspection = new LockInspector(nodes, settings, redlock.held);
   const locker: LockRuntime = new Made(
     redlock,
     inspection,
@@ -134,14 +134,14 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */
-async function connect(nodes: readonly LockStore[], logger: Logger, nodeLog: NodeLog): Promise<void> {
+async function connect(nodes: readonly Store[], logger: Logger, nodeLog: NodeLog): Promise<void> {
   const quorum = quorumOf(nodes.length);
   const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog)]));
-  const asked = (node: LockStore): Promise<void> => connecting.get(node) ?? Promise.resolve();
-  const first = await askAll(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
+  const asked = (node: Store): Promise<void> => connecting.get(node) ?? Promise.resolve();
+  const first = await fanOut(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
   // The others get a moment more, so that one that must not be used is noticed now and not some time later.
   const answers =
-    connected(first) < quorum ? first : await askAll(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
+    connected(first) < quorum ? first : await fanOut(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
 
   for (const { node, error } of answers) {
     if (error instanceof UnsafeNodeError)
@@ -187,7 +187,7 @@ async function untilVoting(
   }
 }
 
-async function connectLoudly(node: LockStore, logger: Logger, nodeLog: NodeLog): Promise<void> {
+async function connectLoudly(node: Store, logger: Logger, nodeLog: NodeLog): Promise<void> {
   try {
     await node.connect();
   } catch (error) {

@@ -3,7 +3,7 @@ import { type Client, openClient } from '../stores/redis/connection/connection.j
 import { MemoryStore } from '../stores/memory/memory-store.js';
 import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
-import type { LockStore } from '../core/ports.js';
+import type { Store } from '../core/ports.js';
 
 /** How many nodes the options of a module name. */
 export function countNodes({ nodes }: RedlockModuleOptions): number {
@@ -11,7 +11,7 @@ export function countNodes({ nodes }: RedlockModuleOptions): number {
 }
 
 /** The nodes that the checked options of a module name. */
-export function openStores({ nodes }: RedlockModuleOptions, fleet: StoreContext): readonly LockStore[] {
+export function openStores({ nodes }: RedlockModuleOptions, fleet: StoreContext): readonly Store[] {
   const all = isList(nodes) ? nodes : [nodes];
   return all.map((node) => {
     if (node === 'memory') {

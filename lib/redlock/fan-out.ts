@@ -1,81 +1,65 @@
-import { type NodeErrorEvent, nodeErrors } from '../core/lock-events.js';
-import type { LockStore } from '../core/ports.js';
+import { asError } from '../core/errors.js';
 import { onAbort } from '../core/on-abort.js';
+import type { LockStore } from '../core/ports.js';
+import { firstNodes } from './node-set.js';
+import { Nodes } from './nodes.js';
+import { Poll } from './poll.js';
 
 /** A node's answer: its reply, or why there is none. */
-export type Answer<T> =
-  | { readonly node: LockStore; readonly reply: T; readonly error?: undefined }
-  | { readonly node: LockStore; readonly reply?: undefined; readonly error: Error };
-
-/** There was no time for a node's answer, so nothing is known of it. */
-export class NoTimeError extends Error {}
+export type Answer<T, Node = LockStore> =
+  | { readonly node: Node; readonly reply: T; readonly error?: undefined }
+  | { readonly node: Node; readonly reply?: undefined; readonly error: Error };
 
 /**
  * Asks all nodes at once (S2) and resolves with the answers so far as soon as `decided` says that they decide the
  * matter, when all nodes have answered, when `limit` milliseconds have passed (S3), or when a signal aborts,
  * whichever is first. Nodes that missed the limit are among the answers, with an error. Never rejects. Until then it
  * keeps the process alive.
- *
- * A reply that arrives later is dropped here; undoing what it did is the caller's business (S6).
  */
-export function askAll<T>(
-  nodes: readonly LockStore[],
+export function fanOut<T, Node extends LockStore>(
+  nodes: readonly Node[],
   limit: number,
-  ask: (node: LockStore) => Promise<T>,
-  decided: (answers: readonly Answer<T>[]) => boolean,
+  ask: (node: Node) => Promise<T>,
+  decided: (answers: readonly Answer<T, Node>[]) => boolean,
   signals: readonly AbortSignal[] = [],
-): Promise<readonly Answer<T>[]> {
-  return new Promise((resolve) => {
-    const answers: Answer<T>[] = [];
-    let settled = false;
-    /** The silence of the nodes that are pending has been told. */
-    let gaveUp = false;
+): Promise<readonly Answer<T, Node>[]> {
+  return new Promise((resolve) => new Survey(nodes, limit, ask, decided, signals, resolve));
+}
 
-    const settle = (): void => {
-      settled = true;
-      clearTimeout(timer);
-      for (const stopWaiting of stops) stopWaiting();
-      resolve(answers);
-    };
-    const count = (answer: Answer<T>): void => {
-      if (answer.error && !gaveUp) tellNodeError(answer.node, answer.error);
-      if (settled) return;
-      answers.push(answer);
-      if (answers.length === nodes.length || decided(answers)) settle();
-    };
-    const giveUp = (): void => {
-      if (settled) return;
-      const error = new NoTimeError(`no answer within ${Math.round(limit)} ms`);
-      const answered = new Set(answers.map(({ node }) => node));
-      for (const node of nodes) {
-        if (answered.has(node)) continue;
-        tellNodeError(node, error);
-        answers.push({ node, error });
-      }
-      gaveUp = true;
-      settle();
-    };
-    // When the thread was blocked, the answers may be there and unread: they come first.
-    const timer = setTimeout(setImmediate, limit, giveUp);
+/** Lists what the nodes answer. */
+class Survey<T, Node extends LockStore> extends Poll<T> {
+  readonly #answers: Answer<T, Node>[] = [];
+  readonly #stops: (() => void)[];
 
-    const stops = signals.map((signal) => onAbort(signal, settle));
-    for (const node of nodes) {
+  constructor(
+    private readonly asked: readonly Node[],
+    limit: number,
+    ask: (node: Node) => Promise<T>,
+    private readonly decided: (answers: readonly Answer<T, Node>[]) => boolean,
+    signals: readonly AbortSignal[],
+    private readonly resolve: (answers: readonly Answer<T, Node>[]) => void,
+  ) {
+    super(new Nodes(asked));
+    this.wait(firstNodes(asked.length), limit);
+    this.#stops = signals.map((signal) => onAbort(signal, () => this.#end()));
+    for (const [index, node] of asked.entries()) {
       ask(node).then(
-        (reply) => count({ node, reply }),
-        (error: unknown) => count({ node, error: asError(error) }),
+        (reply) => this.answered(index, reply),
+        (error: unknown) => this.answered(index, asError(error)),
       );
     }
-  });
-}
+  }
 
-/** Tells whoever listens that a node gave no usable answer to a request. */
-export function tellNodeError(node: LockStore, error: Error): void {
-  if (!nodeErrors.hasSubscribers) return;
-  const event: NodeErrorEvent = { node: node.name, error };
-  nodeErrors.publish(event);
-}
+  protected count(index: number, reply: T | Error): void {
+    const node = this.asked[index] as Node;
+    this.#answers.push(reply instanceof Error ? { node, error: reply } : { node, reply });
+    if (this.pending === 0 || this.decided(this.#answers)) this.#end();
+  }
 
-/** What was thrown, as an error. */
-export function asError(thrown: unknown): Error {
-  return thrown instanceof Error ? thrown : new Error(String(thrown));
+  #end(): void {
+    if (this.isSettled) return;
+    this.settle();
+    for (const stop of this.#stops) stop();
+    this.resolve(this.#answers);
+  }
 }

@@ -1,23 +1,21 @@
-import { type Answer, askAll } from './fan-out.js';
 import { checkMilliseconds } from '../core/checks.js';
-import type { Lease } from '../core/lease.js';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
-import { LockLostError, LockUnavailableError, type NodeVote, RedlockError } from '../core/errors.js';
+import { LockLostError, LockUnavailableError, RedlockError } from '../core/errors.js';
+import type { Lease } from '../core/lease.js';
 import { quoted } from '../core/printable.js';
-import { extendAll, type Verdict } from './extend-all.js';
 import { isWatched, type LockState, type LockStateEvent, lockStates, releases } from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import type { LockStore } from '../core/ports.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
-import { countOf, quorumOf } from './quorum.js';
+import { type Extensible, Extension, type Verdict } from './extend.js';
+import type { Nodes } from './nodes.js';
+import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
-import { NO_SLOT } from './slot-list.js';
+import { NO_SLOT } from '../core/slot-list.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
 /** What all locks of one {@link Redlock} have in common. */
 export interface RedlockSettings {
-  readonly nodes: readonly LockStore[];
   /** Readable name of this process, stored with every lock. */
   readonly owner: string;
   readonly driftFactor: number;
@@ -31,6 +29,7 @@ export interface RedlockSettings {
 /** What the held locks of one {@link Redlock} share; one reference to it in each of many thousand. */
 export interface LeaseContext {
   readonly settings: RedlockSettings;
+  readonly nodes: Nodes;
   readonly watchdog: Watchdog;
   /** Called when a lock is lost and when it is released. */
   readonly ended: (lock: HeldLock) => void;
@@ -44,18 +43,6 @@ export interface Joined {
 
 /** How long a lock goes on being held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew'> & Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
-
-/**
- * The life of a lock once it is acquired: held, and unconfirmed from a renewal that failed to one that succeeds; then
- * either released or lost, and never held again.
- */
-type State =
-  | { readonly kind: 'held' | 'unconfirmed' | 'released' }
-  | { readonly kind: 'lost'; readonly error: LockLostError };
-
-const HELD: State = { kind: 'held' };
-const UNCONFIRMED: State = { kind: 'unconfirmed' };
-const RELEASED: State = { kind: 'released' };
 
 /** The end of a lock's extensions (`maxHold`). */
 interface HoldLimit {
@@ -71,13 +58,17 @@ interface HoldLimit {
  * A process can hold many thousands, so a lock at rest is this object and its claim: it has no timer, no promise and no
  * function of its own.
  */
-export class HeldLock implements LockHandle, Renewable {
-  #state: State = HELD;
+export class HeldLock implements LockHandle, Renewable, Extensible {
+  /**
+   * The life of a lock once it is acquired: held, and unconfirmed from a renewal that failed to one that succeeds; then
+   * either released or lost, and never held again.
+   */
+  #state: LockState = 'held';
+  #loss: LockLostError | undefined;
   #ttl: number;
-  /** When the request was sent that the present validity rests on (S2, S9). */
-  #validFrom: Instant;
-  /** The ttl that was asked for then; less the drift, the lock must be taken for lost after it. */
-  #validTtl: number;
+  /** When its validity ends, on both clocks of this machine (S11). */
+  #endsAt = 0;
+  #endsAtWall = 0;
   readonly #renew: boolean;
   readonly #holdLimit: HoldLimit | undefined;
   /** The renewal that is planned, if one is. */
@@ -106,27 +97,26 @@ export class HeldLock implements LockHandle, Renewable {
    * @param validFrom - when the first request of the acquisition was sent
    */
   constructor(
-    readonly claim: Lease,
+    readonly lease: Lease,
     readonly fencingToken: number,
-    private readonly upkeep: LeaseContext,
+    private readonly context: LeaseContext,
     validFrom: Instant,
     { renew, maxHold }: HoldTerms,
   ) {
-    this.#ttl = claim.ttl;
-    this.#validFrom = validFrom;
-    this.#validTtl = claim.ttl;
+    this.#ttl = lease.ttl;
     this.#renew = renew;
     this.#holdLimit =
       maxHold === undefined ? undefined : { since: validFrom, duration: maxHold, reached: false };
+    this.#validFor(lease.ttl, validFrom);
     this.#plan(this.#untilRenewal(validFrom));
   }
 
   get keys(): readonly string[] {
-    return this.claim.keys;
+    return this.lease.keys;
   }
 
   get id(): string {
-    return this.claim.id;
+    return this.lease.id;
   }
 
   /** Milliseconds that the nodes keep the lock. */
@@ -138,19 +128,21 @@ export class HeldLock implements LockHandle, Renewable {
     if (!this.#controller) {
       this.#controller = new AbortController();
       this.#noticeLapse();
-      if (this.#state.kind === 'lost') this.#controller.abort(this.#state.error);
+      if (this.#loss) this.#controller.abort(this.#loss);
     }
     return this.#controller.signal;
   }
 
   remaining(): number {
     if (!this.#alive()) return 0;
-    return Math.max(0, this.#validFor(this.#validTtl, this.#validFrom));
+    return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall - Date.now()));
   }
 
-  /** What is left of a ttl that was asked for at `sent` (S4); negative when it is over. */
-  #validFor(ttl: number, sent: Instant): number {
-    return usableTtl(ttl, this.upkeep.settings.driftFactor) - elapsedSince(sent);
+  /** The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already. */
+  #validFor(ttl: number, sent: Instant): void {
+    const usable = usableTtl(ttl, this.context.settings.driftFactor);
+    this.#endsAt = Math.max(this.#endsAt, sent.monotonic + usable);
+    this.#endsAtWall = Math.max(this.#endsAtWall, sent.wall + usable);
   }
 
   isHeld(): boolean {
@@ -160,7 +152,7 @@ export class HeldLock implements LockHandle, Renewable {
 
   get state(): LockState {
     this.#noticeLapse();
-    return this.#state.kind;
+    return this.#state;
   }
 
   assertHeld(): void {
@@ -168,17 +160,27 @@ export class HeldLock implements LockHandle, Renewable {
   }
 
   async extend(ttl = this.#ttl): Promise<void> {
+    const { settings, nodes } = this.context;
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
-    this.upkeep.settings.guard.checkCovers(ttl);
+    settings.guard.checkCovers(ttl);
     await this.#turn();
     let next = this.#ttl / 10;
     try {
       this.assertHeld();
       this.#assertExtensible();
       const sent = now();
-      const verdict = await this.#extendNow(ttl, sent);
+      // A node that stores it and whose answer is lost keeps it so long: as long it must be told of a release.
+      this.lease.ttl = Math.max(this.lease.ttl, ttl);
+      const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
+      const verdict = await new Promise<Verdict>((resolve) => {
+        const extended = (answer: Verdict): void => {
+          this.#take(answer, ttl, sent);
+          resolve(answer);
+        };
+        new Extension(nodes, { lease: this.lease, extended }, ttl, limit, sent);
+      });
       this.assertHeld();
-      if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict.answers);
+      if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict);
       this.#ttl = ttl;
       next = this.#untilRenewal(sent);
     } finally {
@@ -206,34 +208,35 @@ export class HeldLock implements LockHandle, Renewable {
     if (!this.#alive()) return;
     const error = new LockLostError(this.keys, reason);
     this.#rest();
-    this.upkeep.ended(this);
-    this.#become({ kind: 'lost', error }, () => error);
+    this.context.ended(this);
+    this.#loss = error;
+    this.#become('lost', () => error);
     this.#controller?.abort(error);
-    this.upkeep.settings.lost?.(error);
+    this.context.settings.lost?.(error);
   }
 
   /** Whether the lock was lost before it was released, and why. */
   get loss(): LockLostError | undefined {
     this.#noticeLapse();
-    return this.#state.kind === 'lost' ? this.#state.error : undefined;
+    return this.#loss;
   }
 
   /** Held, confirmed or not, as far as has been noticed. */
   #alive(): boolean {
-    return this.#state.kind === 'held' || this.#state.kind === 'unconfirmed';
+    return this.#state === 'held' || this.#state === 'unconfirmed';
   }
 
   /** @param error - why, for those who listen; made for them alone */
-  #become(state: State, error?: () => Error): void {
-    if (state.kind === this.#state.kind) return;
+  #become(state: LockState, error?: () => Error): void {
+    if (state === this.#state) return;
     this.#state = state;
     if (!lockStates.hasSubscribers) return;
     const event: LockStateEvent = {
       keys: this.keys,
       id: this.id,
-      owner: this.claim.owner,
+      owner: this.lease.owner,
       fencingToken: this.fencingToken,
-      state: state.kind,
+      state,
       remaining: this.remaining(),
       ...(error ? { error: error() } : {}),
     };
@@ -241,7 +244,7 @@ export class HeldLock implements LockHandle, Renewable {
   }
 
   #whyNotHeld(): LockLostError {
-    return this.#state.kind === 'lost' ? this.#state.error : new LockLostError(this.keys, 'it was released');
+    return this.#loss ?? new LockLostError(this.keys, 'it was released');
   }
 
   /** The clock decides, not the timer, which a blocked thread delays (S10). */
@@ -251,25 +254,26 @@ export class HeldLock implements LockHandle, Renewable {
 
   #whyLapsed(): string {
     const limit = this.#holdLimit;
-    return limit?.reached && this.#state.kind === 'held'
+    return limit?.reached && this.#state === 'held'
       ? `its maxHold of ${limit.duration} ms had passed, so it was renewed no more`
       : `its validity ran out before a quorum renewed it (ttl ${this.#ttl} ms)`;
   }
 
   /** Part of {@link Renewable}; for the watchdog only. */
-  beginRenewal(limit: number): boolean {
+  renew(limit: number, sent: Instant): void {
     this.#batch = undefined;
     this.#noticeLapse();
-    if (!this.#alive()) return false;
+    if (!this.#alive()) return;
     this.#extending = true;
     // Mostly the answers come, or the time limit, long before the validity ends; a blocked thread can make it late.
     if (this.remaining() <= limit) this.#watchValidity();
-    return true;
+    const { nodes } = this.context;
+    new Extension(nodes, this, this.#ttl, limit, sent, nodes.limitsOfRenewals);
   }
 
-  /** Part of {@link Renewable}; for the watchdog only. */
-  endRenewal(verdict: Verdict, sent: Instant): void {
-    this.#take(verdict, this.#ttl, sent);
+  /** Part of {@link Extensible}; for renewals. */
+  extended(verdict: Verdict, ttl: number, sent: Instant): void {
+    this.#take(verdict, ttl, sent);
     // A node that was slow once may answer now: ask again soon, there are few chances left.
     this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.#ttl / 10);
   }
@@ -284,9 +288,9 @@ export class HeldLock implements LockHandle, Renewable {
     if (!this.#alive()) return;
     const renewing = this.#renew && delay < this.remaining() && !this.#isOver(delay);
     if (renewing) {
-      this.#batch = this.upkeep.watchdog.plan(this, this.#ttl, Math.max(0, delay));
+      this.#batch = this.context.watchdog.plan(this, this.#ttl, Math.max(0, delay));
     }
-    if (renewing && this.#state.kind === 'held') this.#stopTimer();
+    if (renewing && this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
   }
 
@@ -305,7 +309,7 @@ export class HeldLock implements LockHandle, Renewable {
   }
 
   #leaveBatch(): void {
-    if (this.#batch) this.upkeep.watchdog.cancel(this, this.#batch);
+    if (this.#batch) this.context.watchdog.cancel(this, this.#batch);
     this.#batch = undefined;
   }
 
@@ -353,40 +357,21 @@ export class HeldLock implements LockHandle, Renewable {
     );
   }
 
-  /** Asks all nodes to extend this lock alone. */
-  #extendNow(ttl: number, sent: Instant): Promise<Verdict> {
-    const { nodes, nodeTimeout } = this.upkeep.settings;
-    const limit = Math.min(nodeTimeLimit(ttl, nodeTimeout), this.remaining());
-    // Before they are asked: a node whose answer is lost may keep it for so long, too, and must hear of the release (S6).
-    this.claim.ttl = Math.max(this.claim.ttl, ttl);
-    return new Promise((resolve) => {
-      extendAll(nodes, [this.claim], ttl, limit, (_index, verdict) => {
-        this.#take(verdict, ttl, sent);
-        resolve(verdict);
-      });
-    });
-  }
-
   /** Takes in the verdict on an extension to `ttl` that was sent at `sent`. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
     if (verdict.kind === 'gone') this.lose('so many nodes no longer have it that no quorum is left');
     // S9: an extension that is confirmed after the validity ended comes too late, whatever the nodes say.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
-      this.#become(UNCONFIRMED, () => this.#unconfirmed(verdict.answers));
+      this.#become('unconfirmed', () => this.#unconfirmed(verdict));
       return;
     }
-    // A shorter extension shortens nothing (see LockNode.extend), so the longer of the two validities counts.
-    if (this.#validFor(ttl, sent) > this.remaining()) {
-      this.#validFrom = sent;
-      this.#validTtl = ttl;
-    }
-    this.#become(HELD);
+    this.#validFor(ttl, sent);
+    this.#become('held');
   }
 
-  #unconfirmed(answers: readonly Answer<boolean>[]): LockUnavailableError {
-    const reason = 'a quorum of nodes did not confirm the extension';
-    return new LockUnavailableError(this.keys, reason, answers.map(voteOnExtension));
+  #unconfirmed({ votes }: Extract<Verdict, { kind: 'unconfirmed' }>): LockUnavailableError {
+    return new LockUnavailableError(this.keys, 'a quorum of nodes did not confirm the extension', votes);
   }
 
   /** The release is a loss to what has joined, though not to the one that releases. */
@@ -397,29 +382,16 @@ export class HeldLock implements LockHandle, Renewable {
     );
   }
 
-  async #releaseOnAll(): Promise<void> {
+  #releaseOnAll(): Promise<void> {
+    const { context, lease } = this;
     this.#noticeLapse();
-    if (this.#alive()) this.#become(RELEASED);
+    if (this.#alive()) this.#become('released');
     if (this.joined) this.#tellJoined();
     this.#rest();
-    this.claim.ended = true;
-    this.upkeep.ended(this);
-    const { nodes, nodeTimeout } = this.upkeep.settings;
-    const quorum = quorumOf(nodes.length);
-    const released = askAll(
-      nodes,
-      nodeTimeLimit(this.#ttl, nodeTimeout),
-      (node) => node.release(this.claim),
-      (answers) => countOf(answers, ({ error }) => !error) >= quorum,
-    );
-    if (this.claim.keepFor === 0) this.follower?.();
-    await released;
+    lease.ended = true;
+    context.ended(this);
+    const released = release(context.nodes, lease, nodeTimeLimit(this.#ttl, context.settings.nodeTimeout));
+    if (lease.keepFor === 0) this.follower?.();
+    return released;
   }
-}
-
-function voteOnExtension(answer: Answer<boolean>): NodeVote {
-  const { node, error = new Error('no longer has the lock') } = answer;
-  return !answer.error && answer.reply
-    ? { node: node.name, vote: 'granted' }
-    : { node: node.name, vote: 'error', error };
 }

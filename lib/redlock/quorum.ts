@@ -10,10 +10,3 @@ export function quorumOf(nodeCount: number): number {
 export function freeAfter(remainingTimes: readonly number[], quorum: number): number {
   return remainingTimes.toSorted((a, b) => a - b)[quorum - 1] ?? Infinity;
 }
-
-/** How many fit. Asked with every answer, so it makes no list of them. */
-export function countOf<T>(items: readonly T[], fits: (item: T) => boolean): number {
-  let count = 0;
-  for (const item of items) if (fits(item)) count++;
-  return count;
-}

@@ -1,8 +1,5 @@
-import type { Lease } from '../core/lease.js';
 import { type Instant, now } from '../core/clock.js';
-import { extendAll, type Verdict } from './extend-all.js';
-import type { RedlockSettings } from './held-lock.js';
-import { SlotList } from './slot-list.js';
+import { SlotList } from '../core/slot-list.js';
 import { nodeTimeLimit } from './validity.js';
 
 /**
@@ -13,18 +10,11 @@ const SLACK = 1 / 30;
 
 /** A lock as the watchdog knows it. */
 export interface Renewable {
-  readonly claim: Lease;
   /** For the {@link Batch} that it is in. */
   batchSlot: number;
 
-  /**
-   * A renewal begins, and a node has `limit` milliseconds to answer.
-   * @returns whether it is wanted; without it {@link endRenewal} is not called
-   */
-  beginRenewal(limit: number): boolean;
-
-  /** The nodes have answered the renewal that was sent at `sent`, or the time limit has passed. */
-  endRenewal(verdict: Verdict, sent: Instant): void;
+  /** Asks the nodes, which have `limit` milliseconds to answer, to extend the lock, if that is wanted still. */
+  renew(limit: number, sent: Instant): void;
 }
 
 /** Locks of one ttl that are renewed together. */
@@ -46,7 +36,8 @@ export class Watchdog {
   /** When the timer fires, by the monotonic clock. */
   #wakesAt = Infinity;
 
-  constructor(private readonly settings: RedlockSettings) {}
+  /** @param nodeTimeout - milliseconds; `undefined` derives it from each ttl */
+  constructor(private readonly nodeTimeout: number | undefined) {}
 
   /** Plans to renew the lock when `delay` milliseconds have passed, or a little sooner; returns its place, for {@link cancel}. */
   plan(lock: Renewable, ttl: number, delay: number): Batch {
@@ -103,20 +94,13 @@ export class Watchdog {
     }
   }
 
+  /** All are asked for in one turn of the event loop, and so with few commands. */
   #renew(ttl: number, batches: readonly Batch[]): void {
-    const { nodes, nodeTimeout } = this.settings;
-    const limit = nodeTimeLimit(ttl, nodeTimeout);
-    const renewed: Renewable[] = [];
+    const limit = nodeTimeLimit(ttl, this.nodeTimeout);
+    const sent = now();
     for (const { locks } of batches) {
       // Not a copy: the listener of a lock that turns out to be lost may release or extend those that follow.
-      for (const lock of locks) {
-        if (lock.beginRenewal(limit)) renewed.push(lock);
-      }
+      for (const lock of locks) lock.renew(limit, sent);
     }
-    if (renewed.length === 0) return;
-    const sent = now();
-    const claims = renewed.map(({ claim }) => claim);
-    const end = (index: number, verdict: Verdict): void => renewed[index]?.endRenewal(verdict, sent);
-    extendAll(nodes, claims, ttl, limit, end).unref();
   }
 }

@@ -9,7 +9,7 @@ import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
 import type { Redlock } from '../redlock/redlock.js';
-import { SlotList } from '../redlock/slot-list.js';
+import { SlotList } from '../core/slot-list.js';
 import type { Tick } from '../core/tick.js';
 
 /**

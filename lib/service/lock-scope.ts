@@ -4,7 +4,7 @@ import type { Surrounded } from '../telemetry/lock-telemetry.events.js';
 import type { LockLostError } from '../core/errors.js';
 import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import { NO_SLOT } from '../redlock/slot-list.js';
+import { NO_SLOT } from '../core/slot-list.js';
 
 /** A lock as what runs under it needs it. */
 export interface RunnableLock extends LockHandle {

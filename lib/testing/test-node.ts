@@ -1,9 +1,9 @@
-import { MemoryStore } from '../stores/memory/memory-store.js';
 import type { Lease } from '../core/lease.js';
-import type { AcquireReply, AcquireTerms } from '../core/ports.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../core/ports.js';
+import { MemoryStore } from '../stores/memory/memory-store.js';
 import type { Fault, NodeRequest } from './fault.js';
 
-/** A node in memory that can be told to fail, to be slow, and to forget a key. */
+/** A store in memory that can be told to fail, to be slow, and to forget a key. */
 export class TestNode extends MemoryStore {
   /** What each key was granted to last. */
   readonly #granted = new Map<string, Lease>();
@@ -12,28 +12,36 @@ export class TestNode extends MemoryStore {
     super();
   }
 
-  override acquire(claim: Lease, terms: AcquireTerms): Promise<AcquireReply> {
-    return this.#answer('acquire', claim, async () => {
-      const reply = await super.acquire(claim, terms);
-      if (reply.granted) for (const key of claim.keys) this.#granted.set(key, claim);
-      return reply;
-    });
+  override acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    for (const [index, request] of requests.entries()) {
+      const { lease } = request;
+      this.#answer<AcquireReply>('acquire', lease, tell, index, (answer) =>
+        super.acquire([request], ordered, (_, reply) => {
+          if (!(reply instanceof Error) && reply.granted)
+            for (const key of lease.keys) this.#granted.set(key, lease);
+          answer(reply);
+        }),
+      );
+    }
   }
 
-  override extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
-    return claims.map((claim) =>
-      this.#answer('extend', claim, async () => {
-        const [extended] = super.extend([claim], ttl);
-        return extended ?? false;
-      }),
-    );
+  override extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    for (const [index, lease] of leases.entries()) {
+      this.#answer<boolean>('extend', lease, tell, index, (answer) =>
+        super.extend([lease], ttl, (_, reply) => answer(reply)),
+      );
+    }
   }
 
-  override release(claim: Lease, after?: number): Promise<void> {
-    return this.#answer('release', claim, () => super.release(claim, after));
+  override release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    for (const [index, request] of requests.entries()) {
+      this.#answer<undefined>('release', request.lease, tell, index, (answer) =>
+        super.release([request], (_, reply) => answer(reply)),
+      );
+    }
   }
 
-  /** Applications come and go in a test; the node stays, as Redis does. */
+  /** Applications come and go in a test; the store stays, as Redis does. */
   override close(): Promise<void> {
     return Promise.resolve();
   }
@@ -51,20 +59,27 @@ export class TestNode extends MemoryStore {
     return this.size < before;
   }
 
-  /** Drops everything but the fencing counters. */
+  /** Drops everything. */
   dropAll(): void {
     this.#granted.clear();
     void super.close();
   }
 
   /** As on a real connection, a request whose reply is slow has been carried out. */
-  async #answer<T>(request: NodeRequest, { keys }: Lease, carryOut: () => Promise<T>): Promise<T> {
+  #answer<Reply>(
+    request: NodeRequest,
+    { keys }: Lease,
+    tell: Tell<Reply>,
+    index: number,
+    carryOut: (answer: (reply: Reply | Error) => void) => void,
+  ): void {
     const faults = [...this.faults].filter((fault) => fault.concerns(request, keys));
     const error = faults.find((fault) => fault.error)?.error;
-    if (error) throw error;
-    const reply = carryOut();
+    if (error) return tell(index, error);
     const delay = Math.max(0, ...faults.map((fault) => fault.delay ?? 0));
-    if (delay > 0) await new Promise((resolve) => setTimeout(resolve, delay).unref());
-    return reply;
+    carryOut((reply) => {
+      if (delay === 0) tell(index, reply);
+      else setTimeout(() => tell(index, reply), delay).unref();
+    });
   }
 }

@@ -288,7 +288,9 @@ export class Stage {
   /** The keys of the dispatcher's lock, as a node has them now. */
   async lockKeys(node: RedisNode): Promise<string[]> {
     const keys = await node.client.keys(`${this.name}:*batch:task:list*`);
-    return keys.filter((key) => !key.endsWith(':f') && !key.endsWith(':token'));
+    const values = await Promise.all(keys.map((key) => node.client.get(key)));
+    // Of a lock that is free only the last token stays, for half a minute.
+    return keys.filter((key, index) => !key.endsWith(':token') && values[index]?.startsWith('F') !== true);
   }
 
   /** Until every task is done, or it is certain that none will ever be again. */

@@ -7,11 +7,11 @@ import { checkRelease, release } from '../../lib/cli/release.js';
 import { openSession, type Session } from '../../lib/cli/session.js';
 import type { Terminal } from '../../lib/cli/terminal.js';
 import { watch } from '../../lib/cli/watch.js';
-import type { LockStore } from '../../lib/core/ports.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { CliProcess, type Ended, runCli } from '../support/cli.js';
-import { nodesTo, redlockOver } from '../support/core.js';
+import { nodesTo, recordOf, redlockOver } from '../support/core.js';
 import { freePort } from '../support/free-port.js';
 import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
@@ -20,10 +20,10 @@ import { until } from '../support/until.js';
 // The built command, in processes of its own, against three real servers.
 
 /** An hour: the first digits of what is left of it stay the same for a minute, however long the command takes to start. */
-const once: Acquisition = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
-let nodes: LockStore[];
+let nodes: RedisStore[];
 let app: Redlock;
 let env: { REDLOCK_NODES: string };
 
@@ -52,7 +52,7 @@ async function hold(...keys: string[]): Promise<void> {
     const lock = await app.acquire([key], once);
     const everywhere = async (): Promise<boolean> =>
       (await Promise.all(nodes.map((node) => node.read([key])))).every(
-        ([look]) => look && 'id' in look && look.id === lock.id,
+        ([state]) => state && 'id' in state && state.id === lock.id,
       );
     await until(everywhere);
   }
@@ -97,7 +97,7 @@ describe('list', () => {
   });
 
   test('another key prefix', async () => {
-    await servers[0]!.client().set('my:{k}:l', 'somebody');
+    await servers[0]!.client().set('my:{k}', recordOf('somebody'));
     const { stdout } = await cli('list', '--json', '--node', servers[0]!.url, '--key-prefix', 'my:');
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
   });
@@ -152,7 +152,7 @@ describe('inspect', () => {
   });
 
   test('what stands on a minority is explained, with code 1', async () => {
-    await servers[0]!.client().set('lock:{k}:l', 'somebody');
+    await servers[0]!.client().set('lock:{k}', 'somebody');
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
       stdout: expect.stringContaining('"k" is not held: it stands on too few nodes'),
@@ -171,7 +171,7 @@ describe('release', () => {
       code: 1,
       stdout: '"k" is not held.\n',
     });
-    for (const server of servers) await expect(server.client().exists('lock:{k}:l')).resolves.toBe(0);
+    for (const server of servers) await expect(server.client().exists('lock:{k}')).resolves.toBe(0);
   });
 
   test('--json', async () => {
@@ -190,7 +190,7 @@ describe('release', () => {
       stdout: '',
       stderr: expect.stringContaining('Write --yes to do it'),
     });
-    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(1);
+    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(1);
   });
 });
 
@@ -241,7 +241,7 @@ describe('on a terminal', () => {
     expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if it had the lock\./);
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);
-    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(code);
+    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(code);
   });
 
   test('the end of the input, or Ctrl-C, is a no', async () => {
@@ -257,7 +257,7 @@ describe('on a terminal', () => {
       leave(screen);
       await expect(done).resolves.toBe(1);
     }
-    await expect(servers[0]!.client().exists('lock:{k}:l')).resolves.toBe(1);
+    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(1);
   });
 
   test('watch draws a table anew, no longer than the terminal', async () => {
@@ -310,12 +310,12 @@ describe('watch, without a terminal', () => {
   test('nodes that are away are said, and it goes on', async () => {
     const server = await startRedis();
     const run = new CliProcess(['watch', '--interval', '100', '--node', server.url]);
-    await server.client().set('lock:{a}:l', 'somebody');
+    await server.client().set('lock:{a}', 'somebody');
     await run.says('a {2}somebody');
     await server.kill();
     await run.says('unavailable {2}Could not list all locks');
     await server.restart();
-    await server.client().set('lock:{b}:l', 'somebody');
+    await server.client().set('lock:{b}', 'somebody');
     await run.says('b {2}somebody');
     run.signal('SIGINT');
     await expect(run.ended).resolves.toMatchObject({ code: 0 });
@@ -399,7 +399,7 @@ describe('users, passwords and TLS', () => {
       '+info',
       '+ping',
     );
-    await looker.set('lock:{k}:l', 'somebody');
+    await looker.set('lock:{k}', 'somebody');
     const at = `127.0.0.1:${server.port}`;
     const good = `redis://ops:${encoded}@${at}`;
     const wrong = `redis://ops:${encoded}wrong@${at}`;

@@ -7,6 +7,7 @@ import { type RedisServer, startRedis, type StartRedisOptions } from '../support
 import { startMasters } from '../support/redis-cluster.js';
 import { startSentinel } from '../support/sentinel.js';
 import { likeValkey, rewriteInfo } from '../support/valkey-info.js';
+import { recordOf } from '../support/core.js';
 
 const started: RedisServer[] = [];
 let good: RedisServer[];
@@ -193,12 +194,12 @@ describe('what it finds, with code 1 when it is a problem', () => {
 test('a master behind a Sentinel', async () => {
   const port = await startSentinel(good[0]!, 'main');
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
-  await good[0]!.client().set('lock:{k}:l', 'somebody');
+  await good[0]!.client().set('lock:{k}', 'somebody');
   const run = await doctor([url]);
   expect(run.code).toBe(0);
   expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +redis `));
   const listed = await runCli(['list', '--node', url]);
-  await good[0]!.client().del('lock:{k}:l');
+  await good[0]!.client().del('lock:{k}');
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +somebody /) });
 });
 
@@ -218,9 +219,9 @@ test('a Cluster: one node, every master of it', async () => {
   expect(mute.stdout).toMatch(/warning: .*messages do not work \(NOPERM/);
   // A lock on each of the masters.
   const keys = ['a', 'b', 'c', 'd', 'e', 'f'];
-  const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)));
+  const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)));
   for (const [index, key] of keys.entries()) {
-    await (Number(slots[index]) < 8_192 ? first : second)!.set(`lock:{${key}}:l`, 'somebody');
+    await (Number(slots[index]) < 8_192 ? first : second)!.set(`lock:{${key}}`, recordOf('somebody'));
   }
   const listed = JSON.parse((await runCli(['list', '--json', '--node', url])).stdout) as { key: string }[];
   expect(listed.map(({ key }) => key)).toEqual(keys);

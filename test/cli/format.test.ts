@@ -71,7 +71,7 @@ const held: LockVote = {
   owner: 'me',
   since: new Date(0),
   remaining: 1_500,
-  counter: 7,
+  fencingToken: 7,
 };
 const free: LockVote = { node: 'b:1', vote: 'free' };
 const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
@@ -83,7 +83,7 @@ test('what stands on a minority is not shown as held', () => {
 
 test('every node has a line', () => {
   expect(voteTable([held, free, away])).toEqual([
-    'NODE  SAYS  OWNER  ID  ENDS IN  COUNTER',
+    'NODE  SAYS  OWNER  ID  ENDS IN  TOKEN',
     'a:1   held  me     x   1.5 s    7',
     'b:1   free',
     'c:1  error  not connected',
@@ -91,17 +91,25 @@ test('every node has a line', () => {
 });
 
 test('JSON has all that is known, and null for what is not', () => {
-  const forever = { ...held, remaining: Infinity, since: undefined, counter: undefined };
+  const forever = { ...held, remaining: Infinity };
   expect(JSON.parse(JSON.stringify(lockJson(infoOf('k', [forever, free, away], 1))))).toEqual({
     key: 'k',
     held: true,
     id: 'x',
     owner: 'me',
-    since: null,
+    since: '1970-01-01T00:00:00.000Z',
     remaining: null,
-    fencingToken: null,
+    fencingToken: 7,
     votes: [
-      { node: 'a:1', vote: 'held', id: 'x', owner: 'me', since: null, remaining: null, counter: null },
+      {
+        node: 'a:1',
+        vote: 'held',
+        id: 'x',
+        owner: 'me',
+        since: '1970-01-01T00:00:00.000Z',
+        remaining: null,
+        fencingToken: 7,
+      },
       { node: 'b:1', vote: 'free' },
       { node: 'c:1', vote: 'error', error: 'not connected' },
     ],

@@ -3,7 +3,7 @@ import { LockLostError } from '../../lib/core/errors.js';
 import { LockInspector, type ListOptions } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../lib/core/lock-info.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
 import type { Backend } from './lock-contract.js';
@@ -11,7 +11,7 @@ import type { Backend } from './lock-contract.js';
 /** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
 const TTL = 60_000;
 
-const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
 export interface InspectionContractOptions {
   /** How many nodes give no answer. */
@@ -47,7 +47,7 @@ export function inspectionContract(
     async function newProcess(owner: string): Promise<[Redlock, LockInspector]> {
       const nodes = await backend.nodes();
       const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
-      return [redlock, new LockInspector({ nodes, nodeTimeout: TTL / 5 }, redlock.held)];
+      return [redlock, new LockInspector(nodes, { nodeTimeout: TTL / 5 }, redlock.held)];
     }
 
     async function listed(options?: ListOptions): Promise<LockInfo[]> {
@@ -84,7 +84,7 @@ export function inspectionContract(
       for (const vote of held!) {
         expect(vote).toMatchObject({ node: expect.any(String), id: lock.id, owner: 'alice' });
         expect(vote).toHaveProperty('since', expect.any(Date));
-        expect(vote).toHaveProperty('counter', expect.any(Number));
+        expect(vote).toHaveProperty('fencingToken', expect.any(Number));
       }
     });
 

@@ -3,7 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LockHeldError, LockLostError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import type { Tick } from '../../lib/core/tick.js';
 import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
@@ -21,8 +21,8 @@ export interface Backend {
 /** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
 const TTL = 60_000;
 
-const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
-const waiting: Acquisition = {
+const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const waiting: AcquireOptions = {
   ...once,
   retry: { timeout: 50_000, attempts: Infinity, delay: 5, jitter: 5 },
 };

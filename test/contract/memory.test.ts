@@ -1,28 +1,28 @@
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
-import type { LockStore } from '../../lib/core/ports.js';
+import type { Store } from '../../lib/core/ports.js';
 import { inspectionContract } from './inspection-contract.js';
 import { type Backend, lockContract } from './lock-contract.js';
 
 function memoryBackend(): Promise<Backend> {
   const node = new MemoryStore();
   // The contract's processes share the node, and each of them closes what it was given.
-  const shared: LockStore = {
+  const shared: Store = {
     name: node.name,
     connect: () => node.connect(),
     time: () => node.time(),
-    acquire: (claim, terms) => node.acquire(claim, terms),
-    raise: (claim, token) => node.raise(claim, token),
-    extend: (claims, ttl) => node.extend(claims, ttl),
+    acquire: (requests, ordered, tell) => node.acquire(requests, ordered, tell),
+    raise: (lease, token) => node.raise(lease, token),
+    extend: (leases, ttl, tell) => node.extend(leases, ttl, tell),
+    release: (requests, tell) => node.release(requests, tell),
     read: (keys) => node.read(keys),
     check: () => node.check(),
     scan: (prefix) => node.scan(prefix),
     forceRelease: (key, ids) => node.forceRelease(key, ids),
-    release: (claim, after) => node.release(claim, after),
     available: node.available,
     subscribed: node.subscribed,
     contended: () => node.contended(),
-    listen: (place, heard) => node.listen(place, heard),
-    leave: (place) => node.leave(place),
+    listen: (waiter, onMessage) => node.listen(waiter, onMessage),
+    leave: (waiter) => node.leave(waiter),
     close: () => Promise.resolve(),
   };
   return Promise.resolve({

@@ -25,7 +25,7 @@ import {
 } from 'rxjs';
 import request from 'supertest';
 import { currentLock, LockHeldError, LockLostError, LockService, WithLock } from '../../lib/index.js';
-import { countLocks } from '../support/core.js';
+import { countLocks, heldKeys } from '../support/core.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { renewed } from '../support/renewed.js';
@@ -50,7 +50,7 @@ function withResolvers(): PromiseWithResolvers {
 }
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
-const KEY = 'lock:{key}:l';
+const KEY = 'lock:{key}';
 /** Milliseconds; no machine stands still for so long that a lock ends by itself. */
 const TTL = 30_000;
 /** For what ends after a ttl; a machine that stands still for a moment does not use it up. */
@@ -347,7 +347,7 @@ beforeEach(() => {
 });
 afterEach(async () => {
   gate.resolve();
-  const keys = await looker.keys('*:l');
+  const keys = await heldKeys(looker);
   await looker.flushall();
   if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
 });

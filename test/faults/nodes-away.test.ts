@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
@@ -15,9 +15,9 @@ const USABLE = 4_948;
 const NODE_LIMIT = 1_000;
 /** What a busy machine may add to a limit of time, in milliseconds; with it, the limit is still well before the ttl. */
 const NOISE = 2_000;
-const once: Acquisition = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
+const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 /** For what is to succeed: a busy machine may miss the time limit of a node once. */
-const patient: Acquisition = {
+const patient: AcquireOptions = {
   ...once,
   retry: { timeout: 30_000, attempts: Infinity, delay: 10, jitter: 10 },
 };

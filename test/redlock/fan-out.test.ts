@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { askAll } from '../../lib/redlock/fan-out.js';
+import { fanOut } from '../../lib/redlock/fan-out.js';
 import type { LockStore } from '../../lib/core/ports.js';
 import { scriptedNodes } from '../support/scripted-node.js';
 
@@ -23,7 +23,7 @@ function asking(replies: Record<string, Promise<string>>): (node: LockStore) => 
 
 test('resolves with every answer when all nodes have answered', async () => {
   const gone = new Error('gone');
-  const answers = await askAll(
+  const answers = await fanOut(
     nodes,
     100,
     asking({ a: Promise.resolve('yes'), b: Promise.reject(gone), c: Promise.resolve('no') }),
@@ -37,7 +37,7 @@ test('resolves with every answer when all nodes have answered', async () => {
 });
 
 test('resolves as soon as the answers decide, without waiting for the slowest', async () => {
-  const answers = await askAll(
+  const answers = await fanOut(
     nodes,
     100,
     asking({ a: Promise.resolve('yes'), b: Promise.resolve('yes') }),
@@ -47,7 +47,7 @@ test('resolves as soon as the answers decide, without waiting for the slowest', 
 });
 
 test('settles at the limit and counts the missing as errors that say so (S1, S3)', async () => {
-  const asked = askAll(nodes, 100, asking({ a: Promise.resolve('yes') }), all);
+  const asked = fanOut(nodes, 100, asking({ a: Promise.resolve('yes') }), all);
   await jest.advanceTimersByTimeAsync(99);
   await expect(Promise.race([asked, 'pending'])).resolves.toBe('pending');
   await jest.advanceTimersByTimeAsync(2);
@@ -61,7 +61,7 @@ test('settles at the limit and counts the missing as errors that say so (S1, S3)
 
 test('asks all nodes before any has answered (S2)', () => {
   const asked: string[] = [];
-  void askAll(
+  void fanOut(
     nodes,
     100,
     (node) => {
@@ -77,7 +77,7 @@ test('asks all nodes before any has answered (S2)', () => {
 test('resolves when a signal aborts, and takes its listener away', async () => {
   const controller = new AbortController();
   const remove = jest.spyOn(controller.signal, 'removeEventListener');
-  const asked = askAll(nodes, 100, () => never, all, [controller.signal]);
+  const asked = fanOut(nodes, 100, () => never, all, [controller.signal]);
   controller.abort();
   await expect(asked).resolves.toEqual([]);
   expect(remove).toHaveBeenCalledTimes(1);
@@ -88,7 +88,7 @@ test('a reply or an error after the decision changes nothing and is not unhandle
   const late = new Promise<string>((_, reject) => {
     fail = reject;
   });
-  const answers = await askAll(
+  const answers = await fanOut(
     nodes,
     100,
     asking({ a: Promise.resolve('yes'), b: late }),

@@ -145,7 +145,7 @@ test(
 
     await instance.submit(Array<typeof task>(50).fill(task));
 
-    const key = 'lock_ttl:lock:{batch:task:list}:l';
+    const key = 'lock_ttl:lock:{batch:task:list}';
     let left = 0;
     await until(async () => (left = await looker.pttl(key)) > 0, 60_000);
     expect(left).toBeGreaterThan(500_000);

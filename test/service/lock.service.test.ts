@@ -12,7 +12,7 @@ import {
   LockService,
   LockUnavailableError,
 } from '../../lib/index.js';
-import { countLocks } from '../support/core.js';
+import { countLocks, heldKeys } from '../support/core.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -44,7 +44,7 @@ afterAll(async () => {
   await redis.stop();
 });
 afterEach(async () => {
-  const keys = await looker.keys('*:l');
+  const keys = await heldKeys(looker);
   await looker.flushall();
   if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
 });
@@ -67,7 +67,9 @@ describe('acquire', () => {
 
   test('gives a handle of what is in Redis, until it is released', async () => {
     const lock = await locks.acquire('key');
-    await expect(looker.get('lock:{key}:l')).resolves.toMatch(new RegExp(`^${lock.id}:[0-9a-z]+:me$`));
+    await expect(looker.get('lock:{key}')).resolves.toMatch(
+      new RegExp(`^H-${lock.fencingToken}:${lock.id}:\\d+:me$`),
+    );
     expect(lock).toMatchObject({ keys: ['key'], id: expect.stringMatching(/^[0-9a-f]{32}$/) });
     expect(lock.isHeld()).toBe(true);
     expect(lock.remaining()).toBeGreaterThan(0);
@@ -139,14 +141,14 @@ describe('several keys', () => {
   test('are one lock, sorted and each once', async () => {
     const lock = await locks.acquire(['b', 'a', 'b', 'c']);
     expect(lock.keys).toEqual(['a', 'b', 'c']);
-    expect((await looker.keys('*:l')).toSorted()).toEqual(['lock:{a}:l', 'lock:{b}:l', 'lock:{c}:l']);
+    expect((await heldKeys(looker)).toSorted()).toEqual(['lock:{a}', 'lock:{b}', 'lock:{c}']);
     await lock.release();
   });
 
   test('are acquired all or not at all', async () => {
     const lock = await others.acquire('b');
     await expect(locks.tryAcquire(['a', 'b', 'c'])).resolves.toBeNull();
-    await expect(looker.keys('*:l')).resolves.toEqual(['lock:{b}:l']);
+    await expect(heldKeys(looker)).resolves.toEqual(['lock:{b}']);
     await lock.release();
   });
 
@@ -196,7 +198,7 @@ describe('withLock', () => {
 
   test('a lost lock takes the place of the result, unless the task threw or it is to be ignored', async () => {
     const lose = async (lock: LockHandle): Promise<string> => {
-      await looker.del('lock:{key}:l');
+      await looker.del('lock:{key}');
       await lock.extend().catch(() => undefined);
       expect(lock.signal.reason).toBeInstanceOf(LockLostError);
       return 'result';
@@ -335,7 +337,7 @@ describe('signal', () => {
       const acquiring = failureOf(locks.acquire(`key${i}`, { signal: controller.signal, ttl: 60_000 }));
       setImmediate(() => controller.abort(new Error('enough')));
       const error = await acquiring;
-      if (!error) await looker.del(`lock:{key${i}}:l`);
+      if (!error) await looker.del(`lock:{key${i}}`);
     }
     await expect(until(free)).resolves.toBeUndefined();
   });

@@ -92,7 +92,7 @@ afterEach(async () => {
 
 /** Has the lock taken away, and lets it be noticed now and not at the next renewal. */
 async function takeAway(lock: LockHandle): Promise<void> {
-  await looker.del('lock:{k}:l');
+  await looker.del('lock:{k}');
   await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
 }
 

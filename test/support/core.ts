@@ -1,9 +1,9 @@
 import type { Redis } from 'ioredis';
 import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
-import { ownerOf } from '../../lib/stores/redis/lock-value.js';
+import { LINGER_MS, parseRecord, STATE } from '../../lib/stores/redis/record.js';
 import { RedisStore } from '../../lib/stores/redis/redis-store.js';
-import type { LockStore } from '../../lib/core/ports.js';
+import type { Store } from '../../lib/core/ports.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 
@@ -18,35 +18,58 @@ export interface CoreOptions {
 }
 
 export function redlockOver(
-  nodes: readonly LockStore[],
+  nodes: readonly Store[],
   { owner = 'me', nodeTimeout, guard = 0 }: CoreOptions = {},
 ): Redlock {
-  return new Redlock({ nodes, owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
+  return new Redlock(nodes, { owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
 }
 
 /** What nodes share; `warnings` collects what they warn of. */
-export function newFleet(guarded = false): StoreContext & { readonly warnings: string[] } {
+export function newFleet(guarded = false, several = false): StoreContext & { readonly warnings: string[] } {
   const warnings: string[] = [];
   const warnOnce = (text: string): void => {
     if (!warnings.includes(text)) warnings.push(text);
   };
-  return { keyPrefix: 'lock:', guarded, names: new Set(), runIds: new Map(), warnOnce, warnings };
+  return { keyPrefix: 'lock:', guarded, several, names: new Set(), runIds: new Map(), warnOnce, warnings };
 }
 
 /** Nodes with connections of their own to these servers. */
-export function nodesTo(urls: readonly string[], fleet: StoreContext = newFleet()): RedisStore[] {
-  return urls.map((url) => new RedisStore(openClient(url), true, fleet));
+export function nodesTo(
+  urls: readonly string[],
+  context: StoreContext = newFleet(false, urls.length > 1),
+): RedisStore[] {
+  return urls.map((url) => new RedisStore(openClient(url), true, context));
 }
 
-/** How many locks a server holds; fencing counters stay. */
+/** How many locks a server holds; freed records stay for a while. */
 export async function countLocks(client: Redis): Promise<number> {
-  return (await client.keys('*:l')).length;
+  return (await heldRecords(client)).length;
+}
+
+/** The Redis keys of the locks that a server holds. */
+export async function heldKeys(client: Redis): Promise<string[]> {
+  return (await heldRecords(client)).map(({ key }) => key);
 }
 
 /** Who has the locks that a server holds. */
 export async function ownersOfLocks(client: Redis): Promise<string[]> {
-  const keys = await client.keys('*:l');
-  const values = await Promise.all(keys.map((key) => client.get(key)));
+  return (await heldRecords(client)).map(({ record }) => parseRecord(record).owner);
+}
+
+/** The record of a lock that somebody holds. */
+export function recordOf(owner: string, id = '0'.repeat(32), token = 1_880_000_000_000_000): string {
+  return `H-${String(token).padStart(16, '0')}:${id}:1700000000000:${owner}`;
+}
+
+async function heldRecords(client: Redis): Promise<{ readonly key: string; readonly record: string }[]> {
+  const keys = await client.keys('*{*}');
+  const found = await Promise.all(
+    keys.map(async (key) => ({ key, record: await client.get(key), left: await client.pttl(key) })),
+  );
   // One that ended meanwhile is not there any more.
-  return values.flatMap((value) => (value === null ? [] : [ownerOf(value)]));
+  return found.flatMap(({ key, record, left }) =>
+    record !== null && !record.startsWith(STATE.free) && (left === -1 || left > LINGER_MS)
+      ? [{ key, record }]
+      : [],
+  );
 }

@@ -1,23 +1,31 @@
-import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import type { Lease } from '../../lib/core/lease.js';
 import type { NodeCheck } from '../../lib/core/node-status.js';
-import type { AcquireReply, AcquireTerms, Listening, LockStore, KeyState } from '../../lib/core/ports.js';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  KeyState,
+  ReleaseRequest,
+  Store,
+  Subscription,
+  Tell,
+} from '../../lib/core/ports.js';
 import type { WaiterId } from '../../lib/core/waiter-id.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 
 type Request =
-  'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'look' | 'scan' | 'forceRelease' | 'check';
+  'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'read' | 'scan' | 'forceRelease' | 'check';
 
 /** What becomes of one request: the reply takes so many ms, never comes, or is an error. */
 export type Fate = number | 'hang' | Error;
 
 /**
  * A node that really locks, in memory, and answers as the test says. As on a real connection, a request whose reply
- * hangs has been carried out.
+ * hangs has been carried out. Requests are counted for each lease.
  */
-export class ScriptedNode implements LockStore {
+export class ScriptedNode implements Store {
   readonly memory = new MemoryStore();
   readonly requests: Request[] = [];
-  readonly claims: Lease[] = [];
+  readonly leases: Lease[] = [];
   fate: Partial<Record<Request, Fate>> = {};
   available = true;
   readonly subscribed = true;
@@ -36,34 +44,45 @@ export class ScriptedNode implements LockStore {
     return this.memory.time();
   }
 
-  acquire(claim: Lease, terms: AcquireTerms): Promise<AcquireReply> {
-    this.claims.push(claim);
-    return this.#answer('acquire', () => this.memory.acquire(claim, terms));
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    for (const [index, request] of requests.entries()) {
+      this.leases.push(request.lease);
+      this.#tell<AcquireReply>('acquire', index, tell, (answer) =>
+        this.memory.acquire([request], ordered, (_, reply) => answer(reply)),
+      );
+    }
   }
 
-  raise(claim: Lease, token: number): Promise<boolean> {
-    return this.#answer('raise', () => this.memory.raise(claim, token));
+  raise(lease: Lease, token: number): Promise<boolean> {
+    return this.#answer('raise', () => this.memory.raise(lease, token));
   }
 
-  extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
-    const answers = this.#answer('extend', () => Promise.all(this.memory.extend(claims, ttl)));
-    return claims.map((_, index) => answers.then((each) => each[index] ?? false));
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    for (const [index, lease] of leases.entries()) {
+      this.#tell<boolean>('extend', index, tell, (answer) =>
+        this.memory.extend([lease], ttl, (_, reply) => answer(reply)),
+      );
+    }
   }
 
-  release(claim: Lease, after?: number): Promise<void> {
-    return this.#answer('release', () => this.memory.release(claim, after));
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    for (const [index, request] of requests.entries()) {
+      this.#tell<undefined>('release', index, tell, (answer) =>
+        this.memory.release([request], (_, reply) => answer(reply)),
+      );
+    }
   }
 
-  listen(place: WaiterId, heard: (after: number, turn: boolean) => void): Listening {
-    return this.memory.listen(place, heard);
+  listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
+    return this.memory.listen(waiter, onMessage);
   }
 
-  leave(place: WaiterId): Promise<void> {
-    return this.#answer('leave', () => this.memory.leave(place));
+  leave(waiter: WaiterId): Promise<void> {
+    return this.#answer('leave', () => this.memory.leave(waiter));
   }
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    return this.#answer('look', () => this.memory.read(keys));
+    return this.#answer('read', () => this.memory.read(keys));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
@@ -87,13 +106,31 @@ export class ScriptedNode implements LockStore {
     return this.requests.filter((each) => each === request).length;
   }
 
+  #tell<Reply>(
+    request: Request,
+    index: number,
+    tell: Tell<Reply>,
+    carryOut: (answer: (reply: Reply | Error) => void) => void,
+  ): void {
+    const fate = this.#next(request);
+    if (fate instanceof Error) return tell(index, fate);
+    carryOut((reply) => {
+      if (fate === 0) tell(index, reply);
+      else if (fate !== 'hang') setTimeout(() => tell(index, reply), fate);
+    });
+  }
+
   #answer<T>(request: Request, carryOut: () => Promise<T>): Promise<T> {
-    this.requests.push(request);
-    const fate = this.fate[request] ?? 0;
+    const fate = this.#next(request);
     if (fate instanceof Error) return Promise.reject(fate);
     const reply = carryOut();
     if (fate === 'hang') return new Promise(() => {});
     return fate === 0 ? reply : new Promise((resolve) => setTimeout(() => resolve(reply), fate));
+  }
+
+  #next(request: Request): Fate {
+    this.requests.push(request);
+    return this.fate[request] ?? 0;
   }
 }
 

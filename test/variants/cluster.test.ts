@@ -178,7 +178,7 @@ describe('a Cluster of three masters', () => {
   test('a master that dies: its locks wait for its replica, which has those that reached it', async () => {
     const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
     const slotOf = async (key: string): Promise<number> =>
-      (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)) as number;
+      (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;
     const keys: string[] = [];
     for (let i = 0; keys.length < 3; i++) {
       if ((await slotOf(`key:${i}`)) <= 5_460) keys.push(`key:${i}`);

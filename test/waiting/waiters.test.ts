@@ -8,8 +8,8 @@ import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import { LockHeldError } from '../../lib/core/errors.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
-import type { Acquisition, Redlock } from '../../lib/redlock/redlock.js';
-import { newFleet, nodesTo, redlockOver } from '../support/core.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import { countLocks, heldKeys, newFleet, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { type Contender, outcomeOf, startContenders } from './contenders.js';
@@ -28,7 +28,7 @@ const ROOM_MS = 4_000;
 
 const TTL = 30_000;
 
-const waiting: Acquisition = {
+const waiting: AcquireOptions = {
   ttl: TTL,
   retry: { timeout: 60_000, attempts: Infinity, delay: POLL_MS, jitter: 0 },
   renew: true,
@@ -151,7 +151,7 @@ test('calls of several processes are served in the order in which they came, wha
 });
 
 describe('who gives up leaves no place in line and no key', () => {
-  test.each<[string, (controller: AbortController) => Acquisition]>([
+  test.each<[string, (controller: AbortController) => AcquireOptions]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
       'after so many attempts',
@@ -170,7 +170,8 @@ describe('who gives up leaves no place in line and no key', () => {
     for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');
     await until(async () => (await looker.exists('lock:{k}:q')) === 0);
     await held.release();
-    await expect(looker.keys('*')).resolves.toEqual(['lock:{k}:f']);
+    await expect(looker.keys('*')).resolves.toEqual(['lock:{k}']);
+    await expect(countLocks(looker)).resolves.toBe(0);
   });
 
   test('and one that gives up when its turn has come passes it on', async () => {
@@ -326,7 +327,7 @@ test('a lock that is released by force goes to the next in line, in the same pro
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
-  const operator = new LockInspector({ nodes, nodeTimeout: undefined }, new Set());
+  const operator = new LockInspector(nodes, { nodeTimeout: undefined }, new Set());
   for (const [holder, waiter] of [
     [alice, bob],
     [alice, alice],
@@ -430,7 +431,7 @@ describe('the connection for messages', () => {
     await until(async () => (await inLine('k')) === 1);
     await lock.release();
     await (await after).release();
-    await expect(looker.keys('*:l')).resolves.toEqual([]);
+    await expect(heldKeys(looker)).resolves.toEqual([]);
     await looker.call('ACL', 'DELUSER', 'deaf');
   });
 

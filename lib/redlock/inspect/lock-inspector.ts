@@ -1,10 +1,10 @@
-import { type Answer, askAll } from '../fan-out.js';
+import { type Answer, fanOut } from '../fan-out.js';
 import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';
 import { infoOf, type LockInfo, type LockVote, voteOf } from '../../core/lock-info.js';
-import type { LockStore, KeyState } from '../../core/ports.js';
-import type { NodesStatus, NodeStatus } from '../../core/node-status.js';
+import type { KeyState, LockStore, Store } from '../../core/ports.js';
+import type { NodeCheck, NodesStatus, NodeStatus } from '../../core/node-status.js';
 import { DEFAULT_TTL_MS } from '../../core/lock-options.js';
 import { quoted } from '../../core/printable.js';
 import { quorumOf } from '../quorum.js';
@@ -27,7 +27,7 @@ export interface ListOptions {
 
 /** Looks at locks from outside, and ends them: whoever holds them. */
 export class LockInspector {
-  readonly #nodes: readonly LockStore[];
+  readonly #nodes: readonly Store[];
   readonly #quorum: number;
   readonly #guard: RedlockSettings['guard'] | undefined;
   /** How long a node may take to answer, in milliseconds: as for a lock with the default ttl. */
@@ -35,11 +35,8 @@ export class LockInspector {
 
   /** @param held - the locks that this process holds, at any time */
   constructor(
-    {
-      nodes,
-      nodeTimeout,
-      guard,
-    }: Pick<RedlockSettings, 'nodes' | 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
+    nodes: readonly Store[],
+    { nodeTimeout, guard }: Pick<RedlockSettings, 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
     private readonly held: Iterable<HeldLock>,
   ) {
     this.#nodes = nodes;
@@ -79,7 +76,9 @@ export class LockInspector {
     const votes = await this.#votesOn(key, what);
     const ids = [...new Set(votes.flatMap((vote) => (vote.vote === 'held' ? [vote.id] : [])))];
     if (ids.length === 0) return false;
-    const answers = await this.#askAll((node) => node.forceRelease(key, ids));
+    const answers = await this.#askAll(
+      (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
+    );
     // A copy: a lock that is lost leaves the list, and its listeners may release others.
     for (const lock of [...this.held]) {
       const gone = answers.filter(({ reply }) => reply === lock.id).length;
@@ -91,7 +90,9 @@ export class LockInspector {
 
   /** How fit every node is to vote. Never rejects. */
   async checkNodes(): Promise<NodesStatus> {
-    const answers = await this.#askAll((node) => node.check(this.#guard?.duration ?? 0));
+    const answers = await this.#askAll(
+      (node) => node.check?.(this.#guard?.duration ?? 0) ?? Promise.resolve(UNCHECKED),
+    );
     const nodes = this.#nodes.map((node): NodeStatus => {
       const { error, reply } = answers.find((answer) => answer.node === node) ?? {};
       if (reply) return { node: node.name, ...reply };
@@ -106,7 +107,7 @@ export class LockInspector {
     const failed: NodeVote[] = [];
     let left = limit;
     for (const node of this.#nodes) {
-      const pages = node.scan(prefix)[Symbol.asyncIterator]();
+      const pages = (node.scan?.(prefix) ?? noPages())[Symbol.asyncIterator]();
       let page = await this.#next(node, pages);
       for (; page.reply?.done === false; page = await this.#next(node, pages)) {
         for (const info of await this.#infosOf(page.reply.value)) {
@@ -123,8 +124,8 @@ export class LockInspector {
   }
 
   /** The next page of one node, or why there is none. */
-  async #next(node: LockStore, pages: AsyncIterator<readonly string[]>): Promise<Answer<Page>> {
-    const answers = await askAll(
+  async #next(node: Store, pages: AsyncIterator<readonly string[]>): Promise<Answer<Page>> {
+    const answers = await fanOut(
       [node],
       this.#limit,
       () => pages.next(),
@@ -136,7 +137,7 @@ export class LockInspector {
 
   async #infosOf(keys: readonly string[]): Promise<readonly LockInfo[]> {
     if (keys.length === 0) return [];
-    const answers = await this.#askAll((node) => node.read(keys));
+    const answers = await this.#askAll((node) => node.read?.(keys) ?? cannot('show locks'));
     const failed = answers.flatMap(({ node, error }) => (error ? [errorVote(node, error)] : []));
     if (answers.length - failed.length < this.#quorum) throw this.#unavailable([], LIST, failed);
     return keys.map((key, index) => infoOf(key, this.#votesAt(answers, index), this.#quorum));
@@ -153,7 +154,7 @@ export class LockInspector {
   }
 
   async #votesOn(key: string, what: string): Promise<readonly LockVote[]> {
-    const votes = this.#votesAt(await this.#askAll((node) => node.read([key])), 0);
+    const votes = this.#votesAt(await this.#askAll((node) => node.read?.([key]) ?? cannot('show locks')), 0);
     this.#requireQuorum([key], what, votes);
     return votes;
   }
@@ -166,8 +167,8 @@ export class LockInspector {
     });
   }
 
-  #askAll<T>(ask: (node: LockStore) => Promise<T>): Promise<readonly Answer<T>[]> {
-    return askAll(this.#nodes, this.#limit, ask, () => false);
+  #askAll<T>(ask: (node: Store) => Promise<T>): Promise<readonly Answer<T>[]> {
+    return fanOut(this.#nodes, this.#limit, ask, () => false);
   }
 
   #requireQuorum(keys: readonly string[], what: string, votes: readonly NodeVote[]): void {
@@ -184,6 +185,17 @@ export class LockInspector {
 type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
+
+/** What is said of a store that cannot tell: whether it answers is seen when something is locked. */
+const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
+
+function cannot(what: string): Promise<never> {
+  return Promise.reject(new Error(`this store cannot ${what}`));
+}
+
+async function* noPages(): AsyncGenerator<readonly string[]> {
+  await cannot('show locks');
+}
 
 function errorVote({ name }: LockStore, error: Error): NodeVote {
   return { node: name, vote: 'error', error };

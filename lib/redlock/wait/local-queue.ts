@@ -1,10 +1,10 @@
-import type { AttemptPlan, AttemptResult } from '../acquire.js';
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { LockHeldError, LockUnavailableError } from '../../core/errors.js';
-import { HeldLock } from '../held-lock.js';
-import type { Listening, LockStore } from '../../core/ports.js';
-import { WakeableSleep } from './wakeable-sleep.js';
+import type { Store, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
+import type { AttemptPlan, AttemptResult } from '../acquire.js';
+import { HeldLock } from '../held-lock.js';
+import { WakeableSleep } from './wakeable-sleep.js';
 
 /** For how long a node that gave no vote is not asked to keep the order, in milliseconds. */
 const FAILED_FOR_MS = 1_000;
@@ -19,22 +19,24 @@ interface Holding {
 
 /** One call that waits for a lock. */
 export class Waiter {
-  readonly since = now();
-  readonly pause = new WakeableSleep();
+  readonly sleep = new WakeableSleep();
+
+  /** @param since - when the call was made */
+  constructor(readonly since: Instant) {}
 }
 
 /**
  * The calls of this process that wait for the same keys, in the order in which they came. Only the first of them asks
- * the nodes; it stands for all of them in the queue at the gate, the first node in order that answers.
+ * the nodes; it stands for all of them in the queue at the queue node, the first node in order that answers.
  */
 export class LocalQueue {
-  // Mostly there is one waiter, who listens to nobody and waits nowhere: arrays and no Sets, which cost more to make.
   readonly #waiters: Waiter[] = [];
-  #listening: Map<LockStore, Listening> | undefined;
-  /** Nodes in whose queues the place may stand. */
-  #placedAt: Set<LockStore> | undefined;
+  /** By the index of the node. */
+  readonly #subscriptions = new Map<number, Subscription>();
+  /** Nodes in whose queues the waiter may stand. */
+  readonly #queuedAt = new Set<number>();
   /** The node in whose queue it stands, as far as is known. */
-  #queuedAt: LockStore | undefined;
+  #place: number | undefined;
   /** It is our turn, as far as we know. */
   #turn = false;
   /**
@@ -44,17 +46,17 @@ export class LocalQueue {
   #askAt = Infinity;
   /** Why the lock could not be had when the nodes were last asked. That it is held is not an error yet: those cost. */
   #refusal: LockUnavailableError | Holding | undefined;
-  /** The place stands in line already, put there when the waiter before was granted. */
+  /** The place was taken over for the next waiter when the one before was granted. */
   #inherited = false;
   /** The ids of the locks that these calls had last, and before: the message of the release of that one is no news. */
   #last: string | undefined;
   #before: string | undefined;
-  /** A node that gave no vote when it was the gate, and since when. */
-  #failed: { readonly gate: LockStore; readonly at: Instant } | undefined;
+  /** A node that gave no vote when it was the queue node, and since when. */
+  #failed: { readonly node: number; readonly at: Instant } | undefined;
 
   constructor(
-    private readonly nodes: readonly LockStore[],
-    private readonly place: WaiterId,
+    private readonly stores: readonly Store[],
+    private readonly id: WaiterId,
   ) {}
 
   get isEmpty(): boolean {
@@ -66,35 +68,36 @@ export class LocalQueue {
     return this.#waiters[0];
   }
 
-  join(): Waiter {
-    const waiter = new Waiter();
+  /** @param since - when the call was made */
+  join(since: Instant): Waiter {
+    const waiter = new Waiter(since);
     this.#waiters.push(waiter);
     return waiter;
   }
 
   /** The waiter has got its lock, or given up. The next one takes over. */
-  part(waiter: Waiter): void {
+  leave(waiter: Waiter): void {
     const index = this.#waiters.indexOf(waiter);
     this.#waiters.splice(index, 1);
-    if (index === 0) this.first?.pause.cutTo(0);
+    if (index === 0) this.first?.sleep.cutTo(0);
   }
 
-  /** Stops listening, and gives the place up. */
+  /** Stops listening, and leaves the queues of the nodes. */
   end(): readonly Promise<unknown>[] {
-    this.#listening?.forEach((listening) => listening.stop());
-    this.#listening = undefined;
-    return [...(this.#placedAt ?? [])].map((node) => node.leave(this.place));
+    for (const subscription of this.#subscriptions.values()) subscription.stop();
+    this.#subscriptions.clear();
+    return [...this.#queuedAt].map((node) => this.stores[node]?.leave?.(this.id) ?? Promise.resolve());
   }
 
   /**
-   * When the waiter before was granted, it put the place in line for the next one, who then need not ask.
+   * When the waiter before was granted, the queue node took the next one in line, who then need not ask.
    *
    * @returns the milliseconds after which that grant can have lapsed; `undefined` if there is none
    */
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    this.first?.pause.cutTo(this.#askAt - performance.now());
+    this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
   }
 
@@ -102,33 +105,37 @@ export class LocalQueue {
    * How the first waiter asks next.
    *
    * @param again - it was refused before
-   * @param everybody - ask all nodes, also where one would do: the last attempt shall know how many hold it
+   * @param asksAll - ask all nodes, also where one would do
    */
-  approach(waiter: Waiter, left: number, again: boolean, everybody: boolean): AttemptPlan {
-    const gate = this.#gate();
-    const contended = again || this.#waiters.length > 1 || gate.contended(this.place.keys);
-    const ready = (contended || gate.subscribed) && this.#listenAt(gate).ready;
+  plan(waiter: Waiter, left: number, again: boolean, asksAll: boolean): AttemptPlan {
+    const queueNode = this.#queueNode();
+    const store = this.stores[queueNode];
+    const contended = again || this.#waiters.length > 1 || store?.contended?.(this.id.keys) === true;
+    const ready =
+      (contended || store?.subscribed === true) && this.#subscriptionAt(queueNode)?.ready === true;
     const turn = this.#turn;
     this.#turn = false;
-    waiter.pause.forget();
+    waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
-    const place = ready ? this.place : undefined;
-    if (place) (this.#placedAt ??= new Set()).add(gate);
-    const next = place && this.#waiters[1];
+    if (ready) this.#queuedAt.add(queueNode);
+    const next = ready ? this.#waiters[1] : undefined;
     return {
       left,
-      gate,
-      order: { place, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) },
-      gateFirst: contended && !turn && !everybody && this.nodes.length > 1,
+      queueNode,
+      position: ready
+        ? { waiter: this.id, waited: elapsedSince(waiter.since), next: next && elapsedSince(next.since) }
+        : undefined,
+      queueNodeFirst: contended && !turn && !asksAll && this.stores.length > 1,
     };
   }
 
   /** What came of asking like that. */
-  note({ gate, order: { place, next } }: AttemptPlan, { outcome, atGate, nextIsFirst }: AttemptResult): void {
-    const inLine = place && (atGate === 'refused' || (atGate === 'granted' && next !== undefined));
-    this.#queuedAt = inLine ? gate : undefined;
-    if (atGate === 'failed') this.#failed = { gate, at: now() };
-    if (atGate === 'granted' && !inLine) this.#placedAt?.delete(gate);
+  note({ queueNode, position }: AttemptPlan, { outcome, atQueueNode, nextIsFirst }: AttemptResult): void {
+    const inLine =
+      position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
+    this.#place = inLine ? queueNode : undefined;
+    if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
+    if (atQueueNode === 'granted' && !inLine) this.#queuedAt.delete(queueNode);
     const held = outcome instanceof HeldLock;
     if (held) {
       this.#before = this.#last;
@@ -137,38 +144,36 @@ export class LocalQueue {
       if (nextIsFirst) {
         outcome.follower = () => {
           this.#turn = true;
-          this.first?.pause.cutTo(0);
+          this.first?.sleep.cutTo(0);
         };
       }
-    } else this.first?.pause.cutTo(this.#askAt - performance.now());
+    } else this.first?.sleep.cutTo(this.#askAt - performance.now());
     this.#inherited = held && this.isQueued();
     // That a tick has run is no answer to those who wait without one.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
     } else {
-      const [owner, retryAfter] = held
-        ? [this.place.owner, outcome.ttl]
-        : [outcome.owner, outcome.retryAfter];
+      const [owner, retryAfter] = held ? [this.id.owner, outcome.ttl] : [outcome.owner, outcome.retryAfter];
       this.#refusal = { owner, retryAfter, at: now() };
     }
   }
 
-  /** Whether the place stands in line, so that a message will come. */
+  /** Whether the waiter stands in line, so that a message will come. */
   isQueued(): boolean {
-    return this.#queuedAt !== undefined && this.#listening?.get(this.#queuedAt)?.ready === true;
+    return this.#place !== undefined && this.#subscriptions.get(this.#place)?.ready === true;
   }
 
-  /** Whether asking again at once would put the place in line. */
+  /** Whether asking again at once would put it in line. */
   canQueue(): boolean {
-    return !this.isQueued() && this.#listenAt(this.#gate()).ready;
+    return !this.isQueued() && this.#subscriptionAt(this.#queueNode())?.ready === true;
   }
 
   /** Why a waiter that gives up now does not get the lock. */
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
     if (!refusal)
-      return new LockUnavailableError(this.place.keys, 'no node has answered those who came earlier');
+      return new LockUnavailableError(this.id.keys, 'no node has answered those who came earlier');
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 
@@ -179,35 +184,39 @@ export class LocalQueue {
   }
 
   #heldError({ owner, retryAfter, at }: Holding): LockHeldError {
-    return new LockHeldError(this.place.keys, owner, Math.max(0, retryAfter - elapsedSince(at)));
+    return new LockHeldError(this.id.keys, owner, Math.max(0, retryAfter - elapsedSince(at)));
   }
 
-  #gate(): LockStore {
+  #queueNode(): number {
     const failed = this.#failed;
-    if (!failed || elapsedSince(failed.at) > FAILED_FOR_MS || this.nodes.length === 1)
-      return gateOf(this.nodes);
-    return gateOf(this.nodes.filter((node) => node !== failed.gate));
+    if (!failed || elapsedSince(failed.at) > FAILED_FOR_MS) return queueNodeOf(this.stores);
+    return queueNodeOf(this.stores, failed.node);
   }
 
-  #listenAt(gate: LockStore): Listening {
-    this.#listening ??= new Map();
-    let listening = this.#listening.get(gate);
-    if (!listening) {
-      listening = gate.listen(this.place, (after, turn, released) => {
+  /** `undefined` where a store keeps no queue: then its waiters poll. */
+  #subscriptionAt(node: number): Subscription | undefined {
+    let subscription = this.#subscriptions.get(node);
+    if (!subscription) {
+      subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
         if (turn && released && released === this.#before) return;
         this.#turn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
-        this.first?.pause.cutTo(after);
+        this.first?.sleep.cutTo(after);
       });
-      this.#listening.set(gate, listening);
+      if (subscription) this.#subscriptions.set(node, subscription);
     }
-    return listening;
+    return subscription;
   }
 }
 
-/** The node at which those who wait queue: the first that answers, in the order in which all processes list them. */
-export function gateOf(nodes: readonly LockStore[]): LockStore {
-  const gate = nodes.find(({ available }) => available) ?? nodes[0];
-  if (!gate) throw new Error('there are no nodes');
-  return gate;
+/**
+ * The index of the node at which those who wait queue: the first that answers, in the order in which all processes list
+ * them.
+ *
+ * @param except - one that gave no vote a moment ago
+ */
+export function queueNodeOf(stores: readonly Store[], except?: number): number {
+  const found = stores.findIndex(({ available }, node) => available && node !== except);
+  if (found >= 0) return found;
+  return except === 0 && stores.length > 1 ? 1 : 0;
 }

@@ -1,5 +1,5 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import type { Listening, QueuePosition } from '../../core/ports.js';
+import type { QueuePosition, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 
 /** How long the first in line has to take a lock that is free, in milliseconds, before it is dropped. */
@@ -9,13 +9,13 @@ const TURN_MS = 150;
 const STANDBY_MS = 200;
 
 interface Waiting {
-  readonly place: WaiterId;
+  readonly waiter: WaiterId;
   /** When it came. */
   readonly arrived: number;
 }
 
 interface Turn {
-  readonly place: WaiterId;
+  readonly waiter: WaiterId;
   readonly begins: Instant;
   readonly lasts: number;
 }
@@ -28,55 +28,53 @@ export class MemoryQueues {
   readonly #turns = new Map<string, Turn>();
   readonly #listeners = new Map<WaiterId, Heard>();
 
-  listen(place: WaiterId, heard: Heard): Listening {
-    this.#listeners.set(place, heard);
-    return { ready: true, stop: () => this.#listeners.delete(place) };
+  listen(waiter: WaiterId, heard: Heard): Subscription {
+    this.#listeners.set(waiter, heard);
+    return { ready: true, stop: () => this.#listeners.delete(waiter) };
   }
 
   /** Whose turn it is at a key that is free, and for how many milliseconds more, if the one who asks must not pass them. */
   ahead(
     key: string,
-    order: QueuePosition | undefined,
-  ): { readonly place: WaiterId; readonly remaining: number } | undefined {
+    position: QueuePosition | undefined,
+  ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
     for (;;) {
       const [head] = this.#queues.get(key) ?? [];
-      if (!order || !head || head.place === order.place) return undefined;
-      if (order.place && performance.now() - order.waited < head.arrived) return undefined;
+      if (!head || head.waiter === position?.waiter) return undefined;
+      if (position && performance.now() - position.waited < head.arrived) return undefined;
       const turn = this.#turns.get(key);
-      if (turn?.place !== head.place) {
+      if (turn?.waiter !== head.waiter) {
         this.wake(key, 0);
         continue;
       }
       const remaining = turn.lasts - elapsedSince(turn.begins);
-      if (remaining > 0) return { place: head.place, remaining };
-      this.#remove(key, head.place);
+      if (remaining > 0) return { waiter: head.waiter, remaining };
+      this.#remove(key, head.waiter);
     }
   }
 
   /** Puts the one who was refused at `key` in line there, and nowhere else. */
-  wait(key: string, { place, waited }: QueuePosition, isFree: (key: string) => boolean): void {
-    if (!place) return;
+  wait(key: string, { waiter, waited }: QueuePosition, isFree: (key: string) => boolean): void {
     this.leave(
-      place,
-      place.keys.filter((other) => other !== key),
+      waiter,
+      waiter.keys.filter((other) => other !== key),
       isFree,
     );
-    this.#insert(key, { place, arrived: performance.now() - waited });
+    this.#insert(key, { waiter, arrived: performance.now() - waited });
   }
 
-  /** Its claim is granted: the one who asked leaves, and the next waiter of its process takes the place. */
-  granted(keys: readonly string[], { place, next }: QueuePosition): void {
-    if (!place) return;
-    for (const key of keys) this.#remove(key, place);
+  /** Its lease is granted: the one who asked leaves, and the next waiter of its process takes over the place. */
+  granted(keys: readonly string[], { waiter, next }: QueuePosition): void {
+    for (const key of keys) this.#remove(key, waiter);
     const [first] = keys;
     if (next !== undefined && first !== undefined) {
-      this.#insert(first, { place, arrived: performance.now() - next });
+      this.#insert(first, { waiter, arrived: performance.now() - next });
     }
   }
 
-  leave(place: WaiterId, keys: readonly string[], isFree: (key: string) => boolean): void {
+  leave(waiter: WaiterId, keys: readonly string[], isFree: (key: string) => boolean): void {
     for (const key of keys) {
-      if (this.#remove(key, place) && isFree(key)) this.wake(key, 0);
+      if (this.#remove(key, waiter) && isFree(key)) this.wake(key, 0);
     }
   }
 
@@ -85,24 +83,24 @@ export class MemoryQueues {
     const queue = this.#queues.get(key) ?? [];
     const [head, second] = queue;
     if (!head) return;
-    this.#turns.set(key, { place: head.place, begins: now(), lasts: after + TURN_MS });
-    this.#listeners.get(head.place)?.(after, after === 0);
-    if (second) this.#listeners.get(second.place)?.(after + STANDBY_MS, false);
+    this.#turns.set(key, { waiter: head.waiter, begins: now(), lasts: after + TURN_MS });
+    this.#listeners.get(head.waiter)?.(after, after === 0);
+    if (second) this.#listeners.get(second.waiter)?.(after + STANDBY_MS, false);
   }
 
   #insert(key: string, waiting: Waiting): void {
-    const others = (this.#queues.get(key) ?? []).filter(({ place }) => place !== waiting.place);
+    const others = (this.#queues.get(key) ?? []).filter(({ waiter }) => waiter !== waiting.waiter);
     const queue = [...others, waiting].toSorted((a, b) => a.arrived - b.arrived);
     this.#queues.set(key, queue);
   }
 
-  #remove(key: string, place: WaiterId): boolean {
+  #remove(key: string, waiter: WaiterId): boolean {
     const queue = this.#queues.get(key);
     if (!queue) return false;
-    const rest = queue.filter((waiting) => waiting.place !== place);
+    const rest = queue.filter((waiting) => waiting.waiter !== waiter);
     if (rest.length > 0) this.#queues.set(key, rest);
     else this.#queues.delete(key);
-    if (this.#turns.get(key)?.place === place) this.#turns.delete(key);
+    if (this.#turns.get(key)?.waiter === waiter) this.#turns.delete(key);
     return rest.length < queue.length;
   }
 }

@@ -1,30 +1,44 @@
-import type { Lease } from '../../core/lease.js';
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { COUNTER_LIFE_MS, counterAt } from '../../core/fencing-token.js';
+import { tokenAt } from '../../core/fencing-token.js';
+import type { Lease } from '../../core/lease.js';
+import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
-  AcquireTerms,
-  Entry,
+  AcquireRequest,
+  HeldKey,
   Holder,
-  Listening,
-  LockStore,
   KeyState,
+  LockDirectory,
+  LockStore,
+  QuorumStore,
+  ReleaseRequest,
+  StoreHealth,
+  Subscription,
+  Tell,
+  WaitQueue,
 } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { MemoryQueues } from './memory-queues.js';
 
-import type { NodeCheck } from '../../core/node-status.js';
+/** How long the last token of a key is kept after its lock was released or has lapsed, in milliseconds. */
+const LINGER_MS = 30_000;
 
-/** With fewer counters than this there is nothing worth sweeping. */
+/** With fewer records than this there is nothing worth sweeping. */
 const LEAST_SWEPT = 1_000;
 
 /** So many keys make a page of a scan. */
 const PAGE = 500;
 
-interface Stored {
-  readonly claim: Lease;
+interface LockRecord {
+  readonly lease: Lease;
+  /** When it was asked for, in milliseconds since 1970. */
+  readonly acquiredAt: number;
+  readonly token: number;
+  /** When the present life began, and how long it is. */
   readonly since: Instant;
   readonly ttl: number;
+  /** `'kept'` for `minHold` after its release: held by nobody, and not to be extended. */
+  readonly state: 'held' | 'kept' | 'free';
 }
 
 /** A tick that has run, to be remembered for so long. */
@@ -35,11 +49,10 @@ interface Ran {
   readonly ttl: number;
 }
 
-/** A node inside this process: the same locks, but nobody outside the process sees them. */
-export class MemoryStore implements LockStore {
+/** Locks inside this process: the same, but nobody outside the process sees them. */
+export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
   readonly name = 'memory';
-  readonly #entries = new Map<string, Stored>();
-  readonly #counters = new Map<string, number>();
+  readonly #records = new Map<string, LockRecord>();
   /** The last tick that ran, by its key and schedule. */
   readonly #ticks = new Map<string, Ran>();
   readonly #queues = new MemoryQueues();
@@ -50,8 +63,7 @@ export class MemoryStore implements LockStore {
 
   /** How many keys are held. */
   get size(): number {
-    this.#sweep();
-    return this.#entries.size;
+    return [...this.#records.keys()].filter((key) => this.#live(key)).length;
   }
 
   connect(): Promise<void> {
@@ -66,83 +78,45 @@ export class MemoryStore implements LockStore {
     return Date.now();
   }
 
-  acquire(claim: Lease, { seed, floor, order }: AcquireTerms): Promise<AcquireReply> {
-    const ran = this.#ranAlready(claim);
-    if (ran) return Promise.resolve({ granted: false, ran: true, holder: ran });
-    for (const key of claim.keys) {
-      const entry = this.#live(key);
-      if (!entry) continue;
-      // Asked twice it grants again, by the same count, as in Redis.
-      if (entry.claim === claim)
-        return Promise.resolve({ granted: true, counter: this.#counters.get(key) ?? 0 });
-      if (order) this.#queues.wait(key, order, this.#isFree);
-      const holder = { id: entry.claim.id, owner: entry.claim.owner, remaining: remainingOf(entry) };
-      return Promise.resolve({ granted: false, holder });
-    }
-    for (const key of claim.keys) {
-      const ahead = this.#queues.ahead(key, order);
-      if (!ahead || !order) continue;
-      this.#queues.wait(key, order, this.#isFree);
-      const { owner, process, number } = ahead.place;
-      const holder = { id: `${process}:${number}`, owner, remaining: ahead.remaining };
-      return Promise.resolve({ granted: false, holder });
-    }
-    const time = Date.now();
-    const least = counterAt(floor === 'fine' ? time : time - (time % 1_000));
-    const counters = claim.keys.map((key) => {
-      const last = this.#counters.get(key);
-      return last === undefined ? Math.max(seed, counterAt(time)) : Math.max(last + 1, least);
-    });
-    const counter = Math.max(...counters);
-    this.#count(claim, counter);
-    this.#store(claim, claim.ttl);
-    if (order) this.#queues.granted(claim.keys, order);
-    return Promise.resolve({ granted: true, counter });
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    requests.forEach((request, index) => tell(index, this.#acquire(request, ordered)));
   }
 
-  raise(claim: Lease, token: number): Promise<boolean> {
-    const fits = (key: string): boolean =>
-      this.#live(key)?.claim === claim && (this.#counters.get(key) ?? 0) <= token;
-    if (!claim.keys.every(fits)) return Promise.resolve(false);
-    this.#count(claim, token);
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    leases.forEach((lease, index) => tell(index, this.#extend(lease, ttl)));
+  }
+
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    requests.forEach((request, index) => {
+      this.#release(request);
+      tell(index, undefined);
+    });
+  }
+
+  raise(lease: Lease, token: number): Promise<boolean> {
+    const records = lease.keys.map((key) => this.#heldBy(lease, key));
+    if (records.some((record) => !record || record.token > token)) return Promise.resolve(false);
+    for (const key of lease.keys) this.#change(key, { token });
     return Promise.resolve(true);
   }
 
-  extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
-    return claims.map((claim) => Promise.resolve(this.#extend(claim, ttl)));
+  listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
+    return this.#queues.listen(waiter, onMessage);
   }
 
-  release(claim: Lease, after = 0): Promise<void> {
-    const { keepFor } = claim;
-    for (const key of claim.keys) {
-      if (this.#live(key)?.claim === claim) {
-        if (keepFor > 0) this.#entries.set(key, { claim, since: now(), ttl: keepFor });
-        else this.#entries.delete(key);
-      }
-      const left = this.#live(key)?.claim === claim ? keepFor : 0;
-      if (left > 0 || this.#isFree(key)) this.#queues.wake(key, Math.max(after, left));
-    }
-    this.#remember(claim);
-    return Promise.resolve();
-  }
-
-  listen(place: WaiterId, heard: (after: number, turn: boolean) => void): Listening {
-    return this.#queues.listen(place, heard);
-  }
-
-  leave(place: WaiterId): Promise<void> {
-    this.#queues.leave(place, place.keys, this.#isFree);
+  leave(waiter: WaiterId): Promise<void> {
+    this.#queues.leave(waiter, waiter.keys, this.#isFree);
     return Promise.resolve();
   }
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    return Promise.resolve(keys.map((key) => this.#lookAt(key)));
+    return Promise.resolve(keys.map((key) => this.#stateOf(key)));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     let page: string[] = [];
     // A Map can change while it is iterated.
-    for (const key of this.#entries.keys()) {
+    for (const key of this.#records.keys()) {
       if (key.startsWith(prefix)) page.push(key);
       if (page.length < PAGE) continue;
       yield page;
@@ -152,9 +126,9 @@ export class MemoryStore implements LockStore {
   }
 
   forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
-    const id = this.#live(key)?.claim.id;
+    const id = this.#live(key)?.lease.id;
     if (id === undefined || !ids.includes(id)) return Promise.resolve(undefined);
-    this.#entries.delete(key);
+    this.#free(key);
     this.#queues.wake(key, 0);
     return Promise.resolve(id);
   }
@@ -164,23 +138,78 @@ export class MemoryStore implements LockStore {
   }
 
   close(): Promise<void> {
-    this.#entries.clear();
+    this.#records.clear();
     this.#ticks.clear();
     return Promise.resolve();
   }
 
-  #extend(claim: Lease, ttl: number): boolean {
-    const entries = claim.keys.map((key) => this.#live(key));
-    if (!entries.every((entry) => entry?.claim === claim)) return false;
-    if (entries.some((entry) => entry && remainingOf(entry) < ttl)) this.#store(claim, ttl);
+  #acquire({ lease, since, proposal, position }: AcquireRequest, ordered: boolean): AcquireReply | Error {
+    const { keys } = lease;
+    const ran = this.#ranAlready(lease);
+    if (ran) return { granted: false, ran: true, holder: ran };
+    for (const key of keys) {
+      const record = this.#live(key);
+      // Asked twice it grants again, by the same token, as in Redis.
+      if (record?.lease === lease && record.state === 'held') return { granted: true, token: record.token };
+      if (!record) continue;
+      if (ordered && position) this.#queues.wait(key, position, this.#isFree);
+      const holder = { id: record.lease.id, owner: record.lease.owner, remaining: remainingOf(record) };
+      return { granted: false, holder };
+    }
+    if (keys.some((key) => this.#records.get(key)?.lease === lease))
+      return new Error('this lease was stored before, and has ended');
+    for (const key of ordered ? keys : []) {
+      const ahead = this.#queues.ahead(key, position);
+      if (!ahead) continue;
+      if (position) this.#queues.wait(key, position, this.#isFree);
+      const { owner, process, number } = ahead.waiter;
+      return { granted: false, holder: { id: `${process}:${number}`, owner, remaining: ahead.remaining } };
+    }
+    const last = keys.map((key) => (this.#records.get(key)?.token ?? 0) + 1);
+    const token = Math.max(tokenAt(Date.now()), proposal, ...last);
+    if (this.#records.size >= this.#sweepAt) this.#sweep();
+    for (const key of keys) {
+      this.#records.set(key, {
+        lease,
+        acquiredAt: since,
+        token,
+        since: now(),
+        ttl: lease.ttl,
+        state: 'held',
+      });
+    }
+    if (ordered && position) this.#queues.granted(keys, position);
+    return { granted: true, token };
+  }
+
+  #extend(lease: Lease, ttl: number): boolean {
+    const records = lease.keys.map((key) => this.#heldBy(lease, key));
+    if (records.some((record) => !record)) return false;
+    if (records.some((record) => record && remainingOf(record) < ttl)) {
+      for (const key of lease.keys) this.#change(key, { since: now(), ttl });
+    }
     return true;
   }
 
-  #lookAt(key: string): Entry | undefined {
-    const stored = this.#live(key);
-    if (!stored) return undefined;
-    const { id, owner, since } = stored.claim;
-    return { id, owner, since, remaining: remainingOf(stored), counter: this.#counters.get(key) };
+  #release({ lease, pause }: ReleaseRequest): void {
+    const { keepFor } = lease;
+    for (const key of lease.keys) {
+      if (this.#heldBy(lease, key)) {
+        if (keepFor > 0) this.#change(key, { since: now(), ttl: keepFor, state: 'kept' });
+        else this.#free(key);
+      }
+      const left = this.#live(key)?.lease === lease ? keepFor : 0;
+      if (left > 0 || this.#isFree(key)) this.#queues.wake(key, Math.max(pause, left));
+    }
+    this.#remember(lease);
+  }
+
+  #stateOf(key: string): HeldKey | undefined {
+    const record = this.#live(key);
+    if (!record) return undefined;
+    const { lease, acquiredAt, token } = record;
+    const remaining = remainingOf(record);
+    return { id: lease.id, owner: lease.owner, since: acquiredAt, remaining, fencingToken: token };
   }
 
   #ranAlready({ keys, tick }: Lease): Holder | undefined {
@@ -199,33 +228,35 @@ export class MemoryStore implements LockStore {
     this.#ticks.set(name, { at: mark.at, owner, since: now(), ttl: mark.life });
   }
 
-  #count(claim: Lease, counter: number): void {
-    for (const key of claim.keys) this.#counters.set(key, counter);
+  #change(key: string, change: Partial<LockRecord>): void {
+    const record = this.#records.get(key);
+    if (record) this.#records.set(key, { ...record, ...change });
   }
 
-  #store(claim: Lease, ttl: number): void {
-    if (this.#counters.size >= this.#sweepAt) this.#sweep();
-    for (const key of claim.keys) this.#entries.set(key, { claim, since: now(), ttl });
+  #free(key: string): void {
+    this.#change(key, { state: 'free', since: now(), ttl: 0 });
   }
 
-  /** Drops what lapsed without a release; seldom enough to cost nothing per lock. */
+  /** Drops what nobody needs any more; seldom enough to cost nothing per lock. */
   #sweep(): void {
-    for (const key of this.#entries.keys()) {
-      if (!this.#live(key)) this.#entries.delete(key);
+    for (const [key, record] of this.#records) {
+      if (remainingOf(record) < -LINGER_MS) this.#records.delete(key);
     }
     for (const [name, ran] of this.#ticks) {
       if (remainingOf(ran) <= 0) this.#ticks.delete(name);
     }
-    const oldest = counterAt(Date.now() - COUNTER_LIFE_MS);
-    for (const [key, counter] of this.#counters) {
-      if (counter < oldest && !this.#entries.has(key)) this.#counters.delete(key);
-    }
-    this.#sweepAt = Math.max(LEAST_SWEPT, 2 * this.#counters.size);
+    this.#sweepAt = Math.max(LEAST_SWEPT, 2 * this.#records.size);
   }
 
-  #live(key: string): Stored | undefined {
-    const entry = this.#entries.get(key);
-    return entry && remainingOf(entry) > 0 ? entry : undefined;
+  /** What is held under a key, or kept. */
+  #live(key: string): LockRecord | undefined {
+    const record = this.#records.get(key);
+    return record && record.state !== 'free' && remainingOf(record) > 0 ? record : undefined;
+  }
+
+  #heldBy(lease: Lease, key: string): LockRecord | undefined {
+    const record = this.#live(key);
+    return record?.lease === lease && record.state === 'held' ? record : undefined;
   }
 }
 
@@ -233,6 +264,6 @@ function tickName(keys: readonly string[], schedule: string): string {
   return JSON.stringify([keys[0], schedule]);
 }
 
-function remainingOf({ since, ttl }: Pick<Stored, 'since' | 'ttl'>): number {
+function remainingOf({ since, ttl }: Pick<LockRecord, 'since' | 'ttl'>): number {
   return ttl - elapsedSince(since);
 }

@@ -1,17 +1,21 @@
+import type { Tick } from '../../core/tick.js';
+
 /**
- * The Redis keys of a lock. The braces make Redis Cluster put all that belongs to one lock into one slot (S19).
+ * The Redis key of a lock's record. The braces make Redis Cluster put all that belongs to one lock into one slot (S19).
  */
-export function lockKey(prefix: string, key: string): string {
-  return `${prefix}{${key}}:l`;
+export function recordKey(prefix: string, key: string): string {
+  return `${prefix}{${key}}`;
 }
 
-/** The Redis key of a lock's fencing counter. */
-export function fenceKey(prefix: string, key: string): string {
-  return `${prefix}{${key}}:f`;
-}
-
-/** The Redis key that says which tick of a schedule has run last, beside the lock that its runs take. */
-export function tickKey(prefix: string, key: string, schedule: string): string {
+/**
+ * The Redis key that says which tick of a schedule has run last, beside the first of the keys that its runs lock: all keys
+ * of a lock are in one slot.
+ */
+export function tickKey(
+  prefix: string,
+  [key = '']: readonly string[],
+  { schedule }: Pick<Tick, 'schedule'>,
+): string {
   return `${prefix}{${key}}:t:${schedule}`;
 }
 
@@ -33,9 +37,11 @@ export function wakeChannel(prefix: string, inCluster: boolean, key: string, pro
   return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;
 }
 
-/** The Redis key that says since when a node has had its data (S12). */
-export function bornKey(prefix: string): string {
-  return `${prefix}redlock-born`;
+/**
+ * The Redis key of a node's marker: since when it has had its data (S12), and the largest token that was ahead of its clock.
+ */
+export function markerKey(prefix: string): string {
+  return `${prefix}redlock-node`;
 }
 
 /** A Redis key that is never written: whether it could be tells whether locks can. */
@@ -45,12 +51,12 @@ export function probeKey(prefix: string): string {
 
 /** The pattern, in the notation of Redis, of the Redis keys of all locks whose keys begin with `start`. */
 export function lockPattern(prefix: string, start: string): string {
-  return `${escapeGlob(`${prefix}{${start}`)}*}:l`;
+  return `${escapeGlob(`${prefix}{${start}`)}*}`;
 }
 
 /** The key of a lock, given its Redis key. */
 export function keyOfLock(prefix: string, redisKey: string): string {
-  return redisKey.slice(`${prefix}{`.length, -'}:l'.length);
+  return redisKey.slice(`${prefix}{`.length, -'}'.length);
 }
 
 /** Makes the characters that mean something in a pattern mean themselves. */

@@ -2,9 +2,9 @@ import type { Cluster, Redis } from 'ioredis';
 import type { KeyState } from '../../core/ports.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
-import { fenceKey, keyOfLock, lockKey, lockPattern } from './lock-key.js';
-import { parseLockValue } from './lock-value.js';
-import { LOOK } from './scripts.js';
+import { keyOfLock, lockPattern, recordKey } from './lock-key.js';
+import { parseRecord } from './record.js';
+import { READ } from './scripts/read.js';
 
 /**
  * How many keys of any kind one SCAN goes through: about a quarter of a millisecond of the server's time, and no more
@@ -19,10 +19,10 @@ export class LockReader {
     private readonly keyPrefix: string,
   ) {}
 
-  async look(keys: readonly string[]): Promise<readonly KeyState[]> {
+  async read(keys: readonly string[]): Promise<readonly KeyState[]> {
     // The keys of one script must be in one slot of a Cluster. Commands that are sent together are answered together.
     const groups = this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
-    const found = await Promise.all(groups.map((group) => this.#lookAt(group)));
+    const found = await Promise.all(groups.map((group) => this.#readAt(group)));
     return found.flat();
   }
 
@@ -48,21 +48,18 @@ export class LockReader {
     }
   }
 
-  async #lookAt(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const ofLocks = keys.map((key) => lockKey(this.keyPrefix, key));
-    const counters = keys.map((key) => fenceKey(this.keyPrefix, key));
-    const found = (await this.channel.run(LOOK, [...ofLocks, ...counters], [])) as readonly Found[];
-    return found.map(lookOf);
+  async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
+    const records = keys.map((key) => recordKey(this.keyPrefix, key));
+    const found = (await this.channel.run(READ, [records.length, ...records])) as readonly Found[];
+    return found.map(stateOf);
   }
 }
 
-/** What {@link LOOK} returns for one key; numbers may come as strings from a client of the user's (`stringNumbers`). */
-type Found = readonly [] | readonly [error: string] | readonly [string, number | string, string];
+/** What {@link READ} returns for one key; numbers may come as strings from a client of the user's (`stringNumbers`). */
+type Found = readonly [] | readonly [error: string] | readonly [record: string, pttl: number | string];
 
-function lookOf([value, pttl, counter]: Found): KeyState {
-  if (value === undefined) return undefined;
-  if (pttl === undefined) return new Error(value);
-  // PTTL answers -1 for a key without expiry, and -2 for one that has expired just now.
-  const remaining = Number(pttl) === -1 ? Infinity : Math.max(0, Number(pttl));
-  return { ...parseLockValue(value), remaining, counter: counter ? Number(counter) : undefined };
+function stateOf([text, pttl]: Found): KeyState {
+  if (text === undefined) return undefined;
+  if (pttl === undefined) return new Error(text);
+  return { ...parseRecord(text), remaining: Number(pttl) === -1 ? Infinity : Number(pttl) };
 }

@@ -1,58 +1,60 @@
 import type { Cluster, Redis } from 'ioredis';
-import { NoTimeError } from '../../redlock/fan-out.js';
-import type { Lease } from '../../core/lease.js';
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { GuardedNodeError } from '../../core/errors.js';
-import { COUNTER_LIFE_MS } from '../../core/fencing-token.js';
+import { asError, GuardedNodeError } from '../../core/errors.js';
+import type { Lease } from '../../core/lease.js';
+import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
-  AcquireTerms,
-  Listening,
-  LockStore,
+  AcquireRequest,
   KeyState,
-  QueuePosition,
+  LockDirectory,
+  LockStore,
+  QuorumStore,
+  ReleaseRequest,
+  StoreHealth,
+  Subscription,
+  Tell,
+  WaitQueue,
 } from '../../core/ports.js';
-import type { NodeCheck } from '../../core/node-status.js';
 import type { WaiterId } from '../../core/waiter-id.js';
-import type { Tick } from '../../core/tick.js';
-import { ClusterConnecting } from './connection/cluster-connecting.js';
-import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
-import { CommandBatcher } from './connection/command-batcher.js';
-import { CommandChannel, isRefusal } from './connection/command-channel.js';
-import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
-import type { StoreContext } from './store-context.js';
 import { chunkByKeys } from './chunk-by-keys.js';
+import { ClusterConnecting } from './connection/cluster-connecting.js';
 import {
-  bornKey,
-  channelBase,
-  fenceKey,
-  lockKey,
-  probeKey,
-  queueKey,
-  tickKey,
-  wakeChannel,
-} from './lock-key.js';
-import { LockReader } from './lock-reader.js';
-import { lockValue, ownerOf, ownerOfPlace, placeName, runnerOf, tickValue } from './lock-value.js';
+  CommandChannel,
+  isAboutKeys,
+  isNoScript,
+  isRefusal,
+  type Packed,
+} from './connection/command-channel.js';
+import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe, UnsafeNodeError } from './health/server-probe.js';
+import { channelBase, markerKey, probeKey, queueKey, recordKey, wakeChannel } from './lock-key.js';
+import { LockReader } from './lock-reader.js';
+import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
 import { RecentWaiters } from './pubsub/recent-waiters.js';
-import {
-  ALREADY_RAN,
-  BIRTH,
-  EXTEND,
-  FORCE_RELEASE,
-  LEAVE,
-  PROBE,
-  RAISE,
-  TOO_LATE,
-  TOO_YOUNG,
-  TURN_OF_ANOTHER,
-} from './scripts.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
+import { LINGER_MS, waiterName } from './record.js';
+import {
+  ACQUIRE,
+  isPlain,
+  isTooLate,
+  packAcquire,
+  readAcquireReply,
+  showsWaiters,
+  tooYoungFor,
+} from './scripts/acquire.js';
+import { BIRTH } from './scripts/birth.js';
+import { EXTEND, packExtend } from './scripts/extend.js';
+import { FORCE_RELEASE } from './scripts/force-release.js';
+import { LEAVE } from './scripts/leave.js';
+import { PROBE } from './scripts/probe.js';
+import { packRaise, RAISE } from './scripts/raise.js';
+import { packRelease, RELEASE } from './scripts/release.js';
+import type { StoreContext } from './store-context.js';
 
 /** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
-const MOST_OWED_RELEASES = 10_000;
+const MOST_PENDING_RELEASES = 10_000;
 
 /** How long after a release that failed it is tried again, in milliseconds. */
 const RELEASE_AGAIN_MS = 500;
@@ -61,54 +63,60 @@ const RELEASE_AGAIN_MS = 500;
 const UNFIT_FOR_MS = 1_000;
 
 /** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
-const DEAF_JITTER_MS = 100;
+const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
- * One Redis as a {@link LockStore}, over an ioredis client.
- *
- * One command and one round trip for each request, but after a `SCRIPT FLUSH` or on a new server, where the script is
- * sent once.
+ * A duplicate of an acquisition must be refused by its deadline before the record of its lease is forgotten, also with a
+ * clock that was stepped back meanwhile (S16).
  */
-export class RedisStore implements LockStore {
+const LONGEST_DEADLINE_MS = LINGER_MS / 3;
+
+/**
+ * One Redis, over an ioredis client.
+ *
+ * One command and one round trip for each kind of request, but after a `SCRIPT FLUSH` or on a new server, where the script
+ * is sent once.
+ */
+export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
   readonly name: string;
   readonly #channel: CommandChannel;
-  readonly #batcher: CommandBatcher;
-  readonly #inspection: ServerProbe;
+  readonly #probe: ServerProbe;
   readonly #reader: LockReader;
   readonly #masterWatch: MasterWatch | undefined;
   readonly #connecting: ClusterConnecting | undefined;
 
   /**
-   * Releases that came to nothing, and since when. They are sent again when the node is back, and a while after it
-   * refused one: the claim may have been stored by a command whose reply was lost (S6). The time is that of
-   * `performance.now()`: a wall clock that is put forward must not end them.
+   * Releases that came to nothing, and since when by `performance.now()`: a wall clock that is put forward must not end
+   * them. They are sent again when the node is back, and a while after it refused one: the lease may have been stored by a
+   * command whose reply was lost (S6).
    */
-  readonly #owed = new Map<Lease, number>();
-  #payment: NodeJS.Timeout | undefined;
+  readonly #pendingReleases = new Map<Lease, number>();
+  #retry: NodeJS.Timeout | undefined;
 
   /**
-   * Acquires that a client of the user's has not answered. It may send them again by itself after a cut, behind a
-   * release that was sent meanwhile, and so have them stored with nobody to release them (S15).
+   * Leases that a client of the user's was asked to store and has not answered for, with what is to be done then. It may
+   * send them again by itself after a cut, behind a release that was sent meanwhile, and so have them stored with nobody
+   * to release them (S15).
    */
-  readonly #unanswered = new Map<Lease, Promise<unknown>>();
+  readonly #unanswered = new Map<Lease, (() => void) | undefined>();
 
   #whenReady: (() => void) | undefined;
   #toldTooYoung = false;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
   readonly #waiters = new RecentWaiters();
-  /** When it last could not vote on a claim; `undefined` since it could. */
+  /** When it last could not vote; `undefined` since it could. */
   #unfitSince: Instant | undefined;
 
-  readonly #onClose = (): void => this.fleet.nodeLost?.(this.name);
+  readonly #onClose = (): void => this.context.nodeLost?.(this.name);
 
-  readonly #onRefresh = (): void => this.#inspection.refreshed();
+  readonly #onRefresh = (): void => this.#probe.refreshed();
 
   readonly #onReady = (): void => {
-    this.fleet.nodeReady?.(this.name);
+    this.context.nodeReady?.(this.name);
     this.#channel.connected();
-    this.#inspection.begin();
+    this.#probe.begin();
     this.#masterWatch?.begin();
-    this.#payOwed();
+    this.#sendPendingReleases();
   };
 
   /**
@@ -117,13 +125,12 @@ export class RedisStore implements LockStore {
   constructor(
     private readonly client: Client,
     private readonly opened: boolean,
-    private readonly fleet: StoreContext,
+    private readonly context: StoreContext,
   ) {
-    this.name = nameOf(client, fleet.names);
+    this.name = nameOf(client, context.names);
     this.#channel = new CommandChannel(client, opened);
-    this.#batcher = new CommandBatcher(this.#channel, this.#channelBase);
-    this.#inspection = new ServerProbe(this.name, this.#channel, fleet);
-    this.#reader = new LockReader(this.#channel, fleet.keyPrefix);
+    this.#probe = new ServerProbe(this.name, this.#channel, context);
+    this.#reader = new LockReader(this.#channel, context.keyPrefix);
     if (!client.isCluster && (client as Redis).options.sentinels) {
       this.#masterWatch = new MasterWatch(client as Redis, (master) => {
         this.#channel.follow(master);
@@ -150,7 +157,7 @@ export class RedisStore implements LockStore {
       if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
-    await this.#inspection.passed();
+    await this.#probe.passed();
   }
 
   get available(): boolean {
@@ -159,7 +166,7 @@ export class RedisStore implements LockStore {
   }
 
   get subscribed(): boolean {
-    return this.#subscriber?.hearing ?? false;
+    return this.#subscriber?.subscribed ?? false;
   }
 
   contended(keys: readonly string[]): boolean {
@@ -167,140 +174,142 @@ export class RedisStore implements LockStore {
   }
 
   time(): number | undefined {
-    return this.#inspection.clock.now();
+    return this.#probe.clock.now();
   }
 
-  async acquire(claim: Lease, terms: AcquireTerms): Promise<AcquireReply> {
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
     const asked = now();
-    try {
-      if (!this.#inspection.isFit) await this.#inspection.passed();
-      let result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
-      if (isTooLate(result) && elapsedSince(asked) < terms.limit) {
-        // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
-        // suspended machine or a step. It is right now.
-        result = await this.#tryToStore(claim, terms, terms.limit - elapsedSince(asked));
-      }
-      const reply = this.#voteOf(claim.keys, result, terms.guard);
-      this.#unfitSince = undefined;
-      return reply;
-    } catch (error) {
-      this.#unfitSince = now();
-      throw error;
-    }
+    const answered: Tell<AcquireReply> = (index, reply) => {
+      this.#unfitSince = reply instanceof Error ? now() : undefined;
+      tell(index, reply);
+    };
+    if (this.#probe.isFit) return this.#acquire(requests, ordered, asked, true, answered);
+    this.#probe.passed().then(
+      () => this.#acquire(requests, ordered, asked, true, answered),
+      (error: unknown) => requests.forEach((_, index) => answered(index, asError(error))),
+    );
   }
 
-  async raise(claim: Lease, token: number): Promise<boolean> {
-    const args = [claim.keys.length, lockValue(claim), token, counterLife(claim.ttl)];
-    return Number(await this.#channel.run(RAISE, this.#keysOf(claim), args, () => !claim.ended)) === 1;
-  }
-
-  extend(claims: readonly Lease[], ttl: number): readonly Promise<boolean>[] {
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
     // The new master does not hear of what is renewed here, and lets it lapse, perhaps before our validity ends. So the
     // holder is told now that it is gone.
-    if (this.#channel.leadsToOldMaster) return claims.map(() => Promise.resolve(false));
-    return chunkByKeys(claims, this.client.isCluster).flatMap((some) => {
-      const outcomes = this.#extendTogether(some, ttl);
-      return some.map((_, index) => outcomes.then((each) => each[index] === '1'));
-    });
-  }
-
-  async release(claim: Lease, after = 0): Promise<void> {
-    const acquiring = this.#unanswered.get(claim);
-    // At once in any case: the process may end before there is an answer (S6).
-    const released = this.#releaseNow(claim, after);
-    if (!acquiring) return released;
-    await Promise.allSettled([acquiring, released]);
-    await this.#releaseNow(claim, after);
-  }
-
-  async #releaseNow(claim: Lease, after: number): Promise<void> {
-    const { keepFor, mark } = claim;
-    const keys = this.#locksAndQueues(claim.keys);
-    if (mark) keys.push(this.#tickKeyOf(claim, mark));
-    const plain = keepFor === 0 && after === 0 && !mark;
-    const numbers = plain
-      ? `${claim.keys.length}`
-      : `${claim.keys.length} ${keepFor} ${after} ${mark?.life ?? '-'}`;
-    const args = [lockValue(claim), numbers, mark ? tickValue(claim, mark) : ''];
-    try {
-      const { answer } = await this.#batcher.release(keys, args, after > 0);
-      if (Number(answer) > 0) this.#waiters.note(claim.keys);
-    } catch (error) {
-      this.#owe(claim);
-      this.#payLater();
-      if (isRefusal(error)) this.#reportRefusal(error);
-      throw error;
+    if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
+    const { keyPrefix } = this.context;
+    let before = 0;
+    for (const part of chunkByKeys(leases, (lease) => lease, this.client.isCluster)) {
+      const first = before;
+      before += part.length;
+      // When the server has lost the script and one of the leases has ended, the others wait for their next renewal.
+      const wanted = (): boolean => part.every(({ ended }) => !ended);
+      this.#channel.run(EXTEND, packExtend(part, ttl, keyPrefix), wanted).then(
+        (outcomes) => {
+          for (let index = 0; index < part.length; index++)
+            tell(first + index, String(outcomes)[index] === '1');
+        },
+        (error: unknown) => part.forEach((_, index) => tell(first + index, asError(error))),
+      );
     }
-    this.#owed.delete(claim);
+  }
+
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    let before = 0;
+    for (const part of chunkByKeys(requests, leaseOf, this.client.isCluster)) {
+      const first = before;
+      before += part.length;
+      this.#release(part, (index, reply) => {
+        const { lease } = part[index] as ReleaseRequest;
+        // At once in any case, as the process may end before there is an answer (S6); and once more behind the answer.
+        if (!this.#unanswered.has(lease)) return tell(first + index, reply);
+        this.#unanswered.set(lease, () =>
+          this.#release([part[index] as ReleaseRequest], (_, again) => tell(first + index, again)),
+        );
+      });
+    }
+  }
+
+  async raise(lease: Lease, token: number): Promise<boolean> {
+    const packed = packRaise(lease, token, this.context.keyPrefix, this.#marker);
+    return Number(await this.#channel.run(RAISE, packed, () => !lease.ended)) === 1;
   }
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    await this.#inspection.passed();
-    return this.#reader.look(keys);
+    await this.#probe.passed();
+    return this.#reader.read(keys);
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
-    await this.#inspection.passed();
-    const { connection } = this.#inspection;
+    await this.#probe.passed();
+    const { connection } = this.#probe;
     for await (const page of this.#reader.scan(prefix)) {
       // To another server, or the same one after a restart, the place where a SCAN stands means nothing.
-      if (connection !== this.#inspection.connection)
-        throw new Error('the connection was replaced meanwhile');
+      if (connection !== this.#probe.connection) throw new Error('the connection was replaced meanwhile');
       yield page;
     }
   }
 
   async forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
-    await this.#inspection.passed();
-    const args = [this.#channelBase, ...ids];
-    const deleted = await this.#channel.run(FORCE_RELEASE, this.#locksAndQueues([key]), args);
-    return ids[Number(deleted) - 1];
+    await this.#probe.passed();
+    const { keyPrefix } = this.context;
+    const record = recordKey(keyPrefix, key);
+    const packed = [2, record, queueKey(keyPrefix, key), this.#channelBase, ...ids] as const;
+    return ids[Number(await this.#channel.run(FORCE_RELEASE, packed)) - 1];
   }
 
   async check(guard: number): Promise<NodeCheck> {
-    const probe = [probeKey(this.fleet.keyPrefix)];
     let age: number;
     try {
-      await this.#inspection.passed();
-      [age] = await Promise.all([this.#age(), this.#channel.run(PROBE, probe, [])]);
+      await this.#probe.passed();
+      [age] = await Promise.all([
+        this.#age(),
+        this.#channel.run(PROBE, [1, probeKey(this.context.keyPrefix)]),
+      ]);
     } catch (error) {
       if (error instanceof UnsafeNodeError) return { state: 'unfit', reason: error.message, warnings: [] };
       if (!isRefusal(error)) throw error;
       return { state: 'unfit', reason: `refuses what a lock writes: ${error.message}`, warnings: [] };
     }
-    const warnings = this.#inspection.weaknesses;
+    const warnings = this.#probe.weaknesses;
     const votesIn = Math.ceil(guard - age);
     if (votesIn <= 0) return { state: 'voting', warnings };
     return { state: 'guarded', votesIn, reason: new GuardedNodeError(votesIn).message, warnings };
   }
 
-  listen(place: WaiterId, heard: (after: number, turn: boolean, released?: string) => void): Listening {
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
     const subscriber = (this.#subscriber ??= this.#newSubscriber());
-    const channels = place.keys.map((key) =>
-      wakeChannel(this.#channelPrefix, this.client.isCluster, key, place.process),
+    const channels = waiter.keys.map((key) =>
+      wakeChannel(this.#channelPrefix, this.client.isCluster, key, waiter.process),
     );
-    const listenings = [...new Set(channels)].map((channel) =>
+    const subscriptions = [...new Set(channels)].map((channel) =>
       subscriber.listen(channel, {
         message: (text) => {
-          const [number, after, released] = text.split(' ');
-          if (Number(number) === place.number) heard(Number(after), Number(after) === 0, released);
+          const [after, released, name] = text.split(' ', 3);
+          if (Number.parseInt(name ?? '', 10) !== waiter.number) return;
+          onMessage(Number(after), Number(after) === 0, released === '-' ? undefined : released);
         },
-        ready: (ready) => heard(ready ? 0 : Math.random() * DEAF_JITTER_MS, false),
+        ready: (ready) => onMessage(ready ? 0 : Math.random() * UNSUBSCRIBED_JITTER_MS, false),
       }),
     );
     return {
       get ready() {
-        return listenings.every(({ ready }) => ready);
+        return subscriptions.every(({ ready }) => ready);
       },
       stop: () => {
-        for (const listening of listenings) listening.stop();
+        for (const subscription of subscriptions) subscription.stop();
       },
     };
   }
 
-  async leave(place: WaiterId): Promise<void> {
-    const args = [place.keys.length, placeName(place), this.#channelBase];
-    await this.#channel.run(LEAVE, this.#locksAndQueues(place.keys), args);
+  async leave(waiter: WaiterId): Promise<void> {
+    const { keyPrefix } = this.context;
+    const { keys } = waiter;
+    const names = [
+      ...keys.map((key) => recordKey(keyPrefix, key)),
+      ...keys.map((key) => queueKey(keyPrefix, key)),
+    ];
+    await this.#channel.run(LEAVE, [names.length, ...names, waiterName(waiter), this.#channelBase]);
   }
 
   close(): Promise<void> {
@@ -312,117 +321,10 @@ export class RedisStore implements LockStore {
     this.client.off('close', this.#onClose);
     this.client.off('refresh', this.#onRefresh);
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
-    clearTimeout(this.#payment);
-    this.#owed.clear();
-    this.#batcher.flush();
+    clearTimeout(this.#retry);
+    this.#pendingReleases.clear();
     if (this.opened) this.client.disconnect();
     return Promise.resolve();
-  }
-
-  /** Extends claims with one command; resolves to what the script returns. */
-  async #extendTogether(claims: readonly Lease[], ttl: number): Promise<string> {
-    const keys = claims.flatMap((claim) => this.#keysOf(claim));
-    const args = claims.flatMap((claim) => [claim.keys.length, lockValue(claim)]);
-    // When the server has lost the script and one of the claims has ended, the others wait for their next renewal.
-    const wanted = (): boolean => claims.every(({ ended }) => !ended);
-    return String(await this.#channel.run(EXTEND, keys, [ttl, counterLife(ttl), ...args], wanted));
-  }
-
-  /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
-  async #age(): Promise<number> {
-    const keys = this.#inspection.guarded ? [bornKey(this.fleet.keyPrefix)] : [];
-    // Answers also without a marker, and leaves one where it is gone, so that the time until the node votes begins.
-    const met = Number(await this.#channel.run(BIRTH, keys, [])) / 1_000;
-    const [marker] = keys;
-    if (marker === undefined) return Infinity;
-    const born = Number(await this.#channel.send(() => this.#channel.client.get(marker)));
-    return Math.min(Math.max(0, met - born), this.#inspection.age());
-  }
-
-  #newSubscriber(): Subscriber | ClusterSubscriber {
-    const { client } = this;
-    const [channels, commands] = client.isCluster
-      ? [`${this.#channelPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
-      : [`${this.#channelBase}*`, '+subscribe +publish'];
-    const denied = (): void =>
-      this.fleet.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
-          `with ACL SETUSER <user> &${channels} ${commands}`,
-      );
-    return client.isCluster
-      ? new ClusterSubscriber(client as Cluster, denied)
-      : new Subscriber(() => copyForMessages(client as Redis), false, denied);
-  }
-
-  /** Asks the server to store the claim, if it can be done within `limit` milliseconds. */
-  #tryToStore(
-    claim: Lease,
-    { guard, seed, floor, order }: AcquireTerms,
-    limit: number,
-  ): Promise<AcquireResult> {
-    const { connection, guarded } = this.#inspection;
-    const keys = this.#keysOf(claim);
-    const leastAge = guarded ? this.#leastMarkerAge(guard) : 0;
-    if (leastAge > 0) keys.push(bornKey(this.fleet.keyPrefix));
-    if (order) keys.push(...claim.keys.map((key) => queueKey(this.fleet.keyPrefix, key)));
-    if (claim.tick) keys.push(this.#tickKeyOf(claim, claim.tick));
-    const { ttl } = claim;
-    const start = floor === 'fine' ? 0 : seed;
-    const numbers =
-      `${claim.keys.length} ${ttl} ${counterLife(ttl)} ${this.#deadline(limit)} ${leastAge} ${start} ` +
-      `${order ? 1 : 0} ${claim.tick?.at ?? '-'}`;
-    const args = [lockValue(claim), numbers, order?.place ? placeOf(order, order.place) : ''];
-    const wanted = (): boolean => !claim.ended;
-    return this.#answerTo(claim, this.#batcher.acquire(keys, args, wanted)).then(({ answer, all }) => {
-      if (connection !== this.#inspection.connection) {
-        // The client sent it again by itself, to a server that had not been inspected.
-        throw new Error('the connection was replaced before the answer came');
-      }
-      this.#inspection.clock.learn(Number(all.at(-1)));
-      return answer as AcquireResult;
-    });
-  }
-
-  /** Remembers that a claim is asked for until there is an answer, where the client may ask again by itself. */
-  #answerTo<T>(claim: Lease, acquiring: Promise<T>): Promise<T> {
-    if (this.opened) return acquiring;
-    this.#unanswered.set(claim, acquiring);
-    return acquiring.finally(() => this.#unanswered.delete(claim));
-  }
-
-  /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
-  #leastMarkerAge(guard: number): number {
-    return this.#inspection.age() < guard ? Number.MAX_SAFE_INTEGER : guard;
-  }
-
-  #voteOf(keys: readonly string[], result: AcquireResult, guard: number): AcquireReply {
-    if (!Array.isArray(result)) {
-      this.#toldTooYoung = false;
-      return { granted: true, counter: checkedCounter(result) };
-    }
-    const [outcome, detail, remaining] = result as readonly (number | string)[];
-    const code = Number(outcome);
-    if (code === TOO_LATE) throw new NoTimeError(`was asked ${detail} ms too late, and did nothing`);
-    if (code === TOO_YOUNG) {
-      const untilOldEnough = Math.ceil(guard - this.#inspection.age());
-      throw this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : Number(detail));
-    }
-    this.#toldTooYoung = false;
-    if (code === 0) {
-      this.#waiters.note(keys);
-      return { granted: true, counter: checkedCounter(detail), nextIsFirst: Number(remaining) > 1 };
-    }
-    const id = String(detail);
-    if (code === ALREADY_RAN) {
-      return { granted: false, ran: true, holder: { id, owner: runnerOf(id), remaining: Number(remaining) } };
-    }
-    this.#waiters.note(keys);
-    if (code === TURN_OF_ANOTHER) {
-      return { granted: false, holder: { id, owner: ownerOfPlace(id), remaining: Number(remaining) } };
-    }
-    // PTTL answers -1 for a key without expiry.
-    const left = Number(remaining) < 0 ? Infinity : Number(remaining);
-    return { granted: false, holder: { id, owner: ownerOf(id), remaining: left } };
   }
 
   get #channelBase(): string {
@@ -431,91 +333,253 @@ export class RedisStore implements LockStore {
 
   /** On a Cluster a script makes the name of a channel of a key, before which the client has put its own prefix. */
   get #channelPrefix(): string {
-    const { keyPrefix } = this.fleet;
+    const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
   }
 
-  #locksAndQueues(keys: readonly string[]): string[] {
-    const { keyPrefix } = this.fleet;
-    return keys.map((key) => lockKey(keyPrefix, key)).concat(keys.map((key) => queueKey(keyPrefix, key)));
+  /** The key of the node's marker; a Cluster has none, as it would lie in another slot than the locks. */
+  get #marker(): string | undefined {
+    const { guarded, several, keyPrefix } = this.context;
+    return (guarded || several) && !this.client.isCluster ? markerKey(keyPrefix) : undefined;
+  }
+
+  /** What one command is for has one ttl, one time limit and one form; mostly everything has. */
+  #acquire(
+    requests: readonly AcquireRequest[],
+    ordered: boolean,
+    asked: Instant,
+    again: boolean,
+    tell: Tell<AcquireReply>,
+  ): void {
+    const [first] = requests;
+    if (!first) return;
+    // What has ended is not started: its release is on its way already, and would leave it to its ttl (S15).
+    if (requests.some(hasEnded)) {
+      requests.forEach(({ lease }, index) => {
+        if (lease.ended) tell(index, new Error('given up before it could be asked'));
+      });
+      return this.#acquireThose((request) => !hasEnded(request), requests, ordered, asked, again, tell);
+    }
+    const isLike = (request: AcquireRequest): boolean => isAlike(request, first, ordered);
+    if (!requests.every(isLike)) {
+      this.#acquireThose(isLike, requests, ordered, asked, again, tell);
+      this.#acquireThose((request) => !isLike(request), requests, ordered, asked, again, tell);
+      return;
+    }
+    let before = 0;
+    for (const part of chunkByKeys(requests, leaseOf, this.client.isCluster)) {
+      const offset = before;
+      before += part.length;
+      this.#store(part, ordered, asked, again, (at, reply) => tell(offset + at, reply));
+    }
+  }
+
+  #acquireThose(
+    fit: (request: AcquireRequest) => boolean,
+    requests: readonly AcquireRequest[],
+    ordered: boolean,
+    asked: Instant,
+    again: boolean,
+    tell: Tell<AcquireReply>,
+  ): void {
+    const indexes = requests.flatMap((request, index) => (fit(request) ? [index] : []));
+    const some = indexes.map((index) => requests[index] as AcquireRequest);
+    this.#acquire(some, ordered, asked, again, (at, reply) => tell(indexes[at] as number, reply));
+  }
+
+  /**
+   * Asks the server with one command to store leases.
+   *
+   * @param again - whether to ask once more where it finds that it was asked too late
+   */
+  #store(
+    requests: readonly AcquireRequest[],
+    ordered: boolean,
+    asked: Instant,
+    again: boolean,
+    tell: Tell<AcquireReply>,
+  ): void {
+    const [{ limit, guard }] = requests as [AcquireRequest];
+    const { connection } = this.#probe;
+    const left = Math.min(limit - elapsedSince(asked), LONGEST_DEADLINE_MS);
+    const packed = packAcquire(requests, {
+      keyPrefix: this.context.keyPrefix,
+      base: this.#channelBase,
+      ordered,
+      marker: this.#marker,
+      deadline: Math.ceil((this.time() ?? 0) + left),
+      guard: this.#leastAge(guard),
+    });
+    if (!this.opened) for (const { lease } of requests) this.#unanswered.set(lease, undefined);
+    const answered: Tell<AcquireReply> = (index, reply) => {
+      const { lease } = requests[index] as AcquireRequest;
+      const afterwards = this.#unanswered.get(lease);
+      this.#unanswered.delete(lease);
+      tell(index, reply);
+      afterwards?.();
+    };
+    const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
+    this.#channel.run(ACQUIRE, packed, wanted).then(
+      (result) => {
+        const answers = result as readonly unknown[];
+        if (connection !== this.#probe.connection) {
+          // The client sent it again by itself, to a server that had not been probed.
+          const error = new Error('the connection was replaced before the answer came');
+          return requests.forEach((_, index) => answered(index, error));
+        }
+        this.#probe.clock.learn(Number(answers[requests.length]));
+        const late: number[] = [];
+        for (let index = 0; index < requests.length; index++) {
+          const answer = answers[index];
+          // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
+          // suspended machine or a step. It is right now.
+          if (again && isTooLate(answer) && elapsedSince(asked) < limit) late.push(index);
+          else answered(index, this.#voteOf(requests[index] as AcquireRequest, answer, ordered));
+        }
+        if (late.length === 0) return;
+        const some = late.map((index) => requests[index] as AcquireRequest);
+        this.#acquire(some, ordered, asked, false, (at, reply) => answered(late[at] as number, reply));
+      },
+      (thrown: unknown) => {
+        const error = asError(thrown);
+        const isOne = requests.length === 1;
+        // The server did not know the script, and some are not wanted any more: the others are asked for again.
+        const isForgotten = isNoScript(error) && !isOne;
+        requests.forEach((request, index) => {
+          if (isForgotten || (!isOne && isAboutKeys(error)))
+            this.#acquire([request], ordered, asked, again, (_, reply) => answered(index, reply));
+          else answered(index, error);
+        });
+      },
+    );
+  }
+
+  /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
+  #leastAge(guard: number): number {
+    if (!this.#probe.guarded) return 0;
+    return this.#probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard;
+  }
+
+  #voteOf({ lease, guard }: AcquireRequest, answer: unknown, ordered: boolean): AcquireReply | Error {
+    const wait = tooYoungFor(answer);
+    if (wait !== undefined) {
+      const untilOldEnough = Math.ceil(guard - this.#probe.age());
+      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
+    }
+    const reply = answer instanceof Error ? this.#channel.explained(answer) : readAcquireReply(answer);
+    if (reply instanceof Error) return reply;
+    this.#toldTooYoung = false;
+    if (ordered && showsWaiters(answer)) this.#waiters.note(lease.keys);
+    return reply;
+  }
+
+  #release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    const { keyPrefix } = this.context;
+    const failed = (index: number, error: Error): void => {
+      const { lease } = requests[index] as ReleaseRequest;
+      this.#keepRelease(lease);
+      if (isRefusal(error)) this.#reportRefusal(error);
+      tell(index, error);
+    };
+    this.#channel.run(RELEASE, packRelease(requests, keyPrefix, this.#channelBase)).then(
+      (answers) => {
+        requests.forEach(({ lease }, index) => {
+          const answer = (answers as readonly unknown[])[index];
+          if (answer instanceof Error) return failed(index, this.#channel.explained(answer));
+          if (Number(answer) > 0) this.#waiters.note(lease.keys);
+          this.#pendingReleases.delete(lease);
+          tell(index, undefined);
+        });
+      },
+      (thrown: unknown) => {
+        const error = asError(thrown);
+        if (requests.length === 1 || !isAboutKeys(error))
+          return requests.forEach((_, index) => failed(index, error));
+        requests.forEach((request, index) => this.#release([request], (_, reply) => tell(index, reply)));
+      },
+    );
+  }
+
+  /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
+  async #age(): Promise<number> {
+    const marker = this.#probe.guarded ? this.#marker : undefined;
+    // Answers also without a marker, and leaves one where it is gone, so that the time until the node votes begins.
+    const packed: Packed = marker === undefined ? [0] : [1, marker];
+    const [micros, born] = (await this.#channel.run(BIRTH, packed)) as [unknown, unknown];
+    if (marker === undefined) return Infinity;
+    return Math.min(Math.max(0, Number(micros) / 1_000 - Number(born)), this.#probe.age());
+  }
+
+  #newSubscriber(): Subscriber | ClusterSubscriber {
+    const { client } = this;
+    const [channels, commands] = client.isCluster
+      ? [`${this.#channelPrefix}*`, '+ssubscribe +sunsubscribe +spublish']
+      : [`${this.#channelBase}*`, '+subscribe +publish'];
+    const denied = (): void =>
+      this.context.warnOnce(
+        `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
+          `with ACL SETUSER <user> &${channels} ${commands}`,
+      );
+    return client.isCluster
+      ? new ClusterSubscriber(client as Cluster, denied)
+      : new Subscriber(() => copyForMessages(client as Redis), false, denied);
   }
 
   /** Logged once for each time that the node is kept from voting. */
   #tooYoung(wait: number): Error {
     const error = new GuardedNodeError(wait);
-    if (!this.#toldTooYoung) this.fleet.warnOnce(`${this.name} ${error.message}`);
+    if (!this.#toldTooYoung) this.context.warnOnce(`${this.name} ${error.message}`);
     this.#toldTooYoung = true;
     return error;
   }
 
-  /** The time on the server's clock when `limit` milliseconds have passed; 0 when its clock is not known (S16). */
-  #deadline(limit: number): number {
-    const time = this.time();
-    return time === undefined ? 0 : Math.ceil(time + limit);
-  }
-
-  /** The lock keys of a claim, then their counters. */
-  #keysOf({ keys }: Lease): string[] {
-    const { keyPrefix } = this.fleet;
-    return keys.map((key) => lockKey(keyPrefix, key)).concat(keys.map((key) => fenceKey(keyPrefix, key)));
-  }
-
-  /** Beside the first of the keys: all keys of a lock are in one slot. */
-  #tickKeyOf({ keys }: Lease, { schedule }: Pick<Tick, 'schedule'>): string {
-    return tickKey(this.fleet.keyPrefix, keys[0] ?? '', schedule);
-  }
-
-  /** Sends again what is owed; what fails stays owed until the next time. */
-  #payOwed(): void {
-    for (const [claim, since] of this.#owed) {
-      if (performance.now() - since > claim.owedFor) this.#owed.delete(claim);
-      else if (this.#channel.canSend) this.release(claim).catch(() => undefined);
-      else return this.#payLater();
+  /** What fails stays pending until the next time. */
+  #sendPendingReleases(): void {
+    for (const [lease, since] of this.#pendingReleases) {
+      if (performance.now() - since > lease.pendingFor) this.#pendingReleases.delete(lease);
+      else if (this.#channel.canSend) this.#release([{ lease, pause: 0 }], () => undefined);
+      else return this.#retryLater();
     }
   }
 
   /** A server may refuse a release for a while without ending the connection (MISCONF, NOREPLICAS, BUSY). */
-  #payLater(): void {
-    this.#payment ??= setTimeout(() => {
-      this.#payment = undefined;
-      this.#payOwed();
+  #retryLater(): void {
+    this.#retry ??= setTimeout(() => {
+      this.#retry = undefined;
+      this.#sendPendingReleases();
     }, RELEASE_AGAIN_MS).unref();
   }
 
   #reportRefusal({ message }: Error): void {
-    this.fleet.warnOnce(
+    this.context.warnOnce(
       `${this.name} refuses to release locks, which end with their ttl meanwhile: ${message}`,
     );
   }
 
-  #owe(claim: Lease): void {
-    if (!this.#owed.has(claim)) this.#owed.set(claim, performance.now());
-    for (const [oldest, since] of this.#owed) {
-      if (this.#owed.size <= MOST_OWED_RELEASES && performance.now() - since <= oldest.owedFor) break;
-      this.#owed.delete(oldest);
+  #keepRelease(lease: Lease): void {
+    if (!this.#pendingReleases.has(lease)) this.#pendingReleases.set(lease, performance.now());
+    for (const [oldest, since] of this.#pendingReleases) {
+      const isTooMany = this.#pendingReleases.size > MOST_PENDING_RELEASES;
+      if (!isTooMany && performance.now() - since <= oldest.pendingFor) break;
+      this.#pendingReleases.delete(oldest);
     }
+    this.#retryLater();
   }
 }
 
-/** What the script ACQUIRE answers for a claim; numbers may come as strings from a client of the user's (`stringNumbers`). */
-type AcquireResult = number | string | readonly (number | string)[];
-
-function isTooLate(result: AcquireResult): boolean {
-  return Array.isArray(result) && Number(result[0]) === TOO_LATE;
+function leaseOf({ lease }: { readonly lease: Lease }): Lease {
+  return lease;
 }
 
-/** @throws Error when it is no number: a grant without a counter is worth nothing */
-function checkedCounter(counter: unknown): number {
-  if (Number.isSafeInteger(Number(counter))) return Number(counter);
-  throw new Error(`answered ${String(counter)} in place of a fencing counter`);
+function hasEnded({ lease }: AcquireRequest): boolean {
+  return lease.ended;
 }
 
-/** What ACQUIRE is told of one that waits. */
-function placeOf({ waited, next }: QueuePosition, place: WaiterId): string {
-  return `${waited.toFixed(3)} ${next?.toFixed(3) ?? '-'} ${placeName(place)}`;
-}
-
-/** Milliseconds that a fencing counter is kept after its last grant or extension: longer for longer locks. */
-function counterLife(ttl: number): number {
-  return Math.max(COUNTER_LIFE_MS, 2 * ttl);
+function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolean {
+  return (
+    a.lease.ttl === b.lease.ttl &&
+    a.limit === b.limit &&
+    a.guard === b.guard &&
+    isPlain(a, ordered) === isPlain(b, ordered)
+  );
 }

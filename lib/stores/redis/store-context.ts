@@ -5,6 +5,8 @@ export interface StoreContext {
   readonly guarded: boolean;
   /** Whether a restart may forget locks without a warning: the application accepts it. */
   readonly mayForget?: boolean;
+  /** Whether there are several nodes, which must agree on fencing tokens. */
+  readonly several: boolean;
   /** The names of the nodes, each of which is another. */
   readonly names: Set<string>;
   /** The name of the node behind each run id, to notice a server that is listed twice (S17). */

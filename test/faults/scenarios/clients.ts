@@ -1,7 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { until } from '../../support/until.js';
-import { counterAt } from '../../../lib/core/fencing-token.js';
+import { tokenAt } from '../../../lib/core/fencing-token.js';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
+import { recordOf } from '../../support/core.js';
 
 export const clients: readonly Scenario[] = [
   {
@@ -44,7 +45,7 @@ export const clients: readonly Scenario[] = [
     stage: { nodes: 3 },
     clients: 2,
     seconds: [2, 10],
-    before: spreadCounters,
+    before: spreadTokens,
     faults: takeNodesAwayInTurn,
   },
   {
@@ -57,11 +58,14 @@ export const clients: readonly Scenario[] = [
   },
 ];
 
-/** Counters a day ahead of the clock, so that it does not level them, and far from each other. */
-export async function spreadCounters({ servers }: Play['stage']): Promise<void> {
-  const ahead = counterAt(Date.now() + 86_400_000);
+/** Last tokens a day ahead of the clock, so that it does not level them, and far from each other. */
+export async function spreadTokens({ servers }: Play['stage']): Promise<void> {
+  const ahead = tokenAt(Date.now() + 86_400_000);
   await Promise.all(
-    servers.map((server, index) => server.client().set('lock:{k}:f', ahead + (2 - index) * 1_000_000)),
+    servers.map((server, index) => {
+      const record = recordOf('nobody', undefined, ahead + (2 - index) * 1_000_000);
+      return server.client().set('lock:{k}', record.replace('H', 'F'), 'PX', 30_000);
+    }),
   );
 }
 

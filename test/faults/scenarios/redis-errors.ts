@@ -152,12 +152,12 @@ export const redisErrors: readonly Scenario[] = [
     clients: 3,
     seconds: [2, 10],
     async before({ servers }) {
-      await servers[0]!.client().rpush('lock:{k}:l', 'not a lock');
+      await servers[0]!.client().rpush('lock:{k}', 'not a lock');
     },
     enough: (events) => countOf(events, 'return') > 10,
     async faults(play) {
       await toTheEnd(play);
-      await play.stage.servers[0]!.client().del('lock:{k}:l');
+      await play.stage.servers[0]!.client().del('lock:{k}');
     },
   },
   {
@@ -168,7 +168,7 @@ export const redisErrors: readonly Scenario[] = [
     startsLocked: true,
     seconds: [1, 5],
     async before({ servers }) {
-      await Promise.all(servers.slice(1).map((server) => server.client().rpush('lock:{k}:l', 'not a lock')));
+      await Promise.all(servers.slice(1).map((server) => server.client().rpush('lock:{k}', 'not a lock')));
     },
     enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
@@ -177,7 +177,7 @@ export const redisErrors: readonly Scenario[] = [
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));
-      await Promise.all(play.stage.servers.map((server) => server.client().del('lock:{k}:l')));
+      await Promise.all(play.stage.servers.map((server) => server.client().del('lock:{k}')));
       await play.stage.acquired(1);
     },
   },

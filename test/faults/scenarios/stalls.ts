@@ -153,13 +153,13 @@ export const stalls: readonly Scenario[] = [
     seconds: [2, 10],
     async before({ servers }) {
       await Promise.all(
-        servers.slice(2).map((server) => server.client().set('lock:{k}:l', 'somebody else', 'PX', 60_000)),
+        servers.slice(2).map((server) => server.client().set('lock:{k}', 'somebody else', 'PX', 60_000)),
       );
     },
     enough: (events) => refusals(events, 'LOCK_HELD') > 3,
     async faults(play) {
       await toTheEnd(play);
-      await Promise.all(play.stage.servers.slice(2).map((server) => server.client().del('lock:{k}:l')));
+      await Promise.all(play.stage.servers.slice(2).map((server) => server.client().del('lock:{k}')));
       await play.stage.acquired(1);
     },
   },

@@ -4,11 +4,11 @@ import { LockUnavailableError } from '../../../lib/core/errors.js';
 import { LockInspector, type ListOptions } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../../lib/core/lock-info.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 const away = new Error('connection refused');
 
 let nodes: [ScriptedNode, ScriptedNode, ScriptedNode];
@@ -18,7 +18,7 @@ let inspection: LockInspector;
 beforeEach(() => {
   nodes = scriptedNodes(3) as typeof nodes;
   redlock = redlockOver(nodes);
-  inspection = new LockInspector({ nodes, nodeTimeout: 100 }, redlock.held);
+  inspection = new LockInspector(nodes, { nodeTimeout: 100 }, redlock.held);
 });
 afterEach(() => redlock.close());
 
@@ -26,7 +26,7 @@ afterEach(() => redlock.close());
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
-  return node.claims.find(({ id }) => id === lock.id)!;
+  return node.leases.find(({ id }) => id === lock.id)!;
 }
 
 async function listed(options?: ListOptions): Promise<LockInfo[]> {
@@ -38,8 +38,8 @@ async function listed(options?: ListOptions): Promise<LockInfo[]> {
 describe('inspect', () => {
   test('waits for every node, and no longer than a node may take', async () => {
     const lock = await redlock.acquire(['k'], once);
-    nodes[0].fate.look = 30;
-    nodes[2].fate.look = 'hang';
+    nodes[0].fate.read = 30;
+    nodes[2].fate.read = 'hang';
     const info = await inspection.inspect('k');
     expect(info).toMatchObject({ held: true, id: lock.id });
     expect(info.votes).toEqual([
@@ -50,8 +50,8 @@ describe('inspect', () => {
   });
 
   test('a quorum that is away leaves no answer', async () => {
-    nodes[0].fate.look = away;
-    nodes[1].fate.look = 'hang';
+    nodes[0].fate.read = away;
+    nodes[1].fate.read = 'hang';
     const error = await inspection.inspect('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect(error).toMatchObject({
@@ -105,7 +105,7 @@ describe('list', () => {
   test.each([0, 1, 2])('one node of three that is away hides no lock (%d)', async (index) => {
     const keys = ['1', '2', '3'];
     for (const key of keys) await redlock.acquire([key], once);
-    nodes[index]!.fate = { look: away, scan: away };
+    nodes[index]!.fate = { read: away, scan: away };
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
   });
 
@@ -122,10 +122,10 @@ describe('list', () => {
     expect(new Set(keys).size).toBe(600);
   });
 
-  test.each<[string, 'look' | 'scan', Error | 'hang']>([
+  test.each<[string, 'read' | 'scan', Error | 'hang']>([
     ['cannot be gone through', 'scan', away],
     ['hang', 'scan', 'hang'],
-    ['cannot be asked for what they have', 'look', away],
+    ['cannot be asked for what they have', 'read', away],
   ])('a quorum of nodes that %s is an error', async (_name, request, fate) => {
     await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate[request] = fate;
@@ -162,7 +162,7 @@ describe('list', () => {
 describe('forceRelease', () => {
   test('removes it from all nodes, also from one that did not say that it has it', async () => {
     await redlock.acquire(['k'], once);
-    nodes[2].fate.look = away;
+    nodes[2].fate.read = away;
     await expect(inspection.forceRelease('k')).resolves.toBe(true);
     expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
   });

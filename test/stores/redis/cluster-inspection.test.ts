@@ -5,7 +5,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { LockService } from '../../../lib/index.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition } from '../../../lib/redlock/redlock.js';
+import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
 import { newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startApp } from '../../support/nest-app.js';
@@ -17,7 +17,7 @@ import { likeValkey } from '../../support/valkey-info.js';
 
 // A Cluster is one node and several servers: what makes a node unsafe or weak may be any of its masters.
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 const EVICTING = [...DURABLE.args!, '--maxmemory-policy', 'allkeys-lru'];
 
@@ -70,7 +70,7 @@ async function runIdOf(server: RedisServer): Promise<string> {
 /** A key that the Cluster keeps on this one of its two masters. */
 async function keyOn(master: RedisServer): Promise<string> {
   for (let count = 0; ; count++) {
-    const slot = (await master.client().call('CLUSTER', 'KEYSLOT', `lock:{${count}}:l`)) as number;
+    const slot = (await master.client().call('CLUSTER', 'KEYSLOT', `lock:{${count}}`)) as number;
     if (slot < 8_192 === (master === durable)) return String(count);
   }
 }
@@ -175,7 +175,7 @@ test('a master that joins is asked, and the run id of one that leaves is given b
   await meet(all);
   const clients = all.map((server) => server.client());
   const [, , newId] = await Promise.all(clients.map((client) => client.call('CLUSTER', 'MYID')));
-  const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}:l')) as number;
+  const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}')) as number;
   const owner = slot < 8_192 ? 0 : 1;
   const oldId = await clients[owner]!.call('CLUSTER', 'MYID');
   /** The one that gets the slot says so first: it is the one that the others believe. */

@@ -5,7 +5,7 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { LockInspector } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockHandle } from '../../../lib/core/lock-handle.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition } from '../../../lib/redlock/redlock.js';
+import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { freePort } from '../../support/free-port.js';
 import { PATIENT } from '../../support/patience.js';
@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from '../../support/redis-server.js';
 
 // A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -61,7 +61,7 @@ test('several keys in different slots are refused, and the error says what to do
 test('locks of a Cluster are inspected, listed and released by force', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], PATIENT);
-  const inspection = new LockInspector({ nodes: [node], ...PATIENT }, redlock.held);
+  const inspection = new LockInspector([node], PATIENT, redlock.held);
   const keys = Array.from({ length: 20 }, (_, index) => `listed:${index}`);
   await Promise.all(keys.map((key) => redlock.acquire([key], once)));
   await expect(inspection.inspect('listed:7')).resolves.toMatchObject({ held: true, owner: 'me' });
@@ -76,10 +76,8 @@ test('locks of a Cluster are inspected, listed and released by force', async () 
 test('a Cluster that cannot be reached has an unknown number of locks, not none', async () => {
   const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
   nobody.on('error', () => undefined);
-  const inspection = new LockInspector(
-    { nodes: [new RedisStore(nobody, false, newFleet())], nodeTimeout: 500 },
-    new Set(),
-  );
+  const nodes = [new RedisStore(nobody, false, newFleet())];
+  const inspection = new LockInspector(nodes, { nodeTimeout: 500 }, new Set());
   const listed = async (): Promise<void> => {
     for await (const { key } of inspection.list()) throw new Error(key);
   };
@@ -145,17 +143,17 @@ test('a slot that has moved to another server is followed (MOVED)', async () => 
 
   const redlock = redlockOver([await clusterNode()], PATIENT);
   await (await redlock.acquire(['moving'], once)).release();
-  const slot = (await looker.call('CLUSTER', 'KEYSLOT', 'lock:{moving}:l')) as number;
+  const slot = (await looker.call('CLUSTER', 'KEYSLOT', 'lock:{moving}')) as number;
   await other.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', ids[0]!);
   await looker.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', ids[1]!);
-  await looker.call('MIGRATE', '127.0.0.1', second.port, 'lock:{moving}:f', 0, 5_000);
+  await looker.call('MIGRATE', '127.0.0.1', second.port, 'lock:{moving}', 0, 5_000);
   await other.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
   await looker.call('CLUSTER', 'SETSLOT', slot, 'NODE', ids[1]!);
 
   const lock = await redlock.acquire(['moving'], once);
   await expect(countLocks(other)).resolves.toBe(1);
   // Every master is asked for its part.
-  const inspection = new LockInspector({ nodes: [await clusterNode()], ...PATIENT }, new Set());
+  const inspection = new LockInspector([await clusterNode()], PATIENT, new Set());
   const stays = await redlock.acquire(['stays'], once);
   await expect(countLocks(looker)).resolves.toBe(1);
   const listed: string[] = [];

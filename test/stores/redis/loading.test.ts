@@ -4,7 +4,7 @@ import { Redis as Redis6 } from 'ioredis-6';
 import { openClient } from '../../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { PATIENT } from '../../support/patience.js';
@@ -13,7 +13,7 @@ import { until } from '../../support/until.js';
 
 // A server that reads its data answers INFO, and everything else with an error.
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 /** It takes a little more than a millisecond to read each: longer than a connection of ours may be silent. */
 const KEYS = 6_000;

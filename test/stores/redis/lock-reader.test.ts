@@ -1,16 +1,17 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis, RedisOptions } from 'ioredis';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
-import { lockKey } from '../../../lib/stores/redis/lock-key.js';
+import { recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LockInspector } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../../lib/core/lock-info.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition } from '../../../lib/redlock/redlock.js';
-import { newFleet, nodesTo, redlockOver } from '../../support/core.js';
+import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import { newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
+import { parseRecord } from '../../../lib/stores/redis/record.js';
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -36,7 +37,7 @@ async function over(...clients: readonly Redis[]): Promise<LockInspector> {
 
 async function overNodes(): Promise<LockInspector> {
   await Promise.all(nodes.map((node) => node.connect().catch(() => undefined)));
-  return new LockInspector({ nodes, nodeTimeout: 2_000 }, new Set());
+  return new LockInspector(nodes, { nodeTimeout: 2_000 }, new Set());
 }
 
 async function listed(inspection: LockInspector, prefix = ''): Promise<LockInfo[]> {
@@ -55,7 +56,7 @@ test('10,000 locks among as many other keys: by SCAN, without KEYS, in few round
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
-    fill.set(lockKey('lock:', `order:${index}`), `${id(index)}:1700000000000:host:1`, 'PX', 600_000);
+    fill.set(recordKey('lock:', `order:${index}`), recordOf('host:1', id(index)), 'PX', 600_000);
     fill.set(`other:${index}`, 'x');
   }
   await fill.exec();
@@ -76,12 +77,12 @@ describe("a client of the user's with a prefix of its own", () => {
     const client = server.client({ keyPrefix });
     const inspection = await over(client);
     const lock = await redlockOver(nodes).acquire(['mine'], once);
-    await looker.set('lock:{without prefix}:l', 'somebody');
-    await expect(looker.exists(`${keyPrefix}lock:{mine}:l`)).resolves.toBe(1);
+    await looker.set('lock:{without prefix}', recordOf('somebody'));
+    await expect(looker.exists(`${keyPrefix}lock:{mine}`)).resolves.toBe(1);
     expect((await listed(inspection)).map(({ key, id }) => [key, id])).toEqual([['mine', lock.id]]);
     await expect(inspection.inspect('mine')).resolves.toMatchObject({ held: true, id: lock.id });
     await expect(inspection.forceRelease('mine')).resolves.toBe(true);
-    await expect(looker.exists(`${keyPrefix}lock:{mine}:l`)).resolves.toBe(0);
+    await expect(inspection.inspect('mine')).resolves.toMatchObject({ held: false });
   });
 });
 
@@ -95,31 +96,24 @@ test('clients that answer numbers as strings', async () => {
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('what something else wrote is shown with its value, listed, and released by force', async () => {
+test('what something else wrote is no lock: inspecting it says so, and it is neither listed nor deleted (S19)', async () => {
   const inspection = await over(server.client());
-  await looker.set('lock:{k}:l', 'somebody');
-  const foreign = {
-    key: 'k',
-    held: true,
-    id: 'somebody',
-    owner: 'somebody',
-    since: undefined,
-    remaining: Infinity,
-    fencingToken: undefined,
-  };
-  await expect(inspection.inspect('k')).resolves.toMatchObject(foreign);
-  expect(await listed(inspection)).toMatchObject([foreign]);
-  await expect(inspection.forceRelease('k')).resolves.toBe(true);
-  await expect(looker.exists('lock:{k}:l')).resolves.toBe(0);
+  await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
+  await expect(inspection.inspect('k')).rejects.toThrow(
+    'the key has a value that is not a lock of this package',
+  );
+  await expect(inspection.forceRelease('k')).rejects.toThrow('not a lock');
+  expect(await listed(inspection)).toEqual([]);
+  await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
 test('a key of another type is an error of its own, and hides no other lock (S19)', async () => {
   const inspection = await over(server.client());
-  await looker.rpush('lock:{list}:l', 'not a lock');
+  await looker.rpush('lock:{list}', 'not a lock');
   await redlockOver(nodes).acquire(['k'], once);
   await expect(inspection.inspect('list')).rejects.toThrow(/^Could not inspect "list": .*WRONGTYPE/);
   await expect(inspection.forceRelease('list')).rejects.toThrow('WRONGTYPE');
-  await expect(looker.exists('lock:{list}:l')).resolves.toBe(1);
+  await expect(looker.exists('lock:{list}')).resolves.toBe(1);
   expect((await listed(inspection)).map(({ key }) => key)).toEqual(['k']);
 });
 
@@ -134,11 +128,11 @@ test('works after SCRIPT FLUSH, at any time', async () => {
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('forceRelease keeps the fencing counter', async () => {
+test('forceRelease keeps the last token', async () => {
   const inspection = await over(server.client());
   const { fencingToken } = await redlockOver(nodes).acquire(['k'], once);
   await inspection.forceRelease('k');
-  await expect(looker.get('lock:{k}:f')).resolves.toBe(String(fencingToken));
+  expect(parseRecord((await looker.get('lock:{k}'))!)).toMatchObject({ fencingToken });
 });
 
 test('a server that hangs is an answer that is missing, in time, and is then asked nothing more', async () => {

@@ -1,22 +1,44 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
+import { NoTimeError } from '../../../lib/core/errors.js';
+import { LEAD_MS, tokenAt } from '../../../lib/core/fencing-token.js';
+import { Lease } from '../../../lib/core/lease.js';
+import type { AcquireRequest } from '../../../lib/core/ports.js';
+import type { Tick } from '../../../lib/core/tick.js';
+import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import { channelBase, markerKey, queueKey, recordKey, tickKey } from '../../../lib/stores/redis/lock-key.js';
+import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import {
   ACQUIRE,
-  BIRTH,
-  EXTEND,
-  LEAVE,
-  RAISE,
-  RELEASE,
-  TOO_LATE,
-  TOO_YOUNG,
-  TURN_OF_ANOTHER,
-} from '../../../lib/stores/redis/scripts.js';
-import { counterAt } from '../../../lib/core/fencing-token.js';
+  packAcquire,
+  readAcquireReply,
+  showsWaiters,
+  tooYoungFor,
+} from '../../../lib/stores/redis/scripts/acquire.js';
+import { BIRTH } from '../../../lib/stores/redis/scripts/birth.js';
+import { EXTEND, packExtend } from '../../../lib/stores/redis/scripts/extend.js';
+import { FORCE_RELEASE } from '../../../lib/stores/redis/scripts/force-release.js';
+import { LEAVE } from '../../../lib/stores/redis/scripts/leave.js';
+import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
+import { READ } from '../../../lib/stores/redis/scripts/read.js';
+import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-const DAY = 86_400_000;
+const PREFIX = 'lock:';
+const BASE = channelBase(PREFIX);
+const MARKER = markerKey(PREFIX);
+
+/** Longer than a test takes on a busy machine, in milliseconds. */
+const TTL = 60_000;
+
+/** The most that a test takes between two commands, in milliseconds. */
+const PATIENCE = 30_000;
+
+const FOREIGN = 'the key has a value that is not a lock of this package';
+const ENDED = 'this lease was stored before, and has ended';
 
 let server: RedisServer;
 let redis: Redis;
@@ -28,349 +50,1067 @@ beforeAll(async () => {
 afterAll(() => server.stop());
 beforeEach(() => redis.flushall());
 
-/** Milliseconds: a counter that starts so far ahead is not overtaken by the clock before the server has seen it. */
-const AHEAD = 1_900;
+type Packed = readonly (string | number)[];
+type Answer = number | readonly (number | string)[] | Error;
+
+function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
+  return client.eval(lua, count as number, ...rest);
+}
+
+interface LeaseTerms {
+  readonly owner?: string;
+  readonly ttl?: number;
+  readonly tick?: Tick;
+}
+
+function leaseFor(
+  keys: string | readonly string[],
+  { owner = 'me', ttl = TTL, tick }: LeaseTerms = {},
+): Lease {
+  return new Lease(typeof keys === 'string' ? [keys] : keys, owner, ttl, tick);
+}
 
 interface Terms {
-  readonly ttl?: number;
+  /** Milliseconds from now. */
   readonly deadline?: number;
   readonly guard?: number;
-  readonly seed?: number;
-  readonly order?: { readonly place?: string; readonly waited: number; readonly next?: number };
+  readonly proposal?: number;
+  /** The node has a marker; so it has with a guard. */
+  readonly marked?: boolean;
+  readonly ordered?: boolean;
+  readonly waiter?: WaiterId;
+  readonly waited?: number;
+  readonly next?: number;
 }
 
-/** Runs ACQUIRE for these keys; what it returns, without the server's time and that nobody waits. */
-async function acquire(keys: string[], value: string, terms: Terms = {}): Promise<(number | string)[]> {
-  const { ttl = 5_000, deadline = 0, guard = 0, seed = 0, order } = terms;
-  const all = [
-    ...keys.map((key) => `${key}:l`),
-    ...keys.map((key) => `${key}:f`),
-    ...(guard ? ['born'] : []),
-    ...(order ? keys.map((key) => `${key}:q`) : []),
-  ];
-  const { place, waited = 0, next = '-' } = order ?? {};
-  const numbers = `${keys.length} ${ttl} ${DAY} ${deadline} ${guard} ${seed} ${order ? 1 : 0} -`;
-  const args = ['wake:', value, numbers, place === undefined ? '' : `${waited} ${next} ${place}`];
-  const [answer, micros] = (await redis.eval(ACQUIRE.lua, all.length, ...all, ...args)) as [
-    number | (number | string)[] | Error,
-    number,
-  ];
-  expect(Math.abs(Number(micros) / 1_000 - Date.now())).toBeLessThan(10_000);
+function requestFor(
+  lease: Lease,
+  { guard = 0, proposal = 0, waiter, waited = 0, next }: Terms = {},
+): AcquireRequest {
+  const position = waiter && { waiter, waited, next };
+  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position };
+}
+
+/** Runs ACQUIRE once for these requests; the answers, without the time on the server's clock. */
+async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
+  const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
+  const packed = packAcquire(requests, {
+    keyPrefix: PREFIX,
+    base: BASE,
+    ordered: terms.ordered ?? requests.some(({ position }) => position),
+    marker: marked ? MARKER : undefined,
+    deadline: Date.now() + deadline,
+    guard,
+  });
+  const answers = (await run(ACQUIRE, packed)) as Answer[];
+  expect(answers).toHaveLength(requests.length + 1);
+  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+  return answers;
+}
+
+/** What ACQUIRE answers for this lease alone. */
+async function acquire(lease: Lease, terms?: Terms): Promise<number | readonly (number | string)[]> {
+  const [answer] = await acquireAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
-  return Array.isArray(answer) ? answer : [0, answer];
+  return answer!;
 }
 
-function onQueues(script: { lua: string }, keys: string[], ...args: (string | number)[]): Promise<unknown> {
-  const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:q`)];
-  return redis.eval(script.lua, all.length, ...all, keys.length, ...args);
+/** Acquires what nobody holds and nobody waits for; the fencing token. */
+async function granted(lease: Lease, terms?: Terms): Promise<number> {
+  const answer = await acquire(lease, terms);
+  expect(answer).toEqual(expect.any(Number));
+  return answer as number;
 }
 
-async function release(keys: string[], value: string, { keep = 0, after = 0 } = {}): Promise<unknown> {
-  const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:q`)];
-  const numbers = `${keys.length} ${keep} ${after} -`;
-  const answers = await redis.eval(RELEASE.lua, all.length, ...all, 'wake:', value, numbers, '');
-  return onlyAnswer(answers);
+async function extend(ttl: number, ...leases: readonly Lease[]): Promise<unknown> {
+  return run(EXTEND, packExtend(leases, ttl, PREFIX));
 }
 
-/** What a script answers that was asked for one claim. */
-function onlyAnswer(answers: unknown): unknown {
-  const [answer] = answers as unknown[];
+function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
+  return run(RAISE, packRaise(lease, token, PREFIX, marker));
+}
+
+function releaseAll(leases: readonly Lease[], pause = 0): Promise<Answer[]> {
+  const requests = leases.map((lease) => ({ lease, pause }));
+  return run(RELEASE, packRelease(requests, PREFIX, BASE)) as Promise<Answer[]>;
+}
+
+/** How many waiters RELEASE has told, for this lease alone. */
+async function release(lease: Lease, pause?: number): Promise<unknown> {
+  const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
   return answer;
 }
 
-function leave(keys: string[], place: string): Promise<unknown> {
-  return onQueues(LEAVE, keys, place, 'wake:');
+function forceRelease(key: string, ...ids: readonly string[]): Promise<unknown> {
+  return run(FORCE_RELEASE, [2, recordKey(PREFIX, key), queueKey(PREFIX, key), BASE, ...ids]);
 }
 
-function onLocks(script: { lua: string }, keys: string[], ...args: (string | number)[]): Promise<unknown> {
-  const all = [...keys.map((key) => `${key}:l`), ...keys.map((key) => `${key}:f`)];
-  return redis.eval(script.lua, all.length, ...all, keys.length, ...args);
+function read(...keys: readonly string[]): Promise<unknown> {
+  return run(READ, [keys.length, ...keys.map((key) => recordKey(PREFIX, key))]);
 }
 
-/** Runs EXTEND for these claims, each with its keys and its value. */
-function extend(ttl: number, ...claims: (readonly [keys: string[], value: string])[]): Promise<unknown> {
-  const all = claims.flatMap(([keys]) => [
-    ...keys.map((key) => `${key}:l`),
-    ...keys.map((key) => `${key}:f`),
-  ]);
-  const args = claims.flatMap(([keys, value]) => [keys.length, value]);
-  return redis.eval(EXTEND.lua, all.length, ...all, ttl, DAY, ...args);
+function leave(waiter: WaiterId): Promise<unknown> {
+  const { keys } = waiter;
+  const names = [...keys.map((key) => recordKey(PREFIX, key)), ...keys.map((key) => queueKey(PREFIX, key))];
+  return run(LEAVE, [names.length, ...names, waiterName(waiter), BASE]);
 }
 
-test.each([
-  ['ACQUIRE', ACQUIRE],
-  ['BIRTH', BIRTH],
-  ['RAISE', RAISE],
-  ['EXTEND', EXTEND],
-  ['RELEASE', RELEASE],
-  ['LEAVE', LEAVE],
-])('the hash of %s is the one that the server computes', async (_name, { lua, sha }) => {
-  await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
-});
+function recordOf(key: string): Promise<string | null> {
+  return redis.get(recordKey(PREFIX, key));
+}
+
+/** The two characters that a record begins with: its state, and whether somebody waits. */
+async function stateOf(key: string): Promise<string | undefined> {
+  return (await recordOf(key))?.slice(0, 2);
+}
+
+async function tokenOf(key: string): Promise<number> {
+  return parseRecord((await recordOf(key))!).fencingToken;
+}
+
+/** Milliseconds until a record expires. */
+function lifeOf(key: string): Promise<number> {
+  return redis.pttl(recordKey(PREFIX, key));
+}
+
+interface Written {
+  readonly state?: 'H' | 'F' | 'K';
+  readonly id?: string;
+  readonly token?: number;
+  /** Milliseconds until it expires; `Infinity` for never. */
+  readonly life?: number;
+}
+
+const THEIRS = 'e'.repeat(32);
+
+/** Writes a record by hand. */
+async function write(
+  key: string,
+  { state = 'H', id = THEIRS, token = 1, life = TTL + LINGER_MS }: Written = {},
+): Promise<void> {
+  const record = `${state}-${String(token).padStart(16, '0')}:${id}:1700000000000:them`;
+  await (life === Infinity
+    ? redis.set(recordKey(PREFIX, key), record)
+    : redis.set(recordKey(PREFIX, key), record, 'PX', life));
+}
+
+/** As if the ttl had passed: what is left is the linger, or less. */
+async function lapse(...keys: readonly string[]): Promise<void> {
+  for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
+}
+
+/** Expects a record to expire so many milliseconds from now, or a little sooner. */
+async function expectLife(key: string, life: number): Promise<void> {
+  const left = await lifeOf(key);
+  expect(left).toBeLessThanOrEqual(life);
+  expect(left).toBeGreaterThan(life - PATIENCE);
+}
+
+/** While the server runs out of memory. */
+async function withoutMemory(body: () => Promise<void>): Promise<void> {
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    await body();
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+}
+
+/** A token that the clock does not reach while a test runs. */
+function tokenAhead(milliseconds = 3_600_000): number {
+  return tokenAt(Date.now() + milliseconds);
+}
+
+/** What a node's marker says. */
+async function readMarker(): Promise<{ readonly born: number; readonly high: number }> {
+  const marker = (await redis.get(MARKER))!;
+  expect(marker).toMatch(/^\d{16}:\d{16}$/);
+  return { born: Number(marker.slice(0, 16)), high: Number(marker.slice(17)) };
+}
+
+async function writeMarker(born: number, high = 0): Promise<void> {
+  await redis.set(MARKER, [born, high].map((number) => String(number).padStart(16, '0')).join(':'));
+}
+
+/** Sends commands in one write: a turn is short, and this process can be kept from working between two. */
+function together<T extends readonly unknown[] | []>(send: () => T) {
+  redis.stream.cork();
+  try {
+    return Promise.all(send());
+  } finally {
+    redis.stream.uncork();
+  }
+}
+
+test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, FORCE_RELEASE }))(
+  'the hash of %s is the one that the server computes',
+  async (_name, { lua, sha }) => {
+    await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
+  },
+);
 
 describe('ACQUIRE', () => {
-  test('stores the value with its ttl in one command, so that no key is ever without an expiry', async () => {
-    const [outcome, counter] = await acquire(['k'], 'mine');
-    expect(outcome).toBe(0);
-    await expect(redis.get('k:l')).resolves.toBe('mine');
-    expect(await redis.pttl('k:l')).toBeGreaterThan(1_000);
-    await expect(redis.get('k:f')).resolves.toBe(String(counter));
-    expect(await redis.pttl('k:f')).toBeGreaterThan(DAY - 10_000);
+  test('stores one record that lives for ttl and linger, so that no key is ever without an expiry', async () => {
+    const lease = leaseFor('k', { owner: 'host:1' });
+    const request = requestFor(lease);
+    const [token] = await acquireAll([request]);
+    expect(parseRecord((await recordOf('k'))!)).toEqual({
+      fencingToken: token,
+      id: lease.id,
+      since: request.since,
+      owner: 'host:1',
+    });
+    await expect(stateOf('k')).resolves.toBe('H-');
+    await expectLife('k', TTL + LINGER_MS);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('names the first key in the way, its value and its remaining time, and stores nothing', async () => {
-    await redis.set('b:l', 'theirs', 'PX', 70_000);
-    const [position, value, remaining] = await acquire(['a', 'b', 'c'], 'mine');
-    expect([position, value]).toEqual([2, 'theirs']);
-    expect(remaining).toBeGreaterThan(60_000);
-    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+  test('names the first key in the way, its holder and what is left of its ttl, and stores nothing', async () => {
+    const theirs = leaseFor('b', { owner: 'them' });
+    await granted(theirs);
+    const answer = await acquire(leaseFor(['a', 'b', 'c']));
+    expect(answer).toEqual([2, await recordOf('b'), expect.any(Number)]);
+    const reply = readAcquireReply(answer);
+    expect(reply).toMatchObject({ granted: false, holder: { id: theirs.id, owner: 'them' } });
+    expect(Number((answer as number[])[2])).toBeLessThanOrEqual(TTL);
+    expect(Number((answer as number[])[2])).toBeGreaterThan(TTL - PATIENCE);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
-  test('run twice for the same claim grants again with the same counter: a client may resend it', async () => {
-    const first = await acquire(['k'], 'mine');
-    await expect(acquire(['k'], 'mine')).resolves.toEqual(first);
+  test.each<[string, Written, boolean]>([
+    ['is held, and expires later than the linger', { life: LINGER_MS + PATIENCE }, false],
+    ['has no expiry', { life: Infinity }, false],
+    [
+      'is kept for minHold, and expires later than the linger',
+      { state: 'K', life: LINGER_MS + PATIENCE },
+      false,
+    ],
+    ['was held, and expires within the linger', { life: LINGER_MS }, true],
+    ['was kept, and expires within the linger', { state: 'K', life: LINGER_MS }, true],
+    ['is free, however late it expires', { state: 'F', life: LINGER_MS + PATIENCE }, true],
+    ['is free and has no expiry', { state: 'F', life: Infinity }, true],
+  ])('a record that %s', async (_name, record, isTaken) => {
+    await write('k', record);
+    const reply = readAcquireReply(await acquire(leaseFor('k')));
+    expect(reply).toMatchObject({ granted: isTaken });
+    if (isTaken) await expectLife('k', TTL + LINGER_MS);
   });
+
+  test('says of a record without an expiry that it is held for ever', async () => {
+    await write('k', { life: Infinity });
+    expect(readAcquireReply(await acquire(leaseFor('k')))).toEqual({
+      granted: false,
+      holder: { id: THEIRS, owner: 'them', remaining: Infinity },
+    });
+  });
+
+  test('run twice for the same lease grants again by the same token: a client may resend it', async () => {
+    const lease = leaseFor(['a', 'b']);
+    const token = await granted(lease);
+    const records = await redis.mget('lock:{a}', 'lock:{b}');
+    await expect(acquire(lease)).resolves.toBe(token);
+    await expect(acquire(lease, { deadline: -1_000 })).resolves.toBe(token);
+    await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
+  });
+
+  test('run again for a lease that was raised answers by the token that its records have', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    await raise(lease, token + 7);
+    await expect(acquire(lease)).resolves.toBe(token + 7);
+  });
+
+  test('run again for a lease that was released, is kept or has lapsed is an error, and changes nothing', async () => {
+    const [released, kept, lapsed] = [leaseFor('released'), leaseFor('kept'), leaseFor('lapsed')];
+    for (const lease of [released, kept, lapsed]) await granted(lease);
+    kept.acquired(performance.now(), TTL);
+    await releaseAll([released, kept]);
+    await lapse('lapsed');
+    for (const lease of [released, kept, lapsed]) {
+      const record = await recordOf(lease.keys[0]!);
+      await expect(acquire(lease)).rejects.toThrow(ENDED);
+      await expect(recordOf(lease.keys[0]!)).resolves.toBe(record);
+    }
+    await expectLife('lapsed', LINGER_MS);
+    await expect(acquire(leaseFor('released'))).resolves.toEqual(expect.any(Number));
+  });
+
+  test('does not grant again what is stored in part only', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await granted(lease);
+    await redis.del('lock:{b}');
+    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+    await expect(recordOf('b')).resolves.toBeNull();
+    await granted(leaseFor('b'));
+    await expect(acquire(lease)).rejects.toThrow('a part of it is gone');
+  });
+
+  test.each([
+    ['short', 'somebody'],
+    ['empty', ''],
+    ['long', JSON.stringify({ locked: true, by: 'x'.repeat(100) })],
+    ['made of digits', '1'.repeat(80)],
+    ['like a record without an owner, but cut short', `H-${'1'.repeat(16)}:${THEIRS}:170000000000`],
+  ])(
+    'on a value of something else, %s, is a loud error, and does not overwrite it (S19)',
+    async (_name, value) => {
+      // An expiry within the linger would make a record of it that has lapsed.
+      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+      await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
+      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+      await expect(recordOf('b')).resolves.toBe(value);
+    },
+  );
 
   test('on a key of another type is a loud error and not a lock that is held for ever (S19)', async () => {
-    await redis.rpush('b:l', 'not a lock');
-    await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('WRONGTYPE');
-    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+    await redis.rpush('lock:{b}', 'not a lock');
+    await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('WRONGTYPE');
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
-  test('when memory is short stores nothing, while EXTEND, RELEASE work (S9)', async () => {
-    await acquire(['held'], 'mine');
-    await redis.config('SET', 'maxmemory', '1');
-    try {
-      await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('OOM');
-      await expect(redis.exists('a:l', 'b:l')).resolves.toBe(0);
-      await expect(extend(9_000, [['held'], 'mine'])).resolves.toBe('1');
-      await expect(release(['held'], 'mine')).resolves.toBe(0);
-      await expect(redis.exists('held:l')).resolves.toBe(0);
-    } finally {
-      await redis.config('SET', 'maxmemory', '0');
-    }
+  test('when memory is short stores nothing (S9)', async () => {
+    await withoutMemory(async () => {
+      await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('OOM');
+      await expect(acquire(leaseFor('a'), { marked: true })).rejects.toThrow('OOM');
+      await expect(redis.dbsize()).resolves.toBe(0);
+    });
   });
 
   test('does nothing when it arrives after its deadline on the server clock (S16)', async () => {
-    const [outcome, late] = await acquire(['k'], 'mine', { deadline: Date.now() - 300 });
-    expect(outcome).toBe(TOO_LATE);
-    expect(late).toBeGreaterThanOrEqual(299);
+    const answer = await acquire(leaseFor('k'), { deadline: -300 });
+    expect(answer).toEqual([-1, expect.any(Number)]);
+    expect((answer as number[])[1]).toBeGreaterThanOrEqual(299);
+    expect(readAcquireReply(answer)).toBeInstanceOf(NoTimeError);
     await expect(redis.dbsize()).resolves.toBe(0);
-    await expect(acquire(['k'], 'mine', { deadline: Date.now() + 30_000 })).resolves.toEqual([
-      0,
+    await granted(leaseFor('k'), { deadline: PATIENCE });
+  });
+
+  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
+    await redis.config('RESETSTAT');
+    const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
+    expect(wait).toBeGreaterThan(TTL - PATIENCE);
+    expect(wait).toBeLessThanOrEqual(TTL);
+    await expect(redis.keys('*')).resolves.toEqual([MARKER]);
+    const { born } = await readMarker();
+    await writeMarker(born - TTL - 1);
+    await granted(leaseFor('k'), { guard: TTL });
+    await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
+  });
+
+  test('tells a holder to others, and grants a duplicate, while the data is younger than the guard', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
+    await expect(acquire(leaseFor('k'), { guard: TTL })).resolves.toEqual([
+      1,
+      await recordOf('k'),
       expect.any(Number),
     ]);
   });
 
-  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
-    const [outcome, wait] = await acquire(['k'], 'mine', { guard: 10_000 });
-    expect(outcome).toBe(TOO_YOUNG);
-    expect(wait).toBeGreaterThan(5_000);
-    await expect(redis.keys('*')).resolves.toEqual(['born']);
-    await redis.set('born', String(Date.now() - 10_001));
-    await expect(acquire(['k'], 'mine', { guard: 10_000 })).resolves.toEqual([0, expect.any(Number)]);
+  test('begins the guard anew when the marker is from the future, and forgets no token (S12)', async () => {
+    const high = tokenAhead();
+    await writeMarker(Date.now() + 3_600_000, high);
+    const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
+    expect(wait).toBeLessThanOrEqual(TTL);
+    const { born } = await readMarker();
+    expect(Math.abs(born - Date.now())).toBeLessThan(PATIENCE);
+    expect((await readMarker()).high).toBe(high);
   });
+});
 
-  test('starts a missing counter where it is told, but not behind the clock and not far ahead of it', async () => {
-    const soon = counterAt(Date.now() + AHEAD);
-    await expect(acquire(['a'], 'mine', { seed: soon })).resolves.toEqual([0, soon]);
-    const [, behind] = await acquire(['b'], 'mine', { seed: 5 });
-    expect(behind).toBeGreaterThan(counterAt(Date.now() - 10_000));
-    const [, ahead] = await acquire(['c'], 'mine', { seed: 2 ** 52 });
-    expect(ahead).toBeLessThan(counterAt(Date.now() + 3_000));
-  });
-
-  test('on a single node follows the clock and nothing else, so that tokens increase after a loss of data', async () => {
+describe('the fencing token that ACQUIRE gives', () => {
+  test('follows the clock where no token is known, so that tokens increase after a loss of data', async () => {
     const before = Date.now();
-    const [, counter] = await acquire(['k'], 'mine');
-    expect(counter).toBeGreaterThan(counterAt(before - 1_000));
-    expect(counter).toBeLessThan(counterAt(Date.now() + 1_000));
+    const token = await granted(leaseFor('k'));
+    expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
+    expect(token).toBeLessThanOrEqual(tokenAt(Date.now() + 1));
   });
 
-  test('does not grant again what is stored in part only', async () => {
-    await acquire(['a', 'b'], 'mine');
-    await redis.del('b:l');
-    await expect(acquire(['a', 'b'], 'mine')).rejects.toThrow('a part of it is gone');
-    await redis.del('a:f');
-    await expect(acquire(['a'], 'mine')).rejects.toThrow('a part of it is gone');
+  test.each<[string, Written]>([
+    ['was released', { state: 'F', life: LINGER_MS }],
+    ['has lapsed', { state: 'H', life: LINGER_MS }],
+    ['was kept', { state: 'K', life: LINGER_MS }],
+  ])(
+    'is larger by one than the last of a key that %s, where the clock is not larger',
+    async (_name, record) => {
+      const last = tokenAhead();
+      await write('k', { ...record, token: last });
+      await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
+      await expect(tokenOf('k')).resolves.toBe(last + 1);
+    },
+  );
+
+  test('is that of the clock where that is larger than the last', async () => {
+    const last = tokenAhead(-3_600_000);
+    await write('k', { state: 'F', token: last });
+    expect(await granted(leaseFor('k'))).toBeGreaterThan(tokenAhead(-PATIENCE));
   });
 
-  test('begins the guard anew when the marker is from the future, of a clock that was set back (S12)', async () => {
-    await redis.set('born', String(Date.now() + 3_600_000));
-    const [outcome, wait] = await acquire(['k'], 'mine', { guard: 10_000 });
-    expect(outcome).toBe(TOO_YOUNG);
-    expect(wait).toBeLessThanOrEqual(10_000);
-  });
-
-  test('counts up by one within a second when it is coarse, so that nodes agree', async () => {
-    const ahead = counterAt(Date.now() + AHEAD);
-    const answers = [
-      acquire(['k'], 'a', { seed: ahead }),
-      redis.del('k:l'),
-      acquire(['k'], 'b', { seed: 1 }),
-    ];
-    await expect(Promise.all(answers)).resolves.toEqual([[0, ahead], 1, [0, ahead + 1]]);
+  test('increases with each of many locks and releases of a key, sent at once', async () => {
+    const leases = Array.from({ length: 200 }, () => leaseFor('k'));
+    const answers = await together(() => leases.flatMap((lease) => [acquire(lease), release(lease)]));
+    const tokens = answers.filter((_, index) => index % 2 === 0).map(Number);
+    for (const [index, token] of tokens.entries()) expect(token).toBeGreaterThan(tokens[index - 1] ?? 0);
   });
 
   test('counts from the largest of its keys, and all of them have the result', async () => {
-    const ahead = counterAt(Date.now() + AHEAD);
-    const answers = [acquire(['b'], 'x', { seed: ahead }), redis.del('b:l'), acquire(['a', 'b', 'c'], 'y')];
-    await expect(Promise.all(answers)).resolves.toEqual([[0, ahead], 1, [0, ahead + 1]]);
-    await expect(redis.mget('a:f', 'b:f', 'c:f')).resolves.toEqual(
-      Array.from({ length: 3 }, () => String(ahead + 1)),
+    const last = tokenAhead();
+    await write('a', { state: 'F', token: last - 5 });
+    await write('b', { state: 'F', token: last });
+    await write('c', { state: 'F', token: last - 9 });
+    await expect(acquire(leaseFor(['a', 'b', 'c', 'd']))).resolves.toBe(last + 1);
+    for (const key of 'abcd') await expect(tokenOf(key)).resolves.toBe(last + 1);
+  });
+
+  test('starts where it is proposed, but not behind the clock and not ahead of it by more than the lead', async () => {
+    const soon = tokenAhead(LEAD_MS - 100);
+    await expect(acquire(leaseFor('a'), { proposal: soon })).resolves.toBe(soon);
+    const behind = await granted(leaseFor('b'), { proposal: 5 });
+    expect(behind).toBeGreaterThanOrEqual(tokenAhead(-PATIENCE));
+    expect(behind).toBeLessThanOrEqual(tokenAhead(1));
+    const before = Date.now();
+    const ahead = await granted(leaseFor('c'), { proposal: 2 ** 52 });
+    expect(ahead).toBeGreaterThanOrEqual(tokenAt(before - 1 + LEAD_MS));
+    expect(ahead).toBeLessThanOrEqual(tokenAt(Date.now() + 1 + LEAD_MS));
+  });
+
+  test('is larger than the last, whatever is proposed', async () => {
+    const last = tokenAhead();
+    await write('k', { state: 'F', token: last });
+    await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
+  });
+
+  test('is stored as a whole number in 16 digits, which Lua would not do by itself', async () => {
+    await write('k', { state: 'F', token: 9007199254740000 });
+    await expect(acquire(leaseFor('k'))).resolves.toBe(9007199254740001);
+    expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
+  });
+
+  test('is never beyond what a JavaScript number can hold', async () => {
+    await write('k', { state: 'F', token: Number.MAX_SAFE_INTEGER });
+    const record = await recordOf('k');
+    await expect(acquire(leaseFor(['a', 'k']), { marked: true })).rejects.toThrow(
+      'fencing token out of range',
     );
+    await expect(recordOf('k')).resolves.toBe(record);
+    await expect(recordOf('a')).resolves.toBeNull();
+    expect((await readMarker()).high).toBe(0);
   });
 
-  test('writes large counters as whole numbers, which Lua would not do by itself', async () => {
-    await redis.set('k:f', '9007199254740000');
-    await expect(acquire(['k'], 'mine')).resolves.toEqual([0, 9007199254740001]);
-    await expect(redis.get('k:f')).resolves.toBe('9007199254740001');
+  test('starts above the marker, which lifts the floor of every key', async () => {
+    const high = tokenAhead();
+    await writeMarker(Date.now() - TTL, high);
+    await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(high + 1);
+    await write('b', { state: 'F', token: high + 50 });
+    await expect(acquire(leaseFor('b'), { marked: true })).resolves.toBe(high + 51);
+    await write('c', { state: 'F', token: 5 });
+    expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test('refuses to count beyond what a JavaScript number can hold', async () => {
-    await redis.set('k:f', '9007199254740991');
-    await expect(acquire(['k'], 'mine')).rejects.toThrow('fencing counter out of range');
-    await expect(redis.exists('k:l')).resolves.toBe(0);
+  test('lifts the marker when it is ahead of the clock by more than the lead, as its record will be forgotten', async () => {
+    const born = Date.now() - TTL;
+    const last = tokenAhead();
+    await writeMarker(born);
+    await write('a', { state: 'F', token: last });
+    await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(last + 1);
+    await expect(readMarker()).resolves.toEqual({ born, high: last + 1 });
+    await redis.del('lock:{a}');
+    await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(last + 2);
+    await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
+  });
+
+  test('leaves the marker alone when it is ahead of the clock by less than the lead', async () => {
+    const born = Date.now() - TTL;
+    await writeMarker(born, 5);
+    const soon = tokenAhead(LEAD_MS - 100);
+    await expect(acquire(leaseFor('k'), { marked: true, proposal: soon })).resolves.toBe(soon);
+    await expect(readMarker()).resolves.toEqual({ born, high: 5 });
+  });
+
+  test('is not given where the marker cannot be lifted, to any lease of the command', async () => {
+    const last = tokenAhead();
+    await writeMarker(Date.now() - TTL);
+    const waiter = waiterOf('a', 'waited');
+    await write('waited');
+    await write('a', { state: 'F', token: last });
+    await write('b', { state: 'F', token: last - 5 });
+    await withoutMemory(async () => {
+      const requests = [leaseFor('a'), leaseFor('waited'), leaseFor('b')].map((lease) =>
+        requestFor(lease, lease.keys[0] === 'waited' ? { waiter, waited: 5 } : {}),
+      );
+      const answers = await acquireAll(requests, { marked: true });
+      expect(answers[0]).toMatchObject({ message: expect.stringContaining('OOM') as unknown });
+      const { high } = await readMarker();
+      const tokens = await Promise.all(['a', 'b'].map(tokenOf));
+      // Those of records that were not taken stay as they were.
+      expect(tokens[0]).toBe(last);
+      expect(tokens[1]).toBeLessThanOrEqual(Math.max(high, last - 5));
+    });
+  });
+});
+
+describe('ACQUIRE for a tick of a schedule', () => {
+  const AT = 1_700_000_000_000;
+
+  function ticking(at: number, keys: string | readonly string[] = 'k'): Lease {
+    return leaseFor(keys, { tick: { schedule: 'nightly', at, life: TTL, from: 'release' } });
+  }
+
+  function ran(at: number): Promise<unknown> {
+    const key = tickKey(PREFIX, ['k'], { schedule: 'nightly' });
+    return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
+  }
+
+  test('refuses one that has run, or before one that has, and says who ran it and how long it is known', async () => {
+    await ran(AT);
+    for (const at of [AT, AT - 1]) {
+      const reply = readAcquireReply(await acquire(ticking(at)));
+      expect(reply).toMatchObject({ granted: false, ran: true, holder: { owner: 'host:1' } });
+      expect((reply as { holder: { remaining: number } }).holder.remaining).toBeGreaterThan(TTL - PATIENCE);
+    }
+    await expect(recordOf('k')).resolves.toBeNull();
+    await granted(ticking(AT + 1, ['k', 'l']));
+  });
+
+  test('refuses one of a schedule that names no instants, while any is known', async () => {
+    await granted(ticking(0, 'other'));
+    await ran(0);
+    await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
+  });
+
+  test('a mark of another type is an error for its lease, and no matter for others in the command', async () => {
+    await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
+    const [first, refused, last] = await acquireAll(
+      [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
+    );
+    expect([first, last]).toEqual([expect.any(Number), expect.any(Number)]);
+    expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+    await expect(recordOf('k')).resolves.toBeNull();
   });
 });
 
 describe('BIRTH', () => {
   test('leaves the marker once and tells the time (S12, S16)', async () => {
-    const micros = (await redis.eval(BIRTH.lua, 1, 'born')) as number;
-    expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(10_000);
-    const marker = await redis.get('born');
-    expect(Math.abs(Number(marker) - micros / 1_000)).toBeLessThan(1);
-    await redis.eval(BIRTH.lua, 1, 'born');
-    await expect(redis.get('born')).resolves.toBe(marker);
+    const [micros, born] = (await run(BIRTH, [1, MARKER])) as [number, number];
+    expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+    expect(born).toBe(Math.floor(micros / 1_000));
+    await expect(readMarker()).resolves.toEqual({ born, high: 0 });
+    await delay(2);
+    const [later, again] = (await run(BIRTH, [1, MARKER])) as [number, number];
+    expect(later).toBeGreaterThan(micros);
+    expect(again).toBe(born);
+    await expect(readMarker()).resolves.toEqual({ born, high: 0 });
+  });
+
+  test('keeps the largest token that the marker knows', async () => {
+    await writeMarker(1_700_000_000_000, 77);
+    await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
+    await expect(readMarker()).resolves.toEqual({ born: 1_700_000_000_000, high: 77 });
+  });
+
+  test('tells the time alone where there is no marker', async () => {
+    await expect(run(BIRTH, [0])).resolves.toEqual([expect.any(Number), -1]);
+    await expect(redis.dbsize()).resolves.toBe(0);
+  });
+
+  test('meets a server that knows its marker, also when memory is short', async () => {
+    await writeMarker(1_700_000_000_000);
+    await withoutMemory(async () => {
+      await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
+    });
   });
 });
 
 describe('RAISE', () => {
-  test('lifts the counters of keys that hold the claim', async () => {
-    const [, counter] = await acquire(['a', 'b'], 'mine');
-    await expect(onLocks(RAISE, ['a', 'b'], 'mine', Number(counter) + 5, DAY)).resolves.toBe(1);
-    await expect(redis.mget('a:f', 'b:f')).resolves.toEqual([
-      String(Number(counter) + 5),
-      String(Number(counter) + 5),
-    ]);
+  test('lifts the tokens of records that hold the lease, and changes nothing else of them', async () => {
+    const lease = leaseFor(['a', 'b'], { owner: 'ünïcode' });
+    const token = await granted(lease);
+    const record = (await recordOf('a'))!;
+    await expect(raise(lease, token + 5)).resolves.toBe(1);
+    const raised = record.replace(String(token), String(token + 5));
+    await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual([raised, raised]);
+    await expectLife('a', TTL + LINGER_MS);
+    // Also to the token that it has: the message may come twice.
+    await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('refuses when the claim is gone, or a counter is beyond the token, and touches nothing', async () => {
-    const [, counter] = await acquire(['a', 'b'], 'mine');
-    const token = Number(counter);
-    await expect(onLocks(RAISE, ['a', 'b'], 'theirs', token + 5, DAY)).resolves.toBe(0);
-    await redis.set('b:f', String(token + 9));
-    await expect(onLocks(RAISE, ['a', 'b'], 'mine', token + 5, DAY)).resolves.toBe(0);
-    await redis.del('b:l');
-    await expect(onLocks(RAISE, ['a', 'b'], 'mine', token + 20, DAY)).resolves.toBe(0);
-    await expect(redis.mget('a:f', 'b:f')).resolves.toEqual([String(token), String(token + 9)]);
+  test('refuses when a record has a larger token, or holds another lease, or is gone, and touches nothing', async () => {
+    const lease = leaseFor(['a', 'b']);
+    const token = await granted(lease);
+    const unchanged = async (): Promise<void> => {
+      const before = await redis.mget('lock:{a}', 'lock:{b}');
+      await expect(raise(lease, token + 5)).resolves.toBe(0);
+      await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(before);
+    };
+    await write('b', { id: lease.id, token: token + 6 });
+    await unchanged();
+    await write('b', { token });
+    await unchanged();
+    await redis.set('lock:{b}', 'somebody');
+    await unchanged();
+    await redis.del('lock:{b}');
+    await unchanged();
+  });
+
+  test.each<[string, Written]>([
+    ['was released', { state: 'F', life: TTL + LINGER_MS }],
+    ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
+    ['has lapsed', { state: 'H', life: LINGER_MS }],
+  ])('refuses where a record %s', async (_name, record) => {
+    const lease = leaseFor(['a', 'b']);
+    const token = await granted(lease);
+    await write('b', { ...record, id: lease.id, token });
+    await expect(raise(lease, token + 5)).resolves.toBe(0);
+    await expect(tokenOf('a')).resolves.toBe(token);
+    await expect(tokenOf('b')).resolves.toBe(token);
+  });
+
+  test('lifts a record without an expiry, which is held for ever', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    await redis.persist('lock:{k}');
+    await expect(raise(lease, token + 5)).resolves.toBe(1);
+  });
+
+  test('lifts the marker when the token is ahead of the clock by more than the lead, and keeps the birth', async () => {
+    const born = Date.now() - TTL;
+    await writeMarker(born, 5);
+    const lease = leaseFor(['a', 'b']);
+    const token = await granted(lease, { marked: true });
+    const near = tokenAhead(LEAD_MS - 500);
+    await expect(raise(lease, near, MARKER)).resolves.toBe(1);
+    await expect(readMarker()).resolves.toEqual({ born, high: 5 });
+    const far = tokenAhead();
+    await expect(raise(lease, far, MARKER)).resolves.toBe(1);
+    await expect(readMarker()).resolves.toEqual({ born, high: far });
+    await expect(tokenOf('a')).resolves.toBe(far);
+    await expect(tokenOf('b')).resolves.toBe(far);
+    expect(far).toBeGreaterThan(token);
+  });
+
+  test('never lowers the marker', async () => {
+    const born = Date.now() - TTL;
+    const lease = leaseFor('k');
+    await granted(lease);
+    const [far, farther] = [tokenAhead(), tokenAhead() + 1_000];
+    await writeMarker(born, farther);
+    await expect(raise(lease, far, MARKER)).resolves.toBe(1);
+    await expect(readMarker()).resolves.toEqual({ born, high: farther });
+  });
+
+  test('makes a marker that is gone, with a birth of its own, so that the guard begins anew', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    const far = tokenAhead();
+    await expect(raise(lease, far, MARKER)).resolves.toBe(1);
+    const { born, high } = await readMarker();
+    expect(high).toBe(far);
+    expect(Math.abs(born - Date.now())).toBeLessThan(PATIENCE);
+  });
+
+  test('refuses a token that is ahead of the clock by more than the lead where there is no marker', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    await expect(raise(lease, tokenAhead())).resolves.toBe(0);
+    await expect(tokenOf('k')).resolves.toBe(token);
+    const near = tokenAhead(LEAD_MS - 500);
+    await expect(raise(lease, near)).resolves.toBe(1);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+  });
+
+  test('raises no token where the marker cannot be lifted', async () => {
+    await writeMarker(Date.now() - TTL);
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    await withoutMemory(async () => {
+      await expect(raise(lease, tokenAhead(), MARKER)).rejects.toThrow('OOM');
+    });
+    await expect(tokenOf('k')).resolves.toBe(token);
   });
 });
 
 describe('EXTEND', () => {
-  test('lengthens the keys that hold the value, and keeps their counters', async () => {
-    await acquire(['a', 'b'], 'mine', { ttl: 5_000 });
-    await redis.pexpire('a:f', 5_000);
-    await expect(extend(9_000, [['a', 'b'], 'mine'])).resolves.toBe('1');
-    expect(await redis.pttl('a:l')).toBeGreaterThan(5_500);
-    expect(await redis.pttl('b:l')).toBeGreaterThan(5_500);
-    expect(await redis.pttl('a:f')).toBeGreaterThan(DAY - 10_000);
+  test('makes the records of the lease live for ttl and linger', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await granted(lease);
+    const record = await recordOf('a');
+    await expect(extend(9 * TTL, lease)).resolves.toBe('1');
+    for (const key of 'ab') await expectLife(key, 9 * TTL + LINGER_MS);
+    await expect(recordOf('a')).resolves.toBe(record);
   });
 
-  test('touches nothing when one key is missing or holds another value (S9)', async () => {
-    await redis.set('a:l', 'mine', 'PX', 5_000);
-    await redis.set('b:l', 'theirs', 'PX', 5_000);
-    await expect(extend(9_000, [['a', 'b'], 'mine'])).resolves.toBe('0');
-    await expect(extend(9_000, [['a', 'gone'], 'mine'])).resolves.toBe('0');
-    expect(await redis.pttl('a:l')).toBeLessThan(5_001);
-    expect(await redis.pttl('b:l')).toBeLessThan(5_001);
-  });
-
-  test('never shortens a life', async () => {
-    await redis.set('a:l', 'mine', 'PX', 9_000);
-    await expect(extend(100, [['a'], 'mine'])).resolves.toBe('1');
-    expect(await redis.pttl('a:l')).toBeGreaterThan(5_500);
-  });
-
-  test('decides on each of several claims by its own keys and value (S9)', async () => {
-    await acquire(['a', 'b'], 'first', { ttl: 5_000 });
-    await acquire(['c'], 'theirs', { ttl: 5_000 });
-    await acquire(['d', 'e', 'f'], 'third', { ttl: 5_000 });
-    const claims: [string[], string][] = [
-      [['a', 'b'], 'first'],
-      [['c'], 'second'],
-      [['d', 'e', 'f'], 'third'],
-      [['gone'], 'fourth'],
-    ];
-    await expect(extend(9_000, ...claims)).resolves.toBe('1010');
-    for (const key of 'abdef') {
-      expect(await redis.pttl(`${key}:l`)).toBeGreaterThan(5_500);
-      expect(await redis.pttl(`${key}:f`)).toBeGreaterThan(DAY - 10_000);
+  test('touches nothing when one record is missing or holds another lease (S9)', async () => {
+    const [theirs, gone] = [leaseFor(['a', 'b']), leaseFor(['a', 'gone'])];
+    await write('b');
+    for (const lease of [theirs, gone]) {
+      await write('a', { id: lease.id });
+      await expect(extend(9 * TTL, lease)).resolves.toBe('0');
     }
-    expect(await redis.pttl('c:l')).toBeLessThan(5_001);
+    for (const key of 'ab') await expectLife(key, TTL + LINGER_MS);
+    await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('a key of another type is not held, and does not keep other claims from being extended', async () => {
-    await redis.rpush('a:l', 'not a lock');
-    await acquire(['b'], 'mine', { ttl: 5_000 });
-    await expect(extend(9_000, [['a'], 'mine'], [['b'], 'mine'])).resolves.toBe('01');
-    expect(await redis.pttl('b:l')).toBeGreaterThan(5_500);
+  test('never shortens a life, also of one record among several', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await write('a', { id: lease.id, life: 9 * TTL + LINGER_MS });
+    await write('b', { id: lease.id, life: PATIENCE + LINGER_MS });
+    await expect(extend(2 * TTL, lease)).resolves.toBe('1');
+    await expectLife('a', 9 * TTL + LINGER_MS);
+    await expectLife('b', 2 * TTL + LINGER_MS);
+    const alone = leaseFor('c');
+    await write('c', { id: alone.id, life: 9 * TTL + LINGER_MS });
+    await expect(extend(TTL, alone)).resolves.toBe('1');
+    await expectLife('c', 9 * TTL + LINGER_MS);
+  });
+
+  test.each<[string, Written]>([
+    ['was released', { state: 'F', life: TTL + LINGER_MS }],
+    ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
+    ['has lapsed', { state: 'H', life: LINGER_MS }],
+    ['was released long ago', { state: 'F', life: PATIENCE }],
+  ])('a late one revives nothing that %s', async (_name, record) => {
+    const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
+    for (const lease of [alone, several]) {
+      await write('a', { id: lease.id });
+      await write('k', { ...record, id: lease.id });
+      await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+      await expectLife('a', TTL + LINGER_MS);
+      await expectLife('k', record.life!);
+      await expect(stateOf('k')).resolves.toBe(`${record.state}-`);
+    }
+  });
+
+  test('gives an expiry again to a record that has lost it, which is held for ever', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    await redis.persist('lock:{k}');
+    await expect(extend(TTL, lease)).resolves.toBe('1');
+    await expectLife('k', TTL + LINGER_MS);
+  });
+
+  test('works when memory is short (S9)', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await granted(lease);
+    await withoutMemory(async () => {
+      await expect(extend(9 * TTL, lease)).resolves.toBe('1');
+      for (const key of 'ab') await expectLife(key, 9 * TTL + LINGER_MS);
+    });
+  });
+
+  test('decides on each of several leases by its own records (S9)', async () => {
+    const [first, second, third, fourth, fifth] = [
+      leaseFor(['a', 'b']),
+      leaseFor('c'),
+      leaseFor(['d', 'e', 'f']),
+      leaseFor(['gone', 'a']),
+      leaseFor('g'),
+    ];
+    for (const lease of [first, third, fifth]) await granted(lease);
+    await write('c');
+    await expect(extend(9 * TTL, first, second, third, fourth, fifth)).resolves.toBe('10101');
+    for (const key of 'abdefg') await expectLife(key, 9 * TTL + LINGER_MS);
+    await expectLife('c', TTL + LINGER_MS);
+  });
+
+  test('a key of another type is not held, and does not keep other leases from being extended', async () => {
+    await redis.rpush('lock:{a}', 'not a lock');
+    await redis.set('lock:{c}', 'somebody');
+    const mine = leaseFor('b');
+    await granted(mine);
+    await expect(extend(9 * TTL, leaseFor('a'), mine, leaseFor('c'))).resolves.toBe('010');
+    await expectLife('b', 9 * TTL + LINGER_MS);
   });
 });
 
 describe('RELEASE', () => {
-  test('deletes what holds the value and nothing else (S7)', async () => {
-    await redis.mset('a:l', 'mine', 'b:l', 'theirs');
-    await expect(release(['a', 'b', 'gone'], 'mine')).resolves.toBe(0);
-    await expect(redis.mget('a:l', 'b:l')).resolves.toEqual([null, 'theirs']);
-    await release(['a', 'b', 'gone'], 'mine');
-    await expect(redis.keys('*')).resolves.toEqual(['b:l']);
+  test('frees the records that hold the lease and no others (S7)', async () => {
+    const lease = leaseFor(['a', 'b', 'gone']);
+    await granted(lease);
+    await write('b');
+    await redis.del('lock:{gone}');
+    const [a, b] = await redis.mget('lock:{a}', 'lock:{b}');
+    for (let time = 0; time < 2; time++) {
+      await expect(release(lease)).resolves.toBe(0);
+      // What is freed keeps its last token and the id.
+      await expect(redis.mget('lock:{a}', 'lock:{b}', 'lock:{gone}')).resolves.toEqual([
+        `F${a!.slice(1)}`,
+        b,
+        null,
+      ]);
+    }
+    await expectLife('b', TTL + LINGER_MS);
+  });
+
+  test('keeps the last token for the linger, neither more nor less', async () => {
+    const [long, short] = [leaseFor('long', { ttl: 3_600_000 }), leaseFor('short', { ttl: 10 })];
+    await granted(long);
+    await granted(short);
+    await releaseAll([long, short]);
+    for (const key of ['long', 'short']) {
+      await expectLife(key, LINGER_MS);
+      expect(await lifeOf(key)).toBeGreaterThan(LINGER_MS / 2);
+    }
+  });
+
+  test('once more does not touch what the next holder has, nor what was freed', async () => {
+    const [first, second] = [leaseFor('k'), leaseFor('k')];
+    await granted(first);
+    await release(first);
+    await redis.pexpire('lock:{k}', 9_000);
+    await release(first);
+    expect(await lifeOf('k')).toBeLessThanOrEqual(9_000);
+    await granted(second);
+    const record = await recordOf('k');
+    await release(first);
+    await expect(recordOf('k')).resolves.toBe(record);
+  });
+
+  test('frees what has lapsed meanwhile, too', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    await lapse('k');
+    await release(lease);
+    await expect(stateOf('k')).resolves.toBe('F-');
+  });
+
+  test('frees by the expiry where memory is short, and for good (S9)', async () => {
+    const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
+    await granted(alone);
+    await granted(several);
+    await withoutMemory(async () => {
+      await expect(release(alone)).resolves.toBe(0);
+      await expect(release(several)).resolves.toBe(0);
+      for (const key of 'kab') await expectLife(key, LINGER_MS);
+      await expect(extend(TTL, alone, several)).resolves.toBe('00');
+    });
+    // A clock that steps back makes the rest of their lives longer.
+    for (const key of 'kab') await redis.pexpire(recordKey(PREFIX, key), TTL + LINGER_MS);
+    await granted(leaseFor(['k', 'a', 'b']));
+  });
+
+  test('keeps for the rest of minHold what the lease holds, longer or shorter than it would live', async () => {
+    const [long, short] = [
+      leaseFor('long', { ttl: 3_600_000 }),
+      leaseFor(['short', 'b', 'gone'], { ttl: 10_000 }),
+    ];
+    await granted(long);
+    await granted(short);
+    await write('b');
+    await redis.del('lock:{gone}');
+    for (const lease of [long, short]) lease.acquired(performance.now(), TTL);
+    await releaseAll([long, short]);
+    for (const key of ['long', 'short']) {
+      await expect(stateOf(key)).resolves.toBe('K-');
+      await expectLife(key, TTL + LINGER_MS);
+    }
+    await expect(stateOf('b')).resolves.toBe('H-');
+    await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
+  });
+
+  test('what is kept is refused to others, extended and released by nobody, and ends by itself', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    lease.acquired(performance.now(), TTL);
+    await release(lease);
+    const answer = await acquire(leaseFor('k'));
+    expect(readAcquireReply(answer)).toMatchObject({ granted: false, holder: { id: lease.id } });
+    expect(Number((answer as number[])[2])).toBeLessThanOrEqual(TTL);
+    await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+    // Sent again later, when minHold has passed.
+    const late = new Lease(['k'], 'me', TTL);
+    Object.assign(late, { id: lease.id });
+    await release(late);
+    await expect(stateOf('k')).resolves.toBe('K-');
+    await expectLife('k', TTL + LINGER_MS);
+    await lapse('k');
+    expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
+  });
+
+  test('keeps where memory is short, and an extension of it is refused', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    lease.acquired(performance.now(), 2 * TTL);
+    await withoutMemory(async () => {
+      await release(lease);
+      await expectLife('k', 2 * TTL + LINGER_MS);
+      await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+      await expect(acquire(leaseFor('k'))).resolves.toEqual([1, await recordOf('k'), expect.any(Number)]);
+    });
+  });
+
+  test('leaves a value of something else alone, and is an error on a key of another type', async () => {
+    await redis.set('lock:{a}', 'somebody');
+    await redis.rpush('lock:{b}', 'not a lock');
+    const lease = leaseFor(['a', 'b', 'c']);
+    await write('c', { id: lease.id });
+    await expect(release(lease)).rejects.toThrow('WRONGTYPE');
+    await expect(recordOf('a')).resolves.toBe('somebody');
+    await expect(stateOf('c')).resolves.toBe('F-');
   });
 
   test('remembers the tick that ran, unless a later one is known, whoever holds the key (oncePerTick)', async () => {
-    await redis.set('a:l', 'theirs');
-    const remember = (tick: string): Promise<unknown> =>
-      redis.eval(RELEASE.lua, 3, 'a:l', 'a:q', 'ticks', 'wake:', 'mine', '1 0 0 30000', tick);
-    await remember('1700000000000:me');
-    await remember('1600000000000:late');
-    await expect(redis.mget('a:l', 'ticks')).resolves.toEqual(['theirs', '1700000000000:me']);
-    await remember('1800000000000:next');
-    await expect(redis.get('ticks')).resolves.toBe('1800000000000:next');
-    expect(await redis.pttl('ticks')).toBeGreaterThan(20_000);
-    expect(await redis.pttl('ticks')).toBeLessThanOrEqual(30_000);
-  });
-
-  test('keeps what holds the value for the rest of minHold, longer or shorter than it would live, and nothing else', async () => {
-    await redis.set('long:l', 'mine', 'PX', 60_000);
-    await redis.set('short:l', 'mine', 'PX', 10_000);
-    await redis.set('b:l', 'theirs', 'PX', 60_000);
-    await release(['long', 'short', 'b', 'gone'], 'mine', { keep: 30_000 });
-    for (const key of ['long:l', 'short:l']) {
-      expect(await redis.pttl(key)).toBeLessThanOrEqual(30_000);
-      expect(await redis.pttl(key)).toBeGreaterThan(20_000);
-    }
-    expect(await redis.pttl('b:l')).toBeGreaterThan(50_000);
-    await expect(redis.exists('gone:l')).resolves.toBe(0);
+    const tickAt = (at: number, owner: string): Lease => {
+      const lease = leaseFor('k', { owner, tick: { schedule: 'nightly', at, life: TTL, from: 'release' } });
+      lease.acquired(performance.now(), 0);
+      return lease;
+    };
+    const ran = tickKey(PREFIX, ['k'], { schedule: 'nightly' });
+    await write('k');
+    await release(tickAt(1_700_000_000_000, 'me'));
+    await release(tickAt(1_600_000_000_000, 'late'));
+    await expect(redis.get(ran)).resolves.toBe('0001700000000000:me');
+    await expect(stateOf('k')).resolves.toBe('H-');
+    await release(tickAt(1_800_000_000_000, 'next'));
+    await expect(redis.get(ran)).resolves.toBe('0001800000000000:next');
+    const left = await redis.pttl(ran);
+    expect(left).toBeLessThanOrEqual(TTL);
+    expect(left).toBeGreaterThan(TTL - PATIENCE);
+    await redis.del(ran);
+    await redis.rpush(ran, 'not a mark');
+    const own = tickAt(1_900_000_000_000, 'me');
+    await write('k', { id: own.id });
+    const [failed, others] = await releaseAll([own, leaseFor('other')]);
+    expect(failed).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+    expect(others).toBe(0);
+    await expect(stateOf('k')).resolves.toBe('F-');
   });
 });
+
+describe('FORCE_RELEASE', () => {
+  test('frees what is held under one of the ids, and says under which; the last token stays', async () => {
+    const lease = leaseFor('k');
+    const token = await granted(lease);
+    const record = (await recordOf('k'))!;
+    await expect(forceRelease('k', THEIRS, lease.id)).resolves.toBe(2);
+    await expect(recordOf('k')).resolves.toBe(`F${record.slice(1)}`);
+    await expectLife('k', LINGER_MS);
+    expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
+  });
+
+  test('frees what is kept for minHold, or has no expiry', async () => {
+    for (const record of [{ state: 'K' }, { life: Infinity }] as const) {
+      await write('k', record);
+      await expect(forceRelease('k', THEIRS)).resolves.toBe(1);
+      await expect(stateOf('k')).resolves.toBe('F-');
+      await expectLife('k', LINGER_MS);
+    }
+  });
+
+  test('leaves alone what is free, what is held under another id, and what is not there', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    const record = await recordOf('k');
+    await expect(forceRelease('k', THEIRS)).resolves.toBe(0);
+    await expect(recordOf('k')).resolves.toBe(record);
+    await release(lease);
+    await expect(forceRelease('k', lease.id)).resolves.toBe(0);
+    await expect(forceRelease('gone', lease.id)).resolves.toBe(0);
+    await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
+  });
+
+  test('never overwrites what something else wrote (S19)', async () => {
+    await redis.set('lock:{k}', 'somebody');
+    await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toBe(0);
+    await expect(recordOf('k')).resolves.toBe('somebody');
+    await redis.rpush('lock:{list}', 'not a lock');
+    await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
+  });
+
+  test('works when memory is short, and for good', async () => {
+    await write('k');
+    await withoutMemory(async () => {
+      await expect(forceRelease('k', THEIRS)).resolves.toBe(1);
+      await expectLife('k', LINGER_MS);
+    });
+    await redis.pexpire('lock:{k}', TTL + LINGER_MS);
+    await granted(leaseFor('k'));
+  });
+});
+
+describe('READ', () => {
+  test('shows what is held and for how long, and nothing that is free', async () => {
+    const lease = leaseFor('held');
+    await granted(lease);
+    await write('kept', { state: 'K' });
+    await write('for ever', { life: Infinity });
+    await write('free', { state: 'F' });
+    await write('lapsed', { life: LINGER_MS });
+    await write('was kept', { state: 'K', life: LINGER_MS });
+    const found = (await read(
+      'held',
+      'none',
+      'kept',
+      'free',
+      'for ever',
+      'lapsed',
+      'was kept',
+    )) as unknown[][];
+    expect(found).toEqual([
+      [await recordOf('held'), expect.any(Number)],
+      [],
+      [await recordOf('kept'), expect.any(Number)],
+      [],
+      [await recordOf('for ever'), -1],
+      [],
+      [],
+    ]);
+    for (const index of [0, 2]) {
+      expect(Number(found[index]![1])).toBeLessThanOrEqual(TTL);
+      expect(Number(found[index]![1])).toBeGreaterThan(TTL - PATIENCE);
+    }
+  });
+
+  test('says of what something else wrote that it is not a lock, and hides no other lock (S19)', async () => {
+    await redis.set('lock:{a}', 'somebody');
+    await redis.rpush('lock:{b}', 'not a lock');
+    await redis.set('lock:{c}', '1'.repeat(80), 'PX', LINGER_MS);
+    await write('d');
+    await expect(read('a', 'b', 'c', 'd')).resolves.toEqual([
+      [FOREIGN],
+      [expect.stringMatching(/^WRONGTYPE/)],
+      [FOREIGN],
+      [await recordOf('d'), expect.any(Number)],
+    ]);
+  });
+
+  test('changes nothing', async () => {
+    await write('k', { life: LINGER_MS });
+    const before = [await recordOf('k'), await redis.dbsize()];
+    await read('k', 'none');
+    expect([await recordOf('k'), await redis.dbsize()]).toEqual(before);
+  });
+});
+
+/** The waiters of a process, whose random name has this letter only. */
+function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
+  return {
+    keys: keys.length > 0 ? keys : ['k'],
+    process: letter.repeat(16),
+    number: 1,
+    owner: `host:${letter}`,
+  };
+}
 
 describe('the queue of a key', () => {
   /** A process that listens, and what it is told. */
   interface Listener {
     readonly channel: string;
-    readonly place: string;
+    readonly waiter: WaiterId;
+    readonly name: string;
     readonly told: string[];
     readonly stop: () => void;
   }
 
-  async function listener(process: string): Promise<Listener> {
+  async function listener(letter: string, ...keys: readonly string[]): Promise<Listener> {
+    const waiter = waiterOf(letter, ...keys);
     const told: string[] = [];
     const client = server.client();
-    const channel = `wake:${process}`;
+    const channel = `${BASE}${waiter.process}`;
     await client.subscribe(channel);
     client.on('message', (_channel, text) => told.push(text));
-    return { channel, place: `${process}:1:${process}`, told, stop: () => client.disconnect() };
+    return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
   }
 
   /** All that they were told since the last time; what is on its way may come to one of them later than to another. */
@@ -380,59 +1120,116 @@ describe('the queue of a key', () => {
     return all.map(({ told }) => told.splice(0).slice(0, -1));
   }
 
-  /** Sends commands in one write: a turn is short, and this process can be kept from working between two. */
-  function together<T extends readonly unknown[] | []>(send: () => T) {
-    redis.stream.cork();
-    try {
-      return Promise.all(send());
-    } finally {
-      redis.stream.uncork();
-    }
+  /** What the waiter `number` of the process reads of a message. */
+  function message(after: number, released: Lease | undefined, { waiter }: Listener): string {
+    return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
   }
 
   /** What the queue says of order, without the turn and without who was told. */
-  function queue(key: string): Promise<string[]> {
-    return redis.zrangebyscore(`${key}:q`, 0, 1e13);
+  function queue(key = 'k'): Promise<string[]> {
+    return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
+  }
+
+  async function holding(key = 'k'): Promise<Lease> {
+    const lease = leaseFor(key);
+    await granted(lease);
+    return lease;
+  }
+
+  /** Is refused, and put in line. */
+  function wait(waiter: WaiterId, waited: number): Promise<number | readonly (number | string)[]> {
+    return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
   test('has those who were refused in the order in which they came, whenever they asked', async () => {
-    await acquire(['k'], 'holder');
-    await acquire(['k'], 'x', { order: { place: 'aa:1:late', waited: 10 } });
-    await acquire(['k'], 'x', { order: { place: 'bb:1:early', waited: 5_000 } });
-    await acquire(['k'], 'x', { order: { place: 'cc:1:last', waited: 0 } });
-    await acquire(['k'], 'x', { order: { waited: 9_000 } });
-    await expect(queue('k')).resolves.toEqual(['bb:1:early', 'aa:1:late', 'cc:1:last']);
-    expect(await redis.pttl('k:q')).toBeGreaterThan(50_000);
+    await holding();
+    const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
+    const answer = await wait(late, 10);
+    expect(showsWaiters(answer)).toBe(true);
+    await wait(early, 5_000);
+    await wait(last, 0);
+    // Who has no place in line is not put there.
+    await acquire(leaseFor('k'), { ordered: true });
+    await expect(queue()).resolves.toEqual([early, late, last].map(waiterName));
+    expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
+  });
+
+  test('is told in the record, from the first refusal until nobody waits', async () => {
+    const [first, second] = [await listener('a'), await listener('b')];
+    const holder = await holding();
+    await acquire(leaseFor('k'), { ordered: true });
+    await expect(stateOf('k')).resolves.toBe('H-');
+    await wait(first.waiter, 900);
+    await expect(stateOf('k')).resolves.toBe('Hw');
+    await expectLife('k', TTL + LINGER_MS);
+    await wait(second.waiter, 500);
+    await release(holder);
+    await expect(stateOf('k')).resolves.toBe('Fw');
+    const lease = leaseFor('k');
+    // The second still waits.
+    await expect(acquire(lease, { waiter: first.waiter, waited: 950 })).resolves.toEqual([
+      0,
+      expect.any(Number),
+      1,
+    ]);
+    await expect(stateOf('k')).resolves.toBe('Hw');
+    await release(lease);
+    const other = leaseFor('k');
+    await expect(acquire(other, { waiter: second.waiter, waited: 550 })).resolves.toEqual(expect.any(Number));
+    await expect(stateOf('k')).resolves.toBe('H-');
+    await release(other);
+    await expect(stateOf('k')).resolves.toBe('F-');
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    first.stop();
+    second.stop();
+  });
+
+  test('is told in the record, though somebody acquires who takes another node for the one that keeps order', async () => {
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await release(holder);
+    const passing = leaseFor('k');
+    await expect(acquire(passing, { ordered: false })).resolves.toEqual(expect.any(Number));
+    await expect(stateOf('k')).resolves.toBe('Hw');
+    await toldTo([first]);
+    await expect(release(passing)).resolves.toBe(1);
+    expect(await toldTo([first])).toEqual([[message(0, passing, first)]]);
+    first.stop();
   });
 
   test('is told of a release in order: the first at once, the next two in case it does not react', async () => {
-    const all = await Promise.all(['aa', 'bb', 'cc', 'dd'].map(listener));
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    for (const [index, { place }] of all.entries()) {
-      await acquire(['k'], 'x', { order: { place, waited: 900 - index * 100 } });
-    }
-    await expect(release(['k'], 'holder')).resolves.toBe(3);
-    expect(await toldTo(all)).toEqual([['1 0 holder'], ['1 200 holder'], ['1 200 holder'], []]);
+    const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
+    const holder = await holding();
+    for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
+    await expect(release(holder)).resolves.toBe(3);
+    const [a, b, c] = all as [Listener, Listener, Listener];
+    expect(await toldTo(all)).toEqual([
+      [message(0, holder, a)],
+      [message(200, holder, b)],
+      [message(200, holder, c)],
+      [],
+    ]);
+    // Once: the record is free by then.
+    await expect(release(holder)).resolves.toBe(0);
     for (const { stop } of all) stop();
   });
 
   test('does not tell again who will try soon after the next turn, and tells those who will not', async () => {
-    const all = await Promise.all(['aa', 'bb', 'cc', 'dd'].map(listener));
-    const [first, second] = all;
+    const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
+    const [a, b, c, d] = all as [Listener, Listener, Listener, Listener];
     const serverTime = async (): Promise<number> => {
       const [seconds, micros] = await redis.time();
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
     /** Two turns, sent together; how long that took by the clock of the server. */
-    const twoTurns = async (): Promise<number> => {
-      for (const [index, { place }] of all.entries()) {
-        await acquire(['k'], 'x', { order: { place, waited: 900 - index * 100 } });
-      }
+    const twoTurns = async (one: Lease, two: Lease): Promise<number> => {
+      for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
       const [began, , , , ended] = await together(() => [
         serverTime(),
-        release(['k'], 'one'),
-        acquire(['k'], 'two', { order: { place: first!.place, waited: 1_000 } }),
-        release(['k'], 'two'),
+        release(one),
+        acquire(two, { waiter: a.waiter, waited: 1_000 }),
+        release(two),
         serverTime(),
       ]);
       return ended - began;
@@ -440,249 +1237,465 @@ describe('the queue of a key', () => {
 
     // The server can be kept from working between the two.
     for (;;) {
-      await acquire(['k'], 'one', { ttl: 5_000 });
-      const took = await twoTurns();
+      const [one, two] = [await holding(), leaseFor('k')];
+      const took = await twoTurns(one, two);
       const heard = await toldTo(all);
-      for (const { place } of all) await leave(['k'], place);
+      for (const { waiter } of all) await leave(waiter);
       // Who leaves tells the next.
       await toldTo(all);
       if (took > 40) continue;
-      expect(heard).toEqual([['1 0 one'], ['1 200 one', '1 0 two'], ['1 200 one'], ['1 200 two']]);
+      expect(heard).toEqual([
+        [message(0, one, a)],
+        [message(200, one, b), message(0, two, b)],
+        [message(200, one, c)],
+        [message(200, two, d)],
+      ]);
       break;
     }
 
-    await acquire(['k'], 'one', { ttl: 5_000 });
-    await twoTurns();
+    await twoTurns(await holding(), leaseFor('k'));
     await toldTo(all);
-    await acquire(['k'], 'three', { order: { place: second!.place, waited: 1_000 } });
+    const three = leaseFor('k');
+    await acquire(three, { waiter: b.waiter, waited: 1_000 });
     // What they were told has passed by then.
     await delay(60);
-    await release(['k'], 'three');
-    expect(await toldTo(all)).toEqual([[], [], ['1 0 three'], ['1 200 three']]);
-    for (const { place, stop } of all) {
-      await leave(['k'], place);
+    await release(three);
+    expect(await toldTo(all)).toEqual([[], [], [message(0, three, c)], [message(200, three, d)]]);
+    for (const { waiter, stop } of all) {
+      await leave(waiter);
       stop();
     }
-    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
   test('drops those whose process has gone, and tells the next at once', async () => {
-    const alive = await listener('bb');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: 'aa:1:gone', waited: 900 } });
-    await acquire(['k'], 'x', { order: { place: alive.place, waited: 100 } });
-    await expect(release(['k'], 'holder')).resolves.toBe(1);
-    await until(() => alive.told.length === 1);
-    expect(alive.told).toEqual(['1 0 holder']);
-    await expect(queue('k')).resolves.toEqual([alive.place]);
+    const alive = await listener('b');
+    const holder = await holding();
+    await wait(waiterOf('9'), 900);
+    await wait(alive.waiter, 100);
+    await expect(release(holder)).resolves.toBe(1);
+    expect(await toldTo([alive])).toEqual([[message(0, holder, alive)]]);
+    await expect(queue()).resolves.toEqual([alive.name]);
     alive.stop();
   });
 
   test('keeps others from passing the one whose turn it is, for a while; then its place is lost', async () => {
-    const first = await listener('aa');
-    const second = await listener('bb');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
-    await acquire(['k'], 'x', { order: { place: second.place, waited: 500 } });
+    const [first, second] = [await listener('a'), await listener('b')];
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await wait(second.waiter, 500);
     const [, next, passing] = await together(() => [
-      release(['k'], 'holder'),
-      acquire(['k'], 'x', { order: { place: second.place, waited: 500 } }),
-      acquire(['k'], 'passing', { order: { waited: 0 } }),
+      release(holder),
+      wait(second.waiter, 500),
+      acquire(leaseFor('k'), { ordered: true }),
     ]);
-    expect(next).toEqual([TURN_OF_ANOTHER, first.place, expect.any(Number)]);
-    expect(next[2]).toBeLessThanOrEqual(150);
-    expect(passing).toEqual([TURN_OF_ANOTHER, first.place, expect.any(Number)]);
-    await until(async () => {
-      const [outcome] = await acquire(['k'], 'second', { order: { place: second.place, waited: 600 } });
-      return outcome === 0;
-    });
-    await expect(redis.exists('k:q')).resolves.toBe(0);
+    for (const answer of [next, passing]) {
+      expect(answer).toEqual([-4, first.name, expect.any(Number)]);
+      expect((answer as number[])[2]).toBeLessThanOrEqual(150);
+      expect(readAcquireReply(answer)).toMatchObject({ granted: false, holder: { owner: 'host:a' } });
+    }
+    await until(async () => typeof (await wait(second.waiter, 600)) === 'number');
+    await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
     first.stop();
     second.stop();
   });
 
+  test('lets one pass the first in line who came earlier', async () => {
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    const [, answer] = await together(() => [release(holder), wait(waiterOf('b'), 5_000)]);
+    expect(answer).toEqual([0, expect.any(Number), 1]);
+    await expect(queue()).resolves.toEqual([first.name]);
+    first.stop();
+  });
+
   test('lets the one whose turn it is acquire, who leaves it; nothing remains', async () => {
-    const first = await listener('aa');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
-    const [, granted] = await Promise.all([
-      release(['k'], 'holder'),
-      acquire(['k'], 'mine', { order: { place: first.place, waited: 950 } }),
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    const lease = leaseFor('k');
+    const [, answer] = await together(() => [
+      release(holder),
+      acquire(lease, { waiter: first.waiter, waited: 950 }),
     ]);
-    expect(granted[0]).toBe(0);
-    await release(['k'], 'mine');
-    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
+    expect(answer).toEqual(expect.any(Number));
+    await release(lease);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
     first.stop();
   });
 
   test('begins a turn when the last holder lapsed, so that nobody was told', async () => {
-    const first = await listener('aa');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
-    await redis.pexpire('k:l', 1);
-    await until(async () => (await redis.exists('k:l')) === 0);
-    const [code] = await acquire(['k'], 'passing', { order: { waited: 0 } });
-    expect(code).toBe(TURN_OF_ANOTHER);
-    await until(() => first.told.length === 1);
+    const first = await listener('a');
+    await holding();
+    await wait(first.waiter, 900);
+    await lapse('k');
+    await expect(acquire(leaseFor('k'), { ordered: true })).resolves.toEqual([
+      -4,
+      first.name,
+      expect.any(Number),
+    ]);
+    expect(await toldTo([first])).toEqual([[message(0, undefined, first)]]);
     first.stop();
   });
 
+  test.each([
+    ['memory is short', 'maxmemory', '1', '0', 'OOM'],
+    ['it has too few replicas', 'min-replicas-to-write', '1', '0', 'NOREPLICAS'],
+  ])(
+    'does not keep the server busy for ever with a turn that it cannot note, when %s',
+    async (_name, setting, short, plenty, error) => {
+      // Of its own: a script that does not end takes the server with it.
+      const own = await startRedis();
+      const [client, subscriber] = [own.client(), own.client()];
+      const waiter = waiterOf('a');
+      await subscriber.subscribe(`${BASE}${waiter.process}`);
+      const shared = redis;
+      redis = client;
+      try {
+        await holding();
+        await wait(waiter, 900);
+        await lapse('k');
+        await client.config('SET', setting, short);
+        const answer = acquire(leaseFor('k'), { ordered: true }).catch((reason: Error) => reason.message);
+        await expect(Promise.race([answer, delay(5_000, 'no answer')])).resolves.not.toBe('no answer');
+        await expect(acquire(leaseFor('other'))).rejects.toThrow(error);
+        await client.config('SET', setting, plenty);
+        await expect(acquire(leaseFor('other'))).resolves.toEqual(expect.any(Number));
+      } finally {
+        redis = shared;
+        await own.stop();
+      }
+    },
+  );
+
   test('has the next waiter of the process in line as soon as the one before is granted, and says if it is first', async () => {
-    const grant = await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 50_000, next: 40_000 } });
-    expect(grant).toEqual([0, expect.any(Number), 2]);
-    await expect(queue('k')).resolves.toEqual(['aa:1:me']);
-    await acquire(['k'], 'x', { order: { place: 'bb:1:other', waited: 45_000 } });
-    await redis.del('k:l');
-    const again = await acquire(['k'], 'mine', { order: { place: 'aa:1:me', waited: 50_000, next: 40_000 } });
+    const [me, other] = [waiterOf('a'), waiterOf('b')];
+    const lease = leaseFor('k');
+    const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
+    expect(answer).toEqual([0, expect.any(Number), 2]);
+    expect(readAcquireReply(answer)).toMatchObject({ granted: true, nextIsFirst: true });
+    await expect(queue()).resolves.toEqual([waiterName(me)]);
+    await expect(stateOf('k')).resolves.toBe('Hw');
+    await wait(other, 45_000);
+    await lapse('k');
+    const again = await acquire(leaseFor('k'), { waiter: me, waited: 50_000, next: 40_000 });
     expect(again).toEqual([0, expect.any(Number), 1]);
-    await expect(queue('k')).resolves.toEqual(['bb:1:other', 'aa:1:me']);
+    await expect(queue()).resolves.toEqual([other, me].map(waiterName));
+    await expect(stateOf('k')).resolves.toBe('Hw');
   });
 
   test('passes the turn on when a place is given up', async () => {
-    const second = await listener('bb');
-    const first = await listener('aa');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
-    await acquire(['k'], 'x', { order: { place: second.place, waited: 500 } });
-    await release(['k'], 'holder');
-    await until(() => second.told.length === 1);
-    await leave(['k'], first.place);
-    await until(() => second.told.length === 2);
-    expect(second.told).toEqual(['1 200 holder', '1 0 ']);
-    await leave(['k'], second.place);
-    await expect(redis.keys('*')).resolves.toEqual(['k:f']);
+    const [first, second] = [await listener('a'), await listener('b')];
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await wait(second.waiter, 500);
+    await release(holder);
+    await leave(first.waiter);
+    expect(await toldTo([second])).toEqual([[message(200, holder, second), message(0, undefined, second)]]);
+    await leave(second.waiter);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
     first.stop();
     second.stop();
   });
 
+  test.each<[string, Written | undefined, boolean]>([
+    ['nothing', undefined, true],
+    ['a record that has lapsed', { life: LINGER_MS }, true],
+    ['a record that is held', {}, false],
+    ['a record that is kept', { state: 'K' }, false],
+    ['a record that is held for ever', { life: Infinity }, false],
+  ])(
+    'tells the next when a place is given up beside %s: only if the lock is free',
+    async (_name, record, isTold) => {
+      const [first, second] = [await listener('a'), await listener('b')];
+      await holding();
+      await wait(first.waiter, 900);
+      await wait(second.waiter, 500);
+      await redis.del('lock:{k}');
+      if (record) await write('k', record);
+      // Who does not stand in line passes nothing on.
+      await leave(waiterOf('c'));
+      await leave(first.waiter);
+      expect(await toldTo([second])).toEqual([isTold ? [message(0, undefined, second)] : []]);
+      first.stop();
+      second.stop();
+    },
+  );
+
   test('has a waiter for several keys at one key only, and the others are passed on', async () => {
-    const other = await listener('bb');
-    await acquire(['b'], 'holder', { ttl: 5_000 });
-    await acquire(['a', 'b'], 'x', { order: { place: 'aa:1:both', waited: 900 } });
-    await expect(queue('b')).resolves.toEqual(['aa:1:both']);
-    await acquire(['a'], 'other', { ttl: 5_000 });
-    await release(['b'], 'holder');
-    await acquire(['a', 'b'], 'x', { order: { place: 'aa:1:both', waited: 900 } });
-    await expect(queue('a')).resolves.toEqual(['aa:1:both']);
-    await expect(redis.exists('b:q')).resolves.toBe(0);
+    const both = waiterOf('a', 'a', 'b');
+    const holder = await holding('b');
+    await wait(both, 900);
+    await expect(queue('b')).resolves.toEqual([waiterName(both)]);
+    await holding('a');
+    await release(holder);
+    await wait(both, 900);
+    await expect(queue('a')).resolves.toEqual([waiterName(both)]);
+    await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
+  });
+
+  test('is left at every key when a lease for several is granted, and told in each record', async () => {
+    const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
+    const holder = await holding('b');
+    await wait(both.waiter, 900);
+    await wait(other.waiter, 500);
+    await release(holder);
+    const lease = leaseFor(['a', 'b']);
+    await expect(acquire(lease, { waiter: both.waiter, waited: 950 })).resolves.toEqual([
+      0,
+      expect.any(Number),
+      1,
+    ]);
+    await expect(stateOf('a')).resolves.toBe('H-');
+    await expect(stateOf('b')).resolves.toBe('Hw');
+    await toldTo([both, other]);
+    await expect(release(lease)).resolves.toBe(1);
+    expect(await toldTo([both, other])).toEqual([[], [message(0, lease, other)]]);
+    both.stop();
     other.stop();
   });
 
   test('is not entered by a request that comes too late (S16)', async () => {
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { deadline: Date.now() - 100, order: { place: 'aa:1:me', waited: 0 } });
-    await expect(redis.exists('k:q')).resolves.toBe(0);
+    await holding();
+    await acquire(leaseFor('k'), { deadline: -100, waiter: waiterOf('a') });
+    await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
+    await expect(stateOf('k')).resolves.toBe('H-');
   });
 
-  test('tells when the keys end that minHold keeps', async () => {
-    const first = await listener('aa');
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: first.place, waited: 900 } });
-    await release(['k'], 'holder', { keep: 700 });
+  test('tells when the records end that minHold keeps', async () => {
+    const first = await listener('a');
+    const lease = await holding();
+    await wait(first.waiter, 900);
+    lease.acquired(performance.now(), TTL);
+    await release(lease);
     await until(() => first.told.length === 1);
-    expect(first.told).toEqual(['1 700 holder']);
+    const after = Number(first.told[0]!.split(' ')[0]);
+    expect(first.told).toEqual([message(after, lease, first)]);
+    expect(after).toBeGreaterThan(TTL - PATIENCE);
+    expect(after).toBeLessThanOrEqual(TTL);
     first.stop();
   });
 
-  test('is no obstacle for a user who may not publish: the lock is deleted first (S7)', async () => {
+  test('tells after the pause that a release asks for', async () => {
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await release(holder, 70);
+    expect(await toldTo([first])).toEqual([[message(70, holder, first)]]);
+    first.stop();
+  });
+
+  test('is told when a lock is released by force', async () => {
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await forceRelease('k', holder.id);
+    expect(await toldTo([first])).toEqual([[message(0, holder, first)]]);
+    await expect(stateOf('k')).resolves.toBe('Fw');
+    first.stop();
+  });
+
+  test('is told of a release when memory is short', async () => {
+    const first = await listener('a');
+    const holder = await holding();
+    await wait(first.waiter, 900);
+    await withoutMemory(async () => {
+      await expect(release(holder)).resolves.toBe(1);
+    });
+    expect(await toldTo([first])).toEqual([[message(0, holder, first)]]);
+    first.stop();
+  });
+
+  test('is no obstacle for a user who may not publish: the lock is freed first (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
-    await acquire(['k'], 'holder', { ttl: 5_000 });
-    await acquire(['k'], 'x', { order: { place: 'aa:1:me', waited: 0 } });
-    await expect(mute.eval(RELEASE.lua, 2, 'k:l', 'k:q', 'wake:', 'holder', 1, '')).resolves.toEqual([1]);
-    await expect(redis.exists('k:l')).resolves.toBe(0);
-    await expect(queue('k')).resolves.toEqual(['aa:1:me']);
+    const holder = await holding();
+    const waiter = waiterOf('a');
+    await wait(waiter, 0);
+    await expect(
+      run(RELEASE, packRelease([{ lease: holder, pause: 0 }], PREFIX, BASE), mute),
+    ).resolves.toEqual([1]);
+    await expect(stateOf('k')).resolves.toBe('Fw');
+    await expect(queue()).resolves.toEqual([waiterName(waiter)]);
     await redis.call('ACL', 'DELUSER', 'mute');
   });
 });
 
-describe('several claims in one command', () => {
-  const numbers = (n: number, ...rest: (number | string)[]): string =>
-    [n, 5_000, DAY, ...(rest.length > 0 ? rest : [0, 0, 0, 1, '-'])].join(' ');
+describe('several leases in one command', () => {
+  test.each([false, true])(
+    'are each granted or refused for themselves, told by their keys alone (ordered: %p)',
+    async (ordered) => {
+      await write('b');
+      await redis.rpush('lock:{list}', 'of another type');
+      await redis.set('lock:{foreign}', 'somebody');
+      const leases = ['a', 'b', 'list', 'foreign', 'a', 'c'].map((key) => leaseFor(key));
+      const answers = await acquireAll(
+        leases.map((lease) => requestFor(lease)),
+        { ordered, marked: true },
+      );
+      expect(answers).toEqual([
+        expect.any(Number),
+        [1, await recordOf('b'), expect.any(Number)],
+        expect.objectContaining({ message: expect.stringMatching(/^WRONGTYPE/) as unknown }),
+        expect.objectContaining({ message: expect.stringContaining(FOREIGN) as unknown }),
+        [1, await recordOf('a'), expect.any(Number)],
+        expect.any(Number),
+      ]);
+      for (const [key, lease] of [
+        ['a', leases[0]],
+        ['c', leases[5]],
+      ] as const) {
+        expect(parseRecord((await recordOf(key))!).id).toBe(lease!.id);
+      }
+      await expect(redis.keys(`${PREFIX}*`)).resolves.toHaveLength(6);
+    },
+  );
 
-  test('each is granted or refused for itself, whatever keys it has and whatever becomes of the others', async () => {
-    await redis.set('b:l', 'theirs', 'PX', 70_000);
-    await redis.lpush('list:l', 'of another type');
-    const keys = [
-      ['a:l', 'a:f', 'a:q'],
-      ['b:l', 'b:f', 'b:q'],
-      ['list:l', 'list:f', 'list:q'],
-      ['c:l', 'd:l', 'c:f', 'd:f', 'c:q', 'd:q'],
-      ['young:l', 'young:f', 'born'],
-      ['late:l', 'late:f'],
-      ['tick:l', 'tick:f', 'tick:q', 'ran'],
-      ['z:l', 'z:f'],
-    ];
-    const args = [
-      ['one', numbers(1), ''],
-      ['two', numbers(1), '12.5 - aa:1:me'],
-      ['three', numbers(1), ''],
-      ['four', numbers(2), ''],
-      ['five', numbers(1, 0, 600_000, 0, 0, '-'), ''],
-      ['six', numbers(1, 1_000, 0, 0, 0, '-'), ''],
-      ['seven', numbers(1, 0, 0, 0, 1, 1_700_000_000_000), ''],
-      ['eight', numbers(1, 0, 0, 0, 0, '-'), ''],
-    ];
-    await redis.set('ran', '1800000000000:me');
-    const all = keys.flat();
+  test.each([false, true])(
+    'are each granted or refused for themselves, whatever they are for (ordered: %p)',
+    async (ordered) => {
+      const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
+      await redis.set(tickKey(PREFIX, ['ran'], tick), '0001800000000000:me');
+      await write('b');
+      await redis.rpush('lock:{list}', 'of another type');
+      const waiter = waiterOf('a', 'b');
+      const leases = [
+        leaseFor('a'),
+        leaseFor('b'),
+        leaseFor(['list', 'x']),
+        leaseFor(['c', 'd', 'e']),
+        leaseFor(['ran', 'y'], { tick }),
+        leaseFor(['f', 'g'], { tick }),
+        leaseFor('z'),
+      ];
+      const requests = leases.map((lease, index) =>
+        requestFor(lease, index === 1 ? { waiter, waited: 12.5 } : {}),
+      );
 
-    const answers = (await redis.eval(ACQUIRE.lua, all.length, ...all, 'wake:', ...args.flat())) as unknown[];
+      const theirs = await recordOf('b');
 
-    expect(answers).toHaveLength(keys.length + 1);
-    const [a, b, list, cd, young, late, tick, z] = answers;
-    expect([a, cd, z]).toEqual([expect.any(Number), expect.any(Number), expect.any(Number)]);
-    expect(b).toEqual([1, 'theirs', expect.any(Number)]);
-    expect(list).toMatchObject({ name: 'ReplyError', message: expect.stringMatching(/^WRONGTYPE/) });
-    expect([young, late]).toEqual([
-      [-2, 600_000],
-      [-1, expect.any(Number)],
-    ]);
-    expect(tick).toEqual([-3, '1800000000000:me', -1]);
-    await expect(
-      redis.mget('a:l', 'b:l', 'c:l', 'd:l', 'young:l', 'late:l', 'tick:l', 'z:l'),
-    ).resolves.toEqual(['one', 'theirs', 'four', 'four', null, null, null, 'eight']);
-    await expect(redis.mget('a:f', 'c:f', 'd:f', 'z:f')).resolves.toEqual([a, cd, cd, z].map(String));
-    await expect(redis.zrange('b:q', 0, -1)).resolves.toEqual(['aa:1:me']);
+      const answers = await acquireAll(requests, { ordered, marked: true });
+
+      expect(answers).toEqual([
+        expect.any(Number),
+        [1, theirs, expect.any(Number)],
+        expect.objectContaining({
+          name: 'ReplyError',
+          message: expect.stringMatching(/^WRONGTYPE/) as unknown,
+        }),
+        expect.any(Number),
+        [-3, '0001800000000000:me', -1],
+        expect.any(Number),
+        expect.any(Number),
+      ]);
+      for (const [keys, lease, token] of [
+        ['a', leases[0], answers[0]],
+        ['cde', leases[3], answers[3]],
+        ['fg', leases[5], answers[5]],
+        ['z', leases[6], answers[6]],
+      ] as const) {
+        for (const key of keys) {
+          expect(parseRecord((await recordOf(key))!)).toMatchObject({ id: lease!.id, fencingToken: token });
+          await expectLife(key, TTL + LINGER_MS);
+        }
+      }
+      await expect(redis.exists('lock:{x}', 'lock:{y}', 'lock:{ran}')).resolves.toBe(0);
+      await expect(redis.zrange(queueKey(PREFIX, 'b'), 0, -1)).resolves.toEqual(
+        ordered ? [waiterName(waiter)] : [],
+      );
+      await expect(stateOf('b')).resolves.toBe(ordered ? 'Hw' : 'H-');
+    },
+  );
+
+  test('are all refused by a node that is too young, or asked too late', async () => {
+    const leases = [leaseFor('a'), leaseFor(['b', 'c'])];
+    const requests = leases.map((lease) => requestFor(lease));
+    for (const answer of await acquireAll(requests, { guard: TTL }))
+      expect(tooYoungFor(answer)).toBeGreaterThan(0);
+    for (const answer of await acquireAll(requests, { deadline: -1_000 })) {
+      expect(readAcquireReply(answer)).toBeInstanceOf(NoTimeError);
+    }
+    await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('each is released for itself, and an error with one of them is no matter for the others', async () => {
-    await redis.mset('a:l', 'one', 'b:l', 'theirs', 'c:l', 'three', 'd:l', 'three', 'e:l', 'four');
-    await redis.lpush('list:l', 'of another type');
-    const keys = [
-      'a:l',
-      'a:q',
-      'ran',
-      'b:l',
-      'b:q',
-      'list:l',
-      'list:q',
-      'c:l',
-      'd:l',
-      'c:q',
-      'd:q',
-      'e:l',
-      'e:q',
-    ];
-    const args = [
-      ['one', '1 0 0 9000', '1700000000000:me'],
-      ['two', '1', ''],
-      ['list', '1 0 0 -', ''],
-      ['three', '2', ''],
-      ['four', '1 7000 0 -', ''],
-    ];
+  test('are each released for themselves, told by their keys alone', async () => {
+    const leases = ['a', 'b', 'list', 'gone', 'c'].map((key) => leaseFor(key));
+    await redis.rpush('lock:{list}', 'of another type');
+    await write('b');
+    for (const index of [0, 4]) await granted(leases[index]!);
+    const error = expect.objectContaining({ name: 'ReplyError' }) as unknown;
+    await expect(releaseAll(leases)).resolves.toEqual([0, 0, error, 0, 0]);
+    await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'H-', 'F-']);
+  });
 
-    const answers = await redis.eval(RELEASE.lua, keys.length, ...keys, 'wake:', ...args.flat());
+  test('are each released for themselves, and an error with one of them is no matter for the others', async () => {
+    const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
+    const [ran, theirs, list, several, kept, last] = [
+      leaseFor(['a', 'aa'], { tick }),
+      leaseFor('b'),
+      leaseFor(['list', 'l']),
+      leaseFor(['c', 'd']),
+      leaseFor('e'),
+      leaseFor('f'),
+    ];
+    for (const lease of [ran, several, kept, last]) await granted(lease);
+    await write('b');
+    await write('l', { id: list.id });
+    await redis.rpush('lock:{list}', 'of another type');
+    ran.acquired(performance.now(), 0);
+    kept.acquired(performance.now(), TTL);
+
+    const answers = await releaseAll([ran, theirs, list, several, kept, last]);
 
     const error = expect.objectContaining({ name: 'ReplyError' }) as unknown;
-    expect(answers).toEqual([0, 0, error, 0, 0]);
-    await expect(redis.mget('a:l', 'b:l', 'c:l', 'd:l', 'e:l', 'ran')).resolves.toEqual([
-      null,
-      'theirs',
-      null,
-      null,
-      'four',
-      '1700000000000:me',
+    expect(answers).toEqual([0, 0, error, 0, 0, 0]);
+    const keys = ['a', 'aa', 'b', 'l', 'c', 'd', 'e', 'f'];
+    await expect(Promise.all(keys.map(stateOf))).resolves.toEqual([
+      'F-',
+      'F-',
+      'H-',
+      'F-',
+      'F-',
+      'F-',
+      'K-',
+      'F-',
     ]);
-    expect(await redis.pttl('e:l')).toBeLessThanOrEqual(7_000);
+    await expect(redis.get(tickKey(PREFIX, ['a', 'aa'], tick))).resolves.toBe('0001700000000000:me');
+  });
+
+  test('that a replica was asked for are answered by one error, which clients look for', async () => {
+    const replica = await startRedis();
+    const client = replica.client();
+    const shared = redis;
+    redis = client;
+    try {
+      const lease = leaseFor('held');
+      await granted(lease);
+      await client.replicaof('127.0.0.1', 1);
+      const requests = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
+      await expect(acquireAll(requests)).rejects.toThrow(/^READONLY/);
+      await expect(releaseAll([lease])).rejects.toThrow(/^READONLY/);
+    } finally {
+      redis = shared;
+      await replica.stop();
+    }
   });
 });
+
+test('numbers may come as strings from a client of the user', () => {
+  expect(readAcquireReply('1700000000000000')).toEqual({ granted: true, token: 1_700_000_000_000_000 });
+  expect(readAcquireReply(['0', '5', '2'])).toEqual({ granted: true, token: 5, nextIsFirst: true });
+  expect(tooYoungFor(['-2', '700'])).toBe(700);
+  expect(readAcquireReply(['1', `H-${'0'.repeat(16)}:${THEIRS}:1700000000000:them`, '-1'])).toEqual({
+    granted: false,
+    holder: { id: THEIRS, owner: 'them', remaining: Infinity },
+  });
+});
+
+test.each(['no number', '', null, undefined, 0, -1, 0.5, 2 ** 53])(
+  'a reply of %p is no fencing token',
+  (reply) => {
+    expect(readAcquireReply(reply)).toBeInstanceOf(Error);
+  },
+);

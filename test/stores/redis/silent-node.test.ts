@@ -2,13 +2,13 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, test } from '@jest/globals';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
-import type { Acquisition } from '../../../lib/redlock/redlock.js';
+import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { PATIENT } from '../../support/patience.js';
 import { startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-const once: Acquisition = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
 test('a server that hangs is not asked again and again, and votes at once when it is back', async () => {
   const server = await startRedis();

@@ -3,7 +3,7 @@ import { canSendNow, type Client } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
 import { CorkedWrites } from './corked-writes.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
-import type { Script } from '../scripts.js';
+import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
 
 const SILENT = new Error('has not answered for a while; check whether it hangs');
@@ -18,6 +18,8 @@ const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: R
 
 /** How often a server that reads its data is asked whether it still does, in milliseconds. */
 const LOADING_AGAIN_MS = 1_000;
+/** The number of keys, the keys, and the arguments of a script. */
+export type Packed = readonly [keys: number, ...rest: (string | number)[]];
 
 /**
  * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
@@ -107,20 +109,15 @@ export class CommandChannel {
   /**
    * Runs a script by its hash, and with its text where the server does not know it and the answer is still `wanted`.
    *
-   * ioredis can do that by itself, but it would do it for a claim that was released meanwhile, and so store a lock
+   * ioredis can do that by itself, but it would do it for a lease that was released meanwhile, and so store a lock
    * that nobody holds (S15).
    */
-  run(
-    script: Script,
-    keys: readonly string[],
-    args: readonly (string | number)[],
-    wanted: () => boolean = always,
-  ): Promise<unknown> {
+  run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
-      () => this.client.evalsha(script.sha, keys.length, ...keys, ...args),
+      () => this.client.evalsha(script.sha, ...packed),
       (error) => {
         if (!isNoScript(error) || !wanted()) throw error;
-        return this.send(() => this.client.eval(script.lua, keys.length, ...keys, ...args));
+        return this.send(() => this.client.eval(script.lua, ...packed));
       },
     );
   }
@@ -216,4 +213,9 @@ export function isRefusal(error: unknown): error is Error {
 /** The server does not know the script by its hash. */
 export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
+}
+
+/** A command was refused for some of its keys, before anything was done: outside a user's rights, or in different slots. */
+export function isAboutKeys({ message, cause }: Error): boolean {
+  return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);
 }

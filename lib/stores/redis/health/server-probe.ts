@@ -1,12 +1,12 @@
 import type { Cluster, Redis } from 'ioredis';
 import { elapsedSince, type Instant, now } from '../../../core/clock.js';
-import { type CommandChannel, isRefusal } from '../connection/command-channel.js';
+import { type CommandChannel, isRefusal, type Packed } from '../connection/command-channel.js';
 import { addressOf } from '../connection/connection.js';
 import type { StoreContext } from '../store-context.js';
-import { bornKey } from '../lock-key.js';
+import { markerKey } from '../lock-key.js';
 import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
-import { BIRTH } from '../scripts.js';
+import { BIRTH } from '../scripts/birth.js';
 import { ServerClock } from './server-clock.js';
 
 /** Why a server must not be used for locks, as it is. */
@@ -129,8 +129,9 @@ export class ServerProbe {
     }
     await this.#inspectServers();
     // Leaves the marker by which a loss of data will be noticed (S12).
-    const keys = this.guarded ? [bornKey(this.fleet.keyPrefix)] : [];
-    await this.#inTime(this.channel.run(BIRTH, keys, []).then((micros) => this.clock.learn(Number(micros))));
+    const packed: Packed = this.guarded ? [1, markerKey(this.fleet.keyPrefix)] : [0];
+    const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
+    await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros))));
   }
 
   async #inspectServers(): Promise<void> {

@@ -1,6 +1,6 @@
 import type { Cluster } from 'ioredis';
 import { keyPrefixOf } from '../connection/connection.js';
-import type { Listening } from '../../../core/ports.js';
+import type { Subscription } from '../../../core/ports.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
 /**
@@ -14,16 +14,16 @@ export class ClusterSubscriber {
   readonly #servers = new Map<string, Subscriber>();
 
   /** There is no connection that has all channels. */
-  readonly hearing = false;
+  readonly subscribed = false;
 
   constructor(
     private readonly client: Cluster,
     private readonly denied: () => void,
   ) {}
 
-  listen(channel: string, listener: Listener): Listening {
+  listen(channel: string, listener: Listener): Subscription {
     let stopped = false;
-    let at: Listening | undefined;
+    let at: Subscription | undefined;
     const begin = async (): Promise<void> => {
       const server = await this.#serverOf(channel);
       if (stopped || !server) return;

@@ -1,5 +1,5 @@
 import type { Redis, RedisOptions } from 'ioredis';
-import type { Listening } from '../../../core/ports.js';
+import type { Subscription } from '../../../core/ports.js';
 import { leadsTo, type MasterAddress } from '../connection/master-address.js';
 
 /** How long a connection is kept that nobody listens on, in milliseconds. */
@@ -47,12 +47,12 @@ export class Subscriber {
   ) {}
 
   /** Whether messages of every channel arrive already. */
-  get hearing(): boolean {
+  get subscribed(): boolean {
     for (const { ready } of this.#channels.values()) if (!ready) return false;
     return this.#channels.size > 0;
   }
 
-  listen(channel: string, listener: Listener): Listening {
+  listen(channel: string, listener: Listener): Subscription {
     clearTimeout(this.#idle);
     this.#open();
     const entry = this.#channels.get(channel) ?? this.#add(channel);

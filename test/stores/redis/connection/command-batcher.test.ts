@@ -5,7 +5,7 @@ import { openClient } from '../../../../lib/stores/redis/connection/connection.j
 import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import type { LockHandle } from '../../../../lib/core/lock-handle.js';
 import { NO_RETRY } from '../../../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../../../support/core.js';
 import { type RedisServer, startRedis } from '../../../support/redis-server.js';
 import { startTcpProxy } from '../../../support/tcp-proxy.js';
@@ -13,7 +13,7 @@ import { until } from '../../../support/until.js';
 
 // What is asked in one turn of the event loop is one command; each lock is still a lock for itself.
 
-const once: Acquisition = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let server: RedisServer;
 let looker: Redis;
@@ -85,7 +85,7 @@ test('very many are several commands, none of which keeps the server from others
 test('one that is held, and one whose key is of another type, are no matter for the others (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
-  await looker.lpush('lock:{c}:l', 'of another type');
+  await looker.lpush('lock:{c}', 'of another type');
 
   const outcomes = await Promise.allSettled(['a', 'b', 'c', 'd'].map((key) => redlock.acquire([key], once)));
 
@@ -97,7 +97,7 @@ test('one that is held, and one whose key is of another type, are no matter for 
   ]);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') await outcome.value.release();
   await held.release();
-  await looker.del('lock:{c}:l');
+  await looker.del('lock:{c}');
   expect(await countLocks(looker)).toBe(0);
 });
 
@@ -136,7 +136,7 @@ test('what is given up in the turn in which it was asked for is not sent behind 
   await releasing;
   await (await kept).release();
   expect(await countLocks(looker)).toBe(0);
-  expect(await looker.exists('lock:{k}:f')).toBe(0);
+  expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
 test('when the server has forgotten the script, what is not given up meanwhile is granted (S15)', async () => {
@@ -156,7 +156,7 @@ test('when the server has forgotten the script, what is not given up meanwhile i
 
   const locks = await kept;
   expect(locks).toHaveLength(2);
-  expect(await looker.exists('lock:{given-up}:f')).toBe(0);
+  expect(await looker.exists('lock:{given-up}')).toBe(0);
   await Promise.all(locks.map((lock) => lock.release()));
   expect(await countLocks(looker)).toBe(0);
 });

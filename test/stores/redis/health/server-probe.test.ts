@@ -1,10 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Redis } from 'ioredis';
-import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import { setTimeout as delay } from 'node:timers/promises';
-import type { LockStore } from '../../../../lib/core/ports.js';
+import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../../lib/core/lock-options.js';
-import type { Acquisition, Redlock } from '../../../../lib/redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../../../../lib/redlock/redlock.js';
 import { type CoreOptions, countLocks, newFleet, nodesTo, redlockOver } from '../../../support/core.js';
 import { PATIENT } from '../../../support/patience.js';
 import {
@@ -19,10 +18,10 @@ import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
 /** Milliseconds; a machine that stands still for a moment does not use it up. */
 const GUARD = 3_000;
 
-const once: Acquisition = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
+const once: AcquireOptions = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
-let opened: LockStore[];
+let opened: RedisStore[];
 
 beforeEach(() => {
   servers = [];
@@ -43,7 +42,7 @@ async function newServer(options?: StartRedisOptions): Promise<RedisServer> {
 async function connect(
   urls: readonly string[],
   guarded = false,
-): Promise<{ nodes: LockStore[]; failures: string[]; warnings: readonly string[] }> {
+): Promise<{ nodes: RedisStore[]; failures: string[]; warnings: readonly string[] }> {
   const fleet = newFleet(guarded);
   const nodes = nodesTo(urls, fleet);
   opened.push(...nodes);
@@ -66,7 +65,7 @@ function connectOver(client: Redis): { ready: Promise<void>; warnings: readonly 
   return { ready: node.connect(), warnings: fleet.warnings };
 }
 
-function locksOver(nodes: readonly LockStore[], options: CoreOptions = {}): Redlock {
+function locksOver(nodes: readonly RedisStore[], options: CoreOptions = {}): Redlock {
   return redlockOver(nodes, { ...PATIENT, ...options });
 }
 
@@ -287,10 +286,10 @@ describe('the restart guard (S12)', () => {
   test('keeps a node from voting that restarted from old data, which has an old marker', async () => {
     const { server, looker, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
-    const marker = await looker.get('lock:redlock-born');
+    const marker = await looker.get('lock:redlock-node');
     await server.restart();
     expect((await answered(redlock)).answer).toContain('may have forgotten locks');
-    await expect(server.client().get('lock:redlock-born')).resolves.toBe(marker);
+    await expect(server.client().get('lock:redlock-node')).resolves.toBe(marker);
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 

@@ -81,7 +81,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
     const terms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
     const locks = await Promise.all(keys.map((key) => redlock.acquire([key], terms)));
     const listed: string[] = [];
-    for await (const { key } of new LockInspector({ nodes: [node], ...PATIENT }, redlock.held).list()) {
+    for await (const { key } of new LockInspector([node], PATIENT, redlock.held).list()) {
       listed.push(key);
     }
     expect(listed.toSorted()).toEqual(keys);

@@ -1,5 +1,5 @@
 import { expect, test } from '@jest/globals';
-import { NO_SLOT, SlotList } from '../../lib/redlock/slot-list.js';
+import { NO_SLOT, SlotList } from '../../lib/core/slot-list.js';
 
 class Guest {
   slot = NO_SLOT;

@@ -1,0 +1,81 @@
+import type { Lease } from '../core/lease.js';
+import type { Instant } from '../core/clock.js';
+import type { NodeVote } from '../core/errors.js';
+import type { Nodes } from './nodes.js';
+import { firstNodes, hasNode, nodeSet, type NodeSet, sizeOf } from './node-set.js';
+import { Poll } from './poll.js';
+import { quorumOf } from './quorum.js';
+
+/**
+ * What the nodes say together of one lease: a quorum extended it; so many no longer have it that no quorum is left; or
+ * neither, and it is not known what has become of it.
+ */
+export type Verdict =
+  | { readonly kind: 'extended' }
+  | { readonly kind: 'gone' }
+  | { readonly kind: 'unconfirmed'; readonly votes: readonly NodeVote[] };
+
+const EXTENDED: Verdict = { kind: 'extended' };
+const GONE: Verdict = { kind: 'gone' };
+
+/** What an extension is for. */
+export interface Extensible {
+  readonly lease: Lease;
+  /** The verdict on an extension to `ttl` that was sent at `sent`, as soon as the answers decide it. */
+  extended(verdict: Verdict, ttl: number, sent: Instant): void;
+}
+
+/** Asks all nodes to extend a lease. */
+export class Extension extends Poll<boolean> {
+  readonly lease: Lease;
+  #extended: NodeSet = 0;
+  #missing: NodeSet = 0;
+  /** Why nodes gave no vote, if any. */
+  #errors: (Error | undefined)[] | undefined;
+
+  constructor(
+    nodes: Nodes,
+    private readonly target: Extensible,
+    readonly ttl: number,
+    limit: number,
+    private readonly sent: Instant,
+    limits = nodes.limits,
+  ) {
+    super(nodes, limits);
+    this.lease = target.lease;
+    this.wait(firstNodes(nodes.stores.length), limit);
+    for (const outbox of nodes.outboxes) outbox.extend(this);
+  }
+
+  protected count(node: number, reply: boolean | Error): void {
+    if (reply instanceof Error) (this.#errors ??= [])[node] = reply;
+    else if (reply) this.#extended |= nodeSet(node);
+    else this.#missing |= nodeSet(node);
+    const verdict = this.#verdict();
+    if (!verdict) return;
+    this.settle();
+    this.target.extended(verdict, this.ttl, this.sent);
+  }
+
+  /** `undefined` while the answers to come can still turn it. */
+  #verdict(): Verdict | undefined {
+    const { length } = this.nodes.stores;
+    const quorum = quorumOf(length);
+    const sparable = length - quorum;
+    const pending = sizeOf(this.pending);
+    const extended = sizeOf(this.#extended);
+    const missing = sizeOf(this.#missing);
+    if (missing > sparable) return GONE;
+    if (extended >= quorum) return EXTENDED;
+    const isOpen = extended + pending >= quorum || missing + pending > sparable;
+    return isOpen ? undefined : { kind: 'unconfirmed', votes: this.#votes() };
+  }
+
+  #votes(): NodeVote[] {
+    return this.nodes.stores.map(({ name }, node): NodeVote => {
+      if (hasNode(this.#extended, node)) return { node: name, vote: 'granted' };
+      const error = hasNode(this.#missing, node) ? new Error('no longer has the lock') : this.#errors?.[node];
+      return error ? { node: name, vote: 'error', error } : { node: name, vote: 'pending' };
+    });
+  }
+}

@@ -1,0 +1,23 @@
+/** Nodes by their index, a bit for each: a set that costs nothing to make. At most 31; a module with more is refused. */
+export type NodeSet = number;
+
+export const MOST_NODES = 31;
+
+export function nodeSet(node: number): NodeSet {
+  return 1 << node;
+}
+
+/** The first so many nodes. */
+export function firstNodes(count: number): NodeSet {
+  return 2 ** count - 1;
+}
+
+export function hasNode(nodes: NodeSet, node: number): boolean {
+  return (nodes & (1 << node)) !== 0;
+}
+
+export function sizeOf(nodes: NodeSet): number {
+  let size = 0;
+  for (let left = nodes; left !== 0; left &= left - 1) size++;
+  return size;
+}

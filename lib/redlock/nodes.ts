@@ -1,0 +1,38 @@
+import { type NodeErrorEvent, nodeErrors } from '../core/lock-events.js';
+import type { Store } from '../core/ports.js';
+import { Outbox } from './outbox.js';
+import { TimeLimits } from './time-limits.js';
+
+/** The nodes of one {@link Redlock}, and what goes to them. */
+export class Nodes {
+  readonly limits = new TimeLimits(true);
+  /** For renewals, which must not keep a process alive. */
+  readonly limitsOfRenewals = new TimeLimits(false);
+  readonly outboxes: readonly Outbox[];
+  /** What was told last of each node: what is wrong with a command is wrong with all that it was for, and told once. */
+  readonly #lastErrors: Error[] = [];
+
+  constructor(readonly stores: readonly Store[]) {
+    this.outboxes = stores.map((store, index) => new Outbox(store, index));
+  }
+
+  /** The latest of the nodes' clocks as far as they are known, in milliseconds since 1970. */
+  latestTime(): number {
+    let latest = -Infinity;
+    for (const store of this.stores) latest = Math.max(latest, store.time?.() ?? -Infinity);
+    return latest === -Infinity ? Date.now() : latest;
+  }
+
+  /** Tells whoever listens that a node gave no usable answer to a request. */
+  tellError(node: number, error: Error): void {
+    if (!nodeErrors.hasSubscribers || this.#lastErrors[node] === error) return;
+    this.#lastErrors[node] = error;
+    const event: NodeErrorEvent = { node: this.stores[node]?.name ?? '', error };
+    nodeErrors.publish(event);
+  }
+
+  /** Sends what was asked so far. */
+  flush(): void {
+    for (const outbox of this.outboxes) outbox.flush();
+  }
+}

@@ -1,0 +1,43 @@
+import type { Lease } from '../core/lease.js';
+import type { ReleaseRequest } from '../core/ports.js';
+import { firstNodes, hasNode, type NodeSet } from './node-set.js';
+import { Poll } from './poll.js';
+import { quorumOf } from './quorum.js';
+import type { Nodes } from './nodes.js';
+
+/** Lets a lease go on some nodes; `done` is called when so many have confirmed, or all have answered or missed their time. */
+export class Release extends Poll<undefined> implements ReleaseRequest {
+  #confirmed = 0;
+
+  constructor(
+    nodes: Nodes,
+    readonly lease: Lease,
+    limit: number,
+    /** Milliseconds after which the first in line may try. */
+    readonly pause: number,
+    asked: NodeSet,
+    private readonly enough: number,
+    private readonly done: () => void,
+  ) {
+    super(nodes);
+    this.wait(asked, limit);
+    for (let node = 0; node < nodes.outboxes.length; node++) {
+      if (hasNode(asked, node)) nodes.outboxes[node]?.release(this);
+    }
+  }
+
+  protected count(_node: number, reply: undefined | Error): void {
+    if (!reply) this.#confirmed++;
+    if (this.#confirmed < this.enough && this.pending !== 0) return;
+    this.settle();
+    this.done();
+  }
+}
+
+/** Gives a lock back; resolves when a quorum has confirmed. Never rejects. */
+export function release(nodes: Nodes, lease: Lease, limit: number): Promise<void> {
+  return new Promise((resolve) => {
+    const { length } = nodes.stores;
+    new Release(nodes, lease, limit, 0, firstNodes(length), quorumOf(length), resolve);
+  });
+}

@@ -1,0 +1,364 @@
+import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
+import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
+import { NoTimeError } from '../../../core/errors.js';
+import { queueKey, recordKey, tickKey } from '../lock-key.js';
+import {
+  leasePart,
+  LINGER_MS,
+  ownerOfMark,
+  ownerOfWaiter,
+  parseRecord,
+  RECORD,
+  waiterName,
+} from '../record.js';
+import { CODE_FIRST, TOKEN_OF_RECORD } from './lua.js';
+import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import type { Packed } from '../connection/command-channel.js';
+import { script } from './script.js';
+
+/** What {@link ACQUIRE} answers first when it did not store the lease; a positive number is the position of a held key. */
+const TOO_LATE = -1;
+const TOO_YOUNG = -2;
+const ALREADY_RAN = -3;
+const TURN_OF_ANOTHER = -4;
+
+/** How many arguments come before those for the leases. */
+const HEADER = 8;
+
+/** How far a token may be ahead of the node's clock before the node's marker is lifted. */
+const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
+
+/**
+ * Stores leases, each under all its keys or under none, and gives each a fencing token. At the node where waiters queue
+ * it also keeps their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
+ *
+ * KEYS     the node's marker, if it has one; then for each lease its n records; where order is kept their
+ *          n queues; for a tick of a schedule the key of the last one that ran
+ * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV[2]  milliseconds that the records are to live: ttl and linger
+ * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
+ * ARGV[4]  guard in milliseconds, or 0 for none (S12)
+ * ARGV[5]  the token that the nodes are to agree on, if theirs need not be larger; 0 for a single node
+ * ARGV[6]  1 where order is kept, else 0
+ * ARGV[7]  1 when KEYS begins with the marker, else 0
+ * ARGV[8]  1 when every lease has one key and nothing else to say: then it has one argument, else six
+ * ARGV     for each lease:
+ *          - its id, time and owner, as they stand in the record
+ *          - n
+ *          - its tick, in milliseconds since 1970; empty for none
+ *          - for one that waits its name in the queue, else empty
+ *          - milliseconds that it has waited
+ *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
+ * Returns  an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
+ *          token                       stored
+ *          {0, token, waiting}         stored, and others wait; waiting is 2 if the one who got the place is the first of
+ *                                      them, else 1
+ *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
+ *          {-1, milliseconds late}     the deadline had passed (S16)
+ *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
+ *          {-3, mark, pttl}            that tick or a later one has run, which is known for pttl milliseconds more
+ *          {-4, waiter, milliseconds}  it is free, but the turn of that waiter for so long
+ *          an error
+ *
+ * The records are read first: a value that is none is a loud error and never overwritten (S19), and running twice for the
+ * same lease, as a client that resends after a cut connection makes it do, grants again by the same token. Once a lease has
+ * ended, a duplicate is refused while its record is there, and by its deadline after that, which is shorter than the
+ * linger.
+ *
+ * Nothing that runs before an error is undone, so what can fail comes first: when memory is short, that is the marker, then
+ * the first record; after the first write of a script the others cannot fail.
+ */
+export const ACQUIRE = script(`
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local clock = time[1] * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000})
+local base, life = ARGV[1], ARGV[2]
+local late = now - ARGV[3]
+local guard, proposal = tonumber(ARGV[4]), tonumber(ARGV[5])
+local ordered, plain = ARGV[6] == '1', ARGV[8] == '1'
+local least = math.max(clock, math.min(proposal, clock + ${LEAD}))
+local young, key, marker, born, high = 0, 0
+if ARGV[7] == '1' then
+  marker, key = KEYS[1], 1
+  local mark = call('GET', marker)
+  born, high = now, 0
+  if mark then
+    born, high = tonumber(string.sub(mark, 1, 16)), tonumber(string.sub(mark, 18, 33))
+  end
+  if not mark or born > now then
+    -- A birth in the future, of a clock that was set back since, begins anew.
+    born = math.floor(now)
+    call('SET', marker, string.format('%016.0f:%016.0f', born, high))
+  end
+  young = guard - (now - born)
+  least = math.max(least, high + 1)
+end
+
+local answers = {}
+for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
+  local lease, n, tick, waiter, waited, next = ARGV[at], 1
+  if not plain then
+    n, tick, waiter = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
+    waited, next = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    if waiter == '' then
+      waiter = nil
+    end
+  end
+  local queues = key + n
+  local marks = ordered and queues + n or queues
+  local id = string.sub(lease, 1, 32)
+  local token, mine, answer, refused, waits = least, 0
+
+  if tick then
+    local ran = redis.pcall('GET', KEYS[marks + 1])
+    if ran and ran.err then
+      answer = ran
+    elseif ran and tonumber(string.sub(ran, 1, 16)) >= tick then
+      answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[marks + 1])}
+    end
+  end
+
+  for i = 1, n do
+    local record = not answer and redis.pcall('GET', KEYS[key + i])
+    if record then
+      local last = not record.err and ${TOKEN_OF_RECORD}
+      if not last then
+        answer = record.err and record or redis.error_reply('ERR the key has a value that is not a lock of this package')
+      else
+        local state = string.byte(record, 1)
+        local left = 0
+        if state ~= ${RECORD.free} then
+          left = call('PTTL', KEYS[key + i])
+          left = left < 0 and math.huge or left - ${LINGER_MS}
+        end
+        if string.sub(record, ${RECORD.id.join(', ')}) == id then
+          if state == ${RECORD.held} and left > 0 then
+            mine, token = mine + 1, last
+          else
+            answer = redis.error_reply('ERR this lease was stored before, and has ended')
+          end
+        elseif left > 0 then
+          answer, refused = {i, record, left == math.huge and -1 or left}, i
+        else
+          if last >= token then
+            token = last + 1
+          end
+          if string.byte(record, 2) == ${RECORD.waited} then
+            waits = waits or {}
+            waits[i] = true
+          end
+        end
+      end
+    end
+  end
+  if mine == n then
+    answer = token
+  elseif mine > 0 then
+    answer = redis.error_reply('ERR this lease was stored before, and a part of it is gone')
+  elseif not answer and late > 0 then
+    answer = {${TOO_LATE}, math.ceil(late)}
+  elseif not answer and young > 0 then
+    answer = {${TOO_YOUNG}, math.ceil(young)}
+  end
+
+  if waits and ordered and not answer then
+    for i in pairs(waits) do
+      local queue, woken = KEYS[queues + i], false
+      while not answer do
+        local front = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
+        local first, came, turn = front[1], front[2]
+        if first and string.byte(first, 1) == 33 then
+          turn, first, came = first, front[3], front[4]
+        end
+        if not first or first == waiter or string.byte(first, 1) == 63 or (waiter and now - waited < tonumber(came)) then
+          break
+        end
+        if not turn or string.sub(turn, 18) ~= first then
+          if woken then
+            -- The turn could not be stored: memory is short, or the server takes no writes.
+            break
+          end
+          -- The last holder has lapsed, and so told nobody.
+          local after, released = 0, '-'
+          ${WAKE}
+          woken = true
+        else
+          local ends = tonumber(string.sub(turn, 2, 17))
+          if ends > now then
+            answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(ends - now)}, i
+          else
+            call('ZREM', queue, first, turn)
+          end
+        end
+      end
+    end
+  end
+
+  if refused and waiter and ordered and late <= 0 then
+    -- In line where it was refused, and nowhere else.
+    for i = 1, n do
+      local queue = KEYS[queues + i]
+      if i == refused then
+        redis.pcall('ZADD', queue, string.format('%.3f', now - waited), waiter)
+        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+        redis.pcall('SETRANGE', KEYS[key + i], 1, 'w')
+      elseif n > 1 then
+        ${LEAVE_QUEUE}
+      end
+    end
+  end
+
+  if not answer then
+    local others = 0
+    if token > 9007199254740991 then
+      answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
+    elseif marker and token > math.max(high, clock + ${LEAD}) then
+      local lifted = redis.pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
+      if lifted.err then
+        answer = lifted
+      else
+        high = token
+      end
+    end
+    if waits and ordered and not answer then
+      for i in pairs(waits) do
+        local queue, waiter = KEYS[queues + i], waiter or ''
+        ${LEAVE_QUEUE}
+        waits[i] = waiting
+        others = waiting and 1 or others
+      end
+    end
+    if next and not answer then
+      waits = waits or {}
+      redis.pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
+      call('PEXPIRE', KEYS[queues + 1], ${QUEUE_LIFE_MS})
+      waits[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
+    end
+    local digits = not answer and string.format('%016.0f:', token)
+    for i = 1, answer and 0 or n do
+      local stored = redis.pcall('SET', KEYS[key + i], (waits and waits[i] and 'Hw' or 'H-') .. digits .. lease, 'PX', life)
+      if stored.err then
+        answer = stored
+        break
+      end
+    end
+    if not answer then
+      answer = others == 0 and token or {0, token, others}
+    end
+  end
+
+  if type(answer) == 'table' and answer.err then
+    ${CODE_FIRST}
+    if string.sub(answer.err, 1, 8) == 'READONLY' then
+      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      return answer
+    end
+  end
+  answers[#answers + 1] = answer
+  key = marks + (tick and 1 or 0)
+end
+answers[#answers + 1] = time[1] * 1000000 + time[2]
+return answers
+`);
+
+/** What all leases of one command have in common. */
+export interface AcquireCommand {
+  readonly keyPrefix: string;
+  /** What the names of channels begin with; empty on a Cluster. */
+  readonly base: string;
+  readonly ordered: boolean;
+  /** The key of the node's marker, if it has one. */
+  readonly marker: string | undefined;
+  /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
+  readonly deadline: number;
+  readonly guard: number;
+}
+
+/** Whether a request is told by its key alone. */
+export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
+  return lease.keys.length === 1 && !lease.tick && !(ordered && position);
+}
+
+/** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases of one ttl. */
+export function packAcquire(
+  requests: readonly AcquireRequest[],
+  { keyPrefix, base, ordered, marker, deadline, guard }: AcquireCommand,
+): Packed {
+  const plain = requests.every((request) => isPlain(request, ordered));
+  const packed: [number, ...(string | number)[]] = [0];
+  if (marker !== undefined) packed.push(marker);
+  let proposal = 0;
+  for (const request of requests) {
+    const { lease } = request;
+    for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
+    if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
+    if (lease.tick) packed.push(tickKey(keyPrefix, lease.keys, lease.tick));
+    proposal = Math.max(proposal, request.proposal);
+  }
+  packed[0] = packed.length - 1;
+  const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
+  packed.push(
+    base,
+    life,
+    deadline,
+    guard,
+    proposal,
+    ordered ? 1 : 0,
+    marker === undefined ? 0 : 1,
+    plain ? 1 : 0,
+  );
+  for (const request of requests) {
+    packed.push(leasePart(request));
+    if (plain) continue;
+    const { lease, position } = request;
+    packed.push(lease.keys.length, lease.tick?.at ?? '');
+    if (ordered && position)
+      packed.push(waiterName(position.waiter), position.waited.toFixed(3), position.next?.toFixed(3) ?? '');
+    else packed.push('', 0, '');
+  }
+  return packed;
+}
+
+/** A node that was asked too late has done nothing. */
+export function isTooLate(answer: unknown): boolean {
+  return Array.isArray(answer) && Number(answer[0]) === TOO_LATE;
+}
+
+/** Milliseconds for which a node must not vote yet, by its marker; `undefined` when that is not its answer. */
+export function tooYoungFor(answer: unknown): number | undefined {
+  return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
+}
+
+/** What an answer says, unless the node is too young; numbers may come as strings from a client of the user's (`stringNumbers`). */
+export function readAcquireReply(answer: unknown): AcquireReply | Error {
+  if (answer instanceof Error) return answer;
+  if (!Array.isArray(answer)) return grant(answer);
+  const [outcome, detail, number] = answer as readonly (number | string)[];
+  const code = Number(outcome);
+  const remaining = Number(number);
+  const text = String(detail);
+  if (code === 0) {
+    const granted = grant(detail);
+    return granted instanceof Error ? granted : { ...granted, nextIsFirst: remaining > 1 };
+  }
+  if (code === TOO_LATE) return new NoTimeError(`was asked ${text} ms too late, and did nothing`);
+  if (code === ALREADY_RAN)
+    return { granted: false, ran: true, holder: { id: text, owner: ownerOfMark(text), remaining } };
+  if (code === TURN_OF_ANOTHER)
+    return { granted: false, holder: { id: text, owner: ownerOfWaiter(text), remaining } };
+  const { id, owner } = parseRecord(text);
+  return { granted: false, holder: { id, owner, remaining: remaining < 0 ? Infinity : remaining } };
+}
+
+/** A grant without a token is worth nothing. */
+function grant(token: unknown): { readonly granted: true; readonly token: number } | Error {
+  const number = Number(token);
+  if (Number.isSafeInteger(number) && number > 0) return { granted: true, token: number };
+  return new Error(`answered ${String(token)} in place of a fencing token`);
+}
+
+/** Others waited for the lock when this was answered. */
+export function showsWaiters(answer: unknown): boolean {
+  return Array.isArray(answer) && (Number(answer[0]) >= 0 || Number(answer[0]) === TURN_OF_ANOTHER);
+}

@@ -1,0 +1,25 @@
+import { script } from './script.js';
+
+/**
+ * Meets a server on a new connection: learns its clock, and leaves a marker of when it was first met. A server that
+ * loses its data loses the marker, too (S12).
+ *
+ * KEYS     the marker, or none
+ * Returns  microseconds since 1970 on this server's clock, and the milliseconds at which it was first met, or -1
+ *
+ * The marker: 16 digits of the milliseconds since 1970 at which it was first met, a colon, and 16 digits of the largest token
+ * that was ahead of the server's clock.
+ */
+export const BIRTH = script(`
+local time, born = redis.call('TIME'), -1
+if KEYS[1] then
+  local mark = redis.call('GET', KEYS[1])
+  if not mark then
+    -- Only here: it fails when memory is short.
+    mark = string.format('%016.0f:%016.0f', time[1] * 1000 + math.floor(time[2] / 1000), 0)
+    redis.call('SET', KEYS[1], mark)
+  end
+  born = tonumber(string.sub(mark, 1, 16))
+end
+return {time[1] * 1000000 + time[2], born}
+`);

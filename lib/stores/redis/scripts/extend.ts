@@ -1,0 +1,54 @@
+import type { Lease } from '../../../core/lease.js';
+import { recordKey } from '../lock-key.js';
+import { LINGER_MS, RECORD } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
+import { script } from './script.js';
+
+/**
+ * Makes the records of each lease live for at least the ttl and the linger, if all of them are held by it. What became of
+ * one lease is no matter for the others: a key of another type does not hold the lease.
+ *
+ * KEYS     for each lease its n records
+ * ARGV[1]  ttl and linger in milliseconds
+ * ARGV     for each lease its id and n
+ * Returns  a string with 1 for each lease whose records all hold it, and 0 for each other
+ *
+ * Only what is held is extended: a late extension must not revive what was released or has lapsed. PEXPIRE and not SET: it
+ * works when memory is short (S9). A longer life is left alone, because an older extension that was delayed must not cut
+ * short what a newer one promised. A record without expiry is held for ever, and gets one.
+ */
+export const EXTEND = script(`
+local life = tonumber(ARGV[1])
+local outcomes, key = {}, 0
+for at = 2, #ARGV, 2 do
+  local n, held, short = tonumber(ARGV[at + 1]), true, false
+  for i = key + 1, key + n do
+    local record = held and redis.pcall('GET', KEYS[i])
+    held = record and not record.err and string.byte(record, 1) == ${RECORD.held}
+      and string.sub(record, ${RECORD.id.join(', ')}) == ARGV[at]
+    if held then
+      local left = redis.call('PTTL', KEYS[i])
+      held = left > ${LINGER_MS} or left == -1
+      short = short or left < life
+    end
+  end
+  for i = key + 1, held and short and key + n or key do
+    if n == 1 or redis.call('PTTL', KEYS[i]) < life then
+      redis.call('PEXPIRE', KEYS[i], ARGV[1])
+    end
+  end
+  outcomes[#outcomes + 1] = held and '1' or '0'
+  key = key + n
+end
+return table.concat(outcomes)
+`);
+
+/** The number of keys, the keys and the arguments of {@link EXTEND}. */
+export function packExtend(leases: readonly Lease[], ttl: number, keyPrefix: string): Packed {
+  const packed: [number, ...(string | number)[]] = [0];
+  for (const { keys } of leases) for (const key of keys) packed.push(recordKey(keyPrefix, key));
+  packed[0] = packed.length - 1;
+  packed.push(ttl + LINGER_MS);
+  for (const { id, keys } of leases) packed.push(id, keys.length);
+  return packed;
+}

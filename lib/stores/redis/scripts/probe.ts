@@ -1,0 +1,19 @@
+import { script } from './script.js';
+
+/**
+ * Runs the commands of a lock on a key that is never there, so that a server that refuses one of them says so: a user without
+ * the right, memory that is short, replicas that are missing. SET with XX passes the checks of the server and writes nothing.
+ *
+ * KEYS     a key that is never written
+ */
+export const PROBE = script(`
+redis.call('TIME')
+redis.call('SET', KEYS[1], '', 'XX', 'PX', 1)
+for _, command in ipairs({'GET', 'PTTL', 'DEL'}) do
+  redis.call(command, KEYS[1])
+end
+redis.call('PEXPIRE', KEYS[1], 1)
+redis.call('ZRANGE', KEYS[1], 0, 0)
+redis.call('ZREM', KEYS[1], '')
+return 1
+`);

@@ -1,0 +1,114 @@
+import { PROCESS_LENGTH } from '../record.js';
+
+/** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
+const TURN_MS = 150;
+
+/** How long after a turn began, at most, the next two of a queue try, in milliseconds; when they do, it has ended. */
+const STANDBY_MS = 200;
+
+/** How long a queue is kept that nobody comes to, in milliseconds; those who wait come every few seconds. */
+export const QUEUE_LIFE_MS = 60_000;
+
+/**
+ * Lua text for the queue of a lock, a sorted set. Its members are:
+ *
+ * - waiters, by the server's time in milliseconds at which they came;
+ * - the turn, in front of all: `!`, 16 digits of the time at which it ends, and the waiter whose turn it is, with the score -1;
+ * - behind all `?` and the waiters that were told to stand by, with 1e13 and the time of that for a score.
+ *
+ * A message goes to the first waiter, and to the next two for the case that it does not take its turn: two, because one
+ * may hang as well. To wake them costs more than all the rest while a lock changes hands every millisecond, so who was
+ * told to stand by in the last 50 ms is not told again: it will try after the turn that begins now has ended.
+ *
+ * Nobody receives what is published to a process that has gone, so its waiters are dropped at once. PUBLISH comes after
+ * all else and only as `pcall`: a user may have no right to the channel (S7). So does ZADD, which fails when memory is
+ * short: the queue is advice, and an order that is lost costs time and nothing else.
+ *
+ * Text that is put into a script and no Lua function: making functions took a tenth of the time of a script that grants.
+ */
+
+/**
+ * Begins the turn of the first waiter, and tells it when.
+ *
+ * Needs the locals `call`, `queue` (its key), `base` (what the names of channels begin with; empty on a Cluster), `after`
+ * (milliseconds until the turn begins) and `released` (the id of the lease that ended, or `-`). Sets the local `told`:
+ * how many were told.
+ */
+export const WAKE = `
+local told = 0
+do
+  local time = call('TIME')
+  local begin = math.floor(time[1] * 1000 + time[2] / 1000 + after)
+  local front = call('ZRANGE', queue, 0, 0)[1]
+  if front and string.byte(front, 1) == 33 then
+    call('ZREM', queue, front)
+  end
+  local last = call('ZRANGE', queue, -1, -1, 'WITHSCORES')
+  local watching, since = '?', begin
+  if last[1] and string.byte(last[1], 1) == 63 then
+    call('ZREM', queue, last[1])
+    local before = last[2] - 1e13
+    if begin >= before and begin <= before + ${STANDBY_MS - TURN_MS} then
+      watching, since = last[1], before
+    end
+  end
+  while told == 0 do
+    local waiters = call('ZRANGE', queue, 0, 2)
+    if #waiters == 0 then
+      break
+    end
+    for i = 1, #waiters do
+      local waiter = waiters[i]
+      if told > 0 and string.find(watching, waiter, 1, true) then
+        told = told + 1
+      else
+        local delay = math.ceil(after) + (told > 0 and ${STANDBY_MS} or 0)
+        local text = delay .. ' ' .. released .. ' ' .. string.sub(waiter, ${PROCESS_LENGTH + 2})
+        local process = string.sub(waiter, 1, ${PROCESS_LENGTH})
+        local heard
+        if base == '' then
+          heard = redis.pcall('SPUBLISH', queue .. ':' .. process, text)
+        else
+          heard = redis.pcall('PUBLISH', base .. process, text)
+        end
+        if heard == 0 then
+          call('ZREM', queue, waiter)
+        else
+          if told > 0 then
+            watching = watching .. waiter
+          else
+            redis.pcall('ZADD', queue, -1, string.format('!%016.0f', begin + ${TURN_MS}) .. waiter)
+          end
+          told = told + 1
+        end
+      end
+    end
+  end
+  if watching ~= '?' then
+    redis.pcall('ZADD', queue, 1e13 + since, watching)
+  end
+end
+`;
+
+/**
+ * Takes a waiter out of the queue, and its turn.
+ *
+ * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when it stood there) and `waiting` (whether others
+ * still do).
+ */
+export const LEAVE_QUEUE = `
+local left, waiting = 0, false
+do
+  local front = call('ZRANGE', queue, 0, 0)[1]
+  if front and string.byte(front, 1) == 33 and string.sub(front, 18) == waiter then
+    call('ZREM', queue, front)
+  end
+  left = call('ZREM', queue, waiter)
+  front = call('ZRANGE', queue, 0, 0)[1]
+  if front and string.byte(front, 1) == 63 then
+    call('DEL', queue)
+  else
+    waiting = front ~= nil
+  end
+end
+`;

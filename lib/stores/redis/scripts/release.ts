@@ -1,0 +1,106 @@
+import type { ReleaseRequest } from '../../../core/ports.js';
+import { queueKey, recordKey, tickKey } from '../lock-key.js';
+import { LINGER_MS, RECORD, tickMark } from '../record.js';
+import { CODE_FIRST } from './lua.js';
+import { WAKE } from './queue.js';
+import type { Packed } from '../connection/command-channel.js';
+import { script } from './script.js';
+
+/**
+ * For each lease frees the records that hold it, and no others (S7), or keeps them for a last while (`minHold`); and tells
+ * those who wait when they can try. A freed record keeps the last token for the linger.
+ *
+ * Then remembers the tick that has run, if there is one, unless a later one is known: whoever holds the keys by now, it
+ * has run. What works when memory is short comes first, then the messages (S7), and last what can fail.
+ *
+ * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last one that ran
+ * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV[2]  1 when every lease has one key and nothing else to say: then it has one argument, else six
+ * ARGV     for each lease:
+ *          - its id
+ *          - n
+ *          - milliseconds for which the records are kept still (minHold), longer or shorter than their present life; 0 to
+ *            free them
+ *          - milliseconds after which the first in line shall try; 0 for at once
+ *          - milliseconds for which the tick is remembered; empty for none
+ *          - what to remember: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
+ * Returns  for each lease how many waiters were told, or an error
+ *
+ * SET and not PEXPIRE alone: a clock that steps back would make a record held again for as long as the step. Where memory
+ * is short PEXPIRE comes first (S9): after the first write of a script no other fails for want of memory.
+ */
+export const RELEASE = script(`
+local call, base, plain = redis.call, ARGV[1], ARGV[2] == '1'
+local answers, key = {}, 0
+for at = 3, #ARGV, plain and 1 or 6 do
+  local id, n, keep, pause, life = ARGV[at], 1, 0, 0
+  if not plain then
+    n, keep, pause, life = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
+  end
+  local answer, woken = nil, 0
+  for i = key + 1, key + n do
+    local record = redis.pcall('GET', KEYS[i])
+    if record and record.err then
+      answer = record
+    elseif record and string.sub(record, ${RECORD.id.join(', ')}) == id and string.byte(record, 1) == ${RECORD.held} then
+      local state, left = keep > 0 and 'K' or 'F', keep + ${LINGER_MS}
+      local freed = redis.pcall('SET', KEYS[i], state .. string.sub(record, 2), 'PX', left)
+      if freed.err and string.find(freed.err, 'OOM', 1, true) then
+        call('PEXPIRE', KEYS[i], left)
+        freed = redis.pcall('SET', KEYS[i], state .. string.sub(record, 2), 'PX', left)
+      end
+      if freed.err then
+        answer = freed
+      end
+      if string.byte(record, 2) == ${RECORD.waited} and not answer then
+        local queue, after, released = KEYS[n + i], math.max(pause, keep), id
+        ${WAKE}
+        woken = woken + told
+      end
+    end
+  end
+  if life then
+    local ran, tick = KEYS[key + 2 * n + 1], ARGV[at + 5]
+    local last = redis.pcall('GET', ran)
+    if last and last.err then
+      answer = last
+    elseif not last or string.sub(last, 1, 16) <= string.sub(tick, 1, 16) then
+      local marked = redis.pcall('SET', ran, tick, 'PX', life)
+      if marked.err then
+        answer = marked
+      end
+    end
+  end
+  if answer then
+    ${CODE_FIRST}
+    if string.sub(answer.err, 1, 8) == 'READONLY' then
+      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      return answer
+    end
+  end
+  answers[#answers + 1] = answer or woken
+  key = key + 2 * n + (life and 1 or 0)
+end
+return answers
+`);
+
+/** The number of keys, the keys and the arguments of {@link RELEASE}. */
+export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: string, base: string): Packed {
+  const packed: [number, ...(string | number)[]] = [0];
+  const args: (string | number)[] = [];
+  const plain = requests.every(
+    ({ lease, pause }) => lease.keys.length === 1 && pause === 0 && lease.keepFor === 0 && !lease.mark,
+  );
+  for (const { lease, pause } of requests) {
+    const { keys, mark } = lease;
+    for (const key of keys) packed.push(recordKey(keyPrefix, key));
+    for (const key of keys) packed.push(queueKey(keyPrefix, key));
+    args.push(lease.id);
+    if (plain) continue;
+    if (mark) packed.push(tickKey(keyPrefix, keys, mark));
+    args.push(keys.length, lease.keepFor, pause, mark?.life ?? '', mark ? tickMark(lease, mark) : '');
+  }
+  packed[0] = packed.length - 1;
+  packed.push(base, plain ? 1 : 0, ...args);
+  return packed;
+}

@@ -1,0 +1,87 @@
+import { describe, expect, test } from '@jest/globals';
+import { LockHeldError, LockUnavailableError } from '../../lib/core/errors.js';
+import type { AcquireReply } from '../../lib/core/ports.js';
+import { Tally } from '../../lib/redlock/tally.js';
+import { scriptedNodes } from '../support/scripted-node.js';
+
+const granted = (token = 7): AcquireReply => ({ granted: true, token });
+const held = (id = 'x', remaining = 500): AcquireReply => ({
+  granted: false,
+  holder: { id, owner: `owner of ${id}`, remaining },
+});
+const ran: AcquireReply = { ...held('tick'), ran: true } as AcquireReply;
+const away = new Error('away');
+
+/** The votes in the order in which they come; `undefined` for one that has not come. */
+function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | undefined)[]): Tally {
+  const tally = new Tally(nodeCount);
+  for (const [node, vote] of votes.entries()) if (vote) tally.count(node, vote);
+  return tally;
+}
+
+describe('a matter is decided when no answer to come can change it (S1)', () => {
+  test.each<[number, (AcquireReply | Error | undefined)[], boolean]>([
+    [1, [], false],
+    [1, [granted()], true],
+    [1, [held()], true],
+    [3, [granted()], false],
+    [3, [granted(), granted()], true],
+    [3, [granted(), held()], false],
+    [3, [granted(), held(), held()], true],
+    [3, [held(), held()], true],
+    [3, [away, away], true],
+    [3, [granted(), away], false],
+    // Neither can win, and the last vote says whether it is held or unknown.
+    [4, [granted(), granted(), held(), held()], true],
+    [4, [granted(), granted(), held()], false],
+    [5, [held(), held(), away], false],
+    [5, [held(), held(), away, away], false],
+    [5, [held(), held(), away, away, away], true],
+    [5, [ran], true],
+  ])('%d nodes, %#', (nodeCount, votes, decided) => {
+    expect(tallyOf(nodeCount, votes).isDecided).toBe(decided);
+  });
+});
+
+describe('the token is agreed on when a quorum gave the largest', () => {
+  test.each<[number[], number, boolean]>([
+    [[5, 5, 5], 5, true],
+    [[5, 6, 6], 6, true],
+    [[6, 5, 6], 6, true],
+    [[6, 6, 5], 6, true],
+    [[7, 5, 6], 7, false],
+    [[5, 5, 6], 6, false],
+  ])('%j', (tokens, token, agreed) => {
+    const tally = tallyOf(3, tokens.map(granted));
+    expect([tally.token, tally.isAgreed]).toEqual([token, agreed]);
+  });
+});
+
+describe('why a lock was not won', () => {
+  const nodes = scriptedNodes(3);
+
+  test('held: by whom, and when a quorum can be free', () => {
+    const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(['k'], nodes);
+    expect(error).toBeInstanceOf(LockHeldError);
+    expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
+  });
+
+  test('no quorum of votes: what each node said', () => {
+    const error = tallyOf(3, [granted(), away, undefined]).failure(['k'], nodes);
+    expect(error).toBeInstanceOf(LockUnavailableError);
+    expect((error as LockUnavailableError).votes).toEqual([
+      { node: 'a', vote: 'granted' },
+      { node: 'b', vote: 'error', error: away },
+      { node: 'c', vote: 'pending' },
+    ]);
+  });
+
+  test('what nodes said counts no more when they are asked again', () => {
+    const tally = tallyOf(3, [granted(), held(), held()]);
+    tally.forget(0b110);
+    expect(tally.isDecided).toBe(false);
+    expect(tally.isHeldByOne).toBe(false);
+    tally.count(1, granted());
+    expect(tally.isWon).toBe(true);
+  });
+});

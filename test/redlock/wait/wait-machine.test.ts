@@ -1,0 +1,96 @@
+import { describe, expect, test } from '@jest/globals';
+import {
+  firstState,
+  next,
+  type WaitEvent,
+  type WaitState,
+  type WaitStep,
+  type WaitTerms,
+} from '../../../lib/redlock/wait/wait-machine.js';
+
+const TERMS: WaitTerms = { timeout: 4_000, attempts: Infinity, delay: 200, jitter: 100, lastAttempt: 50 };
+
+type Refused = Extract<WaitEvent, { kind: 'refused' }>;
+
+/** Held by another, who ends in 30 s; it stands in line. */
+const HELD: Refused = {
+  kind: 'refused',
+  isHeld: true,
+  freeIn: 30_000,
+  split: false,
+  atQueueNode: 'refused',
+  queueNodeFirst: true,
+  isQueued: true,
+  canQueue: false,
+  timeLeft: 60_000,
+  random: 0.5,
+};
+const NO_VOTE: Partial<Refused> = { isHeld: false, freeIn: Infinity, isQueued: false };
+
+function step(event: WaitEvent, terms: Partial<WaitTerms> = {}, state: Partial<WaitState> = {}): WaitStep {
+  return next({ ...firstState(0), ...state }, event, { ...TERMS, ...terms })[1];
+}
+
+const ask = (asksAll: boolean): WaitStep => ({ kind: 'ask', asksAll });
+const sleep = (ms: number): WaitStep => ({ kind: 'sleep', ms });
+
+describe('the first in line', () => {
+  test.each<[string, WaitEvent, WaitStep]>([
+    ['asks', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
+    [
+      'sleeps until the lock can lapse when its place was taken over',
+      { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
+      sleep(350),
+    ],
+    [
+      'sleeps no longer than five seconds, as messages can get lost',
+      { kind: 'first', freeIn: 60_000, timeLeft: 90_000, random: 0.5 },
+      sleep(5_000),
+    ],
+    [
+      'keeps the time for a last attempt',
+      { kind: 'first', freeIn: 60_000, timeLeft: 1_000, random: 0.5 },
+      sleep(950),
+    ],
+    ['asks when it wakes', { kind: 'woken', timeLeft: 1_000 }, ask(false)],
+    ['asks all nodes the last time', { kind: 'woken', timeLeft: 75 }, ask(true)],
+  ])('%s', (_what, event, expected) => {
+    expect(step(event)).toEqual(expected);
+  });
+});
+
+describe('who was refused', () => {
+  test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
+    ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
+    ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
+    ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
+    ['polls with a limit of attempts, each of which shall count', {}, { attempts: 5 }, sleep(250)],
+    ['tries again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
+    ['adds no jitter when there is none', { isQueued: false }, { jitter: 0 }, sleep(200)],
+    ['asks again at once when that puts it in line', { isQueued: false, canQueue: true }, {}, ask(false)],
+    ['keeps the time for a last attempt', { timeLeft: 900 }, {}, sleep(850)],
+    ['polls when there was no quorum', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
+    ['asks all nodes at once when the queue node gave no vote', NO_VOTE, {}, ask(true)],
+    [
+      'gives up when no time is left but that of the last attempt',
+      { timeLeft: 50 },
+      {},
+      { kind: 'give up', limit: { timeout: 4_000 } },
+    ],
+    ['gives up after so many attempts', {}, { attempts: 1 }, { kind: 'give up', limit: { attempts: 1 } }],
+  ])('%s', (_what, event, terms, expected) => {
+    expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
+  });
+
+  test('has made an attempt more when it sleeps, and none more when it asks again at once', () => {
+    const [slept] = next(firstState(2), HELD, TERMS);
+    expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
+    const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
+    expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
+  });
+
+  test('counts the attempts that a wait behind others stands for', () => {
+    expect(step(HELD, { attempts: 4 }, { attempts: 3 })).toEqual({ kind: 'give up', limit: { attempts: 4 } });
+    expect(step(HELD, { attempts: 4 }, { attempts: 2 })).toEqual(sleep(250));
+  });
+});

@@ -1,0 +1,76 @@
+import { expect, test } from '@jest/globals';
+import {
+  channelBase,
+  keyOfLock,
+  lockPattern,
+  markerKey,
+  queueKey,
+  recordKey,
+  tickKey,
+  wakeChannel,
+} from '../../../lib/stores/redis/lock-key.js';
+
+const PREFIXES = ['lock:', '', 'app:lock:', 'a*b?'];
+const KEYS = ['a', 'orders:1', '{user:1}:cart', 'a}b', 'a{b}'];
+
+test.each([
+  ['lock:', 'orders:1', 'lock:{orders:1}'],
+  ['', 'a', '{a}'],
+  // A key with a hash tag of its own keeps what shares the tag together: the tag is "{user:1".
+  ['lock:', '{user:1}:cart', 'lock:{{user:1}:cart}'],
+])('with the prefix %p the key %p is %p in Redis (S19)', (prefix, key, redisKey) => {
+  expect(recordKey(prefix, key)).toBe(redisKey);
+});
+
+test('all that belongs to a lock has one hash tag, and so one slot of a Cluster (S19)', () => {
+  // What stands between the first opening brace and the next closing one, as Redis Cluster finds it.
+  const tagOf = (redisKey: string): string | undefined => /^[^{]*\{([^}]+)\}/.exec(redisKey)?.[1];
+  for (const prefix of PREFIXES) {
+    for (const key of KEYS) {
+      const tag = tagOf(recordKey(prefix, key));
+      expect(tag).toBeDefined();
+      for (const other of [
+        queueKey(prefix, key),
+        tickKey(prefix, [key, 'another'], { schedule: 'nightly' }),
+        wakeChannel(prefix, true, key, '0123456789abcdef'),
+      ]) {
+        expect(tagOf(other)).toBe(tag);
+      }
+    }
+  }
+});
+
+test('no two things have the same Redis key', () => {
+  for (const prefix of PREFIXES) {
+    const all = KEYS.flatMap((key) => [
+      recordKey(prefix, key),
+      queueKey(prefix, key),
+      tickKey(prefix, [key], { schedule: 'nightly' }),
+      tickKey(prefix, [key], { schedule: 'q' }),
+    ]);
+    all.push(markerKey(prefix));
+    expect(new Set(all).size).toBe(all.length);
+  }
+});
+
+test('a process is woken on one channel for all keys, and on a Cluster on one for each key, beside its queue', () => {
+  const process = '0123456789abcdef';
+  expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
+  expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));
+  expect(wakeChannel('lock:', true, 'a', process)).toBe(`${queueKey('lock:', 'a')}:${process}`);
+});
+
+test.each([
+  ['lock:', 'order:', String.raw`lock:{order:*}`],
+  ['', '', '{*}'],
+  ['a*b?', '[x]', String.raw`a\*b\?{\[x\]*}`],
+  ['back\\slash', '', String.raw`back\\slash{*}`],
+])('with the prefix %p, keys that begin with %p are found by %p', (prefix, start, pattern) => {
+  expect(lockPattern(prefix, start)).toBe(pattern);
+});
+
+test('a key is read off its Redis key', () => {
+  for (const prefix of PREFIXES) {
+    for (const key of KEYS) expect(keyOfLock(prefix, recordKey(prefix, key))).toBe(key);
+  }
+});

@@ -1,0 +1,76 @@
+import { expect, test } from '@jest/globals';
+import { Lease } from '../../../lib/core/lease.js';
+import type { AcquireRequest } from '../../../lib/core/ports.js';
+import type { Tick } from '../../../lib/core/tick.js';
+import {
+  leasePart,
+  ownerOfMark,
+  ownerOfWaiter,
+  parseRecord,
+  PROCESS_LENGTH,
+  RECORD,
+  STATE,
+  tickMark,
+  waiterName,
+} from '../../../lib/stores/redis/record.js';
+
+const OWNERS = ['host:1', 'a:b:c', 'ünïcode', ' two words ', ''];
+
+/** As the scripts put it together. */
+function recordOf(lease: Lease, since: number, token: number): string {
+  const request: AcquireRequest = { lease, since, limit: 1_000, guard: 0, proposal: 0, position: undefined };
+  return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
+}
+
+test.each(OWNERS)('a record tells its token, its id, since when it is held, and its owner: %p', (owner) => {
+  const lease = new Lease(['k'], owner, 100);
+  for (const token of [1, 1_782_579_200_000_000, Number.MAX_SAFE_INTEGER]) {
+    expect(parseRecord(recordOf(lease, 1_700_000_000_123, token))).toEqual({
+      fencingToken: token,
+      id: lease.id,
+      since: 1_700_000_000_123,
+      owner,
+    });
+  }
+});
+
+test('every field but the owner is where the scripts cut it', () => {
+  const lease = new Lease(['k'], '', 100);
+  const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
+  // Positions in Lua begin with 1 and include the last.
+  const cut = ([from, to]: readonly number[]): string => record.slice(from! - 1, to);
+  expect(record).toHaveLength(RECORD.shortest);
+  expect(record.charCodeAt(0)).toBe(RECORD.held);
+  expect(cut(RECORD.token)).toBe('1782579200000000');
+  expect(cut(RECORD.id)).toBe(lease.id);
+  // Behind each field of digits or of the id there is a colon.
+  for (const position of [RECORD.token[1], RECORD.id[1], RECORD.shortest - 1])
+    expect(record[position]).toBe(':');
+});
+
+test('the three states differ in their first character', () => {
+  expect([RECORD.held, RECORD.free, RECORD.kept]).toEqual([...'HFK'].map((letter) => letter.charCodeAt(0)));
+});
+
+test.each(OWNERS)(
+  'the mark of a tick tells when it was and who ran it, and marks sort by time: %p',
+  (owner) => {
+    const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
+    const lease = new Lease(['k'], owner, 100, tick);
+    const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
+    expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
+    expect(marks.toSorted()).toEqual(marks);
+    expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
+  },
+);
+
+test.each(OWNERS)('the name of a waiter begins with its process, and tells its owner: %p', (owner) => {
+  const process = '0123456789abcdef';
+  for (const number of [1, 42]) {
+    const name = waiterName({ keys: ['k'], process, number, owner });
+    expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
+    // What a message ends with: the number, by which a process finds its waiter.
+    expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
+    expect(ownerOfWaiter(name)).toBe(owner);
+  }
+});

@@ -1,0 +1,38 @@
+import type { Lease } from '../../lib/core/lease.js';
+import type { AcquireReply, AcquireRequest, LockStore, Tell } from '../../lib/core/ports.js';
+
+// Asks a store one thing at a time, with a Promise for the answer.
+
+/** On what terms a store is asked to store a lease; by default those of a single node that keeps no order. */
+export type AcquireTerms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
+
+export function acquireOn(
+  store: LockStore,
+  lease: Lease,
+  { ordered = false, ...terms }: AcquireTerms = {},
+): Promise<AcquireReply> {
+  const request = {
+    lease,
+    since: Date.now(),
+    limit: 1_000,
+    guard: 0,
+    proposal: 0,
+    position: undefined,
+    ...terms,
+  };
+  return answerOf((tell) => store.acquire([request], ordered, tell));
+}
+
+export function extendOn(store: LockStore, lease: Lease, ttl: number): Promise<boolean> {
+  return answerOf((tell) => store.extend([lease], ttl, tell));
+}
+
+export function releaseOn(store: LockStore, lease: Lease, pause = 0): Promise<undefined> {
+  return answerOf((tell) => store.release([{ lease, pause }], tell));
+}
+
+function answerOf<Reply>(ask: (tell: Tell<Reply>) => void): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    ask((_, reply) => (reply instanceof Error ? reject(reply) : resolve(reply)));
+  });
+}
