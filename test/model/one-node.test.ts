@@ -1,0 +1,114 @@
+import { describe, expect, test } from '@jest/globals';
+import { explore } from './explore.js';
+import { type NodeScope, oneNode, oneNodeKey, oneNodeSteps } from './one-node.js';
+import { type RecordRules, RIGHT } from './record.js';
+
+// One node and everything that can happen to it, to the end. With `quorum.c`, which takes for granted what is shown
+// here, it proves that fencing tokens are unique and increase.
+
+/** A linger of 6 ticks, a lead of 1, and a deadline of 2, a third of the linger: falls of the clock by 1 are harmless. */
+const RULES: RecordRules = { ...RIGHT, linger: 6 };
+const SCOPE: NodeScope = { rules: RULES, ttl: 2, limit: 2, back: 1, ahead: 4 };
+/** One node alone, or a Cluster: nothing is raised, and there is no marker. */
+const ALONE: NodeScope = {
+  ...SCOPE,
+  rules: { ...RULES, marker: 'nothing', lead: 0 },
+  raises: false,
+  ahead: 0,
+};
+
+function search(scope: NodeScope) {
+  return explore([oneNode(scope)], oneNodeSteps(scope), oneNodeKey);
+}
+
+function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}): NodeScope {
+  return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
+}
+
+describe('every grant has a larger token, raises count, and nothing comes back', () => {
+  test.each<[string, NodeScope]>([
+    ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
+    ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
+    [
+      'the node loses its data twice, and its guard is longer than the skew',
+      withRules({ guard: 6 }, { losses: 2 }),
+    ],
+    [
+      'the node comes back with older data, and its clock never falls',
+      withRules({ guard: 5, linger: 3 }, { crashes: 1, back: 0 }),
+    ],
+    ['there is one node without a marker', ALONE],
+    [
+      'there is one node without a marker, for locks of several keys',
+      { ...ALONE, rules: { ...ALONE.rules, lead: 1 }, ahead: 1 },
+    ],
+    ['the deadline is all but the linger, and the clock never falls', { ...SCOPE, limit: 5, back: 0 }],
+    ['one fall is all but the linger less the lead', { ...SCOPE, limit: 0, back: 4, falls: 1 }],
+    ['falls are all but half of the linger less the lead', { ...SCOPE, limit: 1, back: 2 }],
+  ])('while %s', (_what, scope) => {
+    const { counterexample, states } = search(scope);
+    expect(counterexample).toBeUndefined();
+    expect(states).toBeGreaterThan(100);
+  });
+});
+
+describe('the search finds a way when', () => {
+  test.each<[string, string, NodeScope]>([
+    ['tokens', 'a new token is not above the one of the record', withRules({ above: false })],
+    ['tokens', 'a release deletes the record', withRules({ lingers: false })],
+    [
+      'tokens',
+      'there is no marker, and clocks are further apart than the linger',
+      withRules({ marker: 'nothing', linger: 3 }),
+    ],
+    ['tokens', 'grants do not lift the marker', withRules({ marker: 'raises', linger: 3 })],
+    ['tokens', 'raises do not lift the marker', withRules({ marker: 'grants', linger: 3 })],
+    [
+      'tokens',
+      'a key without a record does not start above the marker',
+      withRules({ aboveMarker: false, linger: 3 }),
+    ],
+    [
+      'tokens',
+      'what is not held is raised',
+      withRules({ raiseHeld: false, lead: 2, linger: 4 }, { back: 0 }),
+    ],
+    ['tokens', 'the guard is not longer than skew and fall', withRules({ guard: 5 }, { losses: 1 })],
+    ['tokens', 'one fall is as long as the linger less the lead', { ...SCOPE, limit: 0, back: 5, falls: 1 }],
+    ['tokens', 'falls are half of the linger less the lead', withRules({ lead: 2 }, { limit: 0, back: 2 })],
+    ['raising', 'a token is raised that is below the one of the record', withRules({ raiseUpTo: false })],
+    ['extending', 'a lock of somebody else is extended', withRules({ extendOwn: false })],
+    ['revival', 'what has lapsed is extended', withRules({ extendHeld: false })],
+    ['revival', 'a duplicate is granted while the record bears its id', withRules({ refuseOwn: false })],
+    ['revival', 'an acquisition has no deadline', withRules({ deadline: false })],
+    ['revival', 'the deadline is as long as the linger', { ...SCOPE, limit: 6, back: 0 }],
+    ['revival', 'the deadline is as long as the linger less two falls', { ...SCOPE, limit: 4 }],
+    [
+      'revival',
+      'a release does not write that the record is free, and the clock falls',
+      withRules({ free: false }),
+    ],
+  ])('%s: %s', (broken, _what, scope) => {
+    expect(search(scope).counterexample?.broken).toMatch(new RegExp(`^${broken}:`));
+  });
+});
+
+describe('the search finds no way, so a node need not care, when', () => {
+  test.each<[string, NodeScope]>([
+    [
+      'what is raised is under the guard',
+      withRules({ guard: 5, linger: 3, raiseGuarded: false }, { crashes: 1, back: 0 }),
+    ],
+    [
+      'a release does not write that the record is free, and the clock never falls',
+      withRules({ free: false }, { back: 0 }),
+    ],
+  ])('%s', (_what, scope) => {
+    expect(search(scope).counterexample).toBeUndefined();
+  });
+});
+
+test('what is known to be open: with older data, and a clock that falls, a lock is extended that somebody else had', () => {
+  const scope = withRules({ guard: 6 }, { crashes: 1 });
+  expect(search(scope).counterexample?.broken).toMatch(/^extending:/);
+});

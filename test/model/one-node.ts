@@ -1,0 +1,334 @@
+import type { Step } from './explore.js';
+import {
+  acquireRecord,
+  extendRecord,
+  isHeld,
+  nextToken,
+  raiseRecord,
+  recordAt,
+  type RecordNode,
+  type RecordRules,
+  releaseRecord,
+} from './record.js';
+
+// One node, a claim that is watched, and all others, which may send it anything at any time. A message is executed
+// late, again, or never. The clock goes on by ticks, and falls back as far as the scope allows, as often as it likes.
+//
+// The rules are about one claim, so one is enough: when nothing is left of it, another one is watched.
+// The clock that steps ahead is not a step of its own: it is some ticks in which nothing happens.
+
+const { max } = Math;
+const { fromCharCode } = String;
+
+const WATCHED = 0;
+const OTHER = 1;
+const ANOTHER = 2;
+
+/** What an exploration allows. */
+export interface NodeScope {
+  readonly rules: RecordRules;
+  readonly ttl: number;
+  /** Ticks from the invocation to the deadline. */
+  readonly limit: number;
+  /** How far the clock may fall below the latest that it said. */
+  readonly back: number;
+  /** How often it may fall; without end by default. */
+  readonly falls?: number;
+  /** How far tokens may be ahead of the clock: by clocks of other nodes, proposals, counting. */
+  readonly ahead: number;
+  /** Whether tokens are raised, as with several nodes; yes by default. */
+  readonly raises?: boolean;
+  /** Whether extensions and grants are judged, too; yes by default. */
+  readonly exclusion?: boolean;
+  /** Whether the memory may be short when a lock is released. */
+  readonly short?: boolean;
+  /** How often the data is lost. */
+  readonly losses?: number;
+  /** How often the node comes back with the data that it had saved. */
+  readonly crashes?: number;
+}
+
+type Watched = 'not granted' | 'held' | 'lapsed' | 'released';
+
+export interface OneNode {
+  readonly clock: number;
+  readonly fallen: number;
+  readonly falls: number | undefined;
+  readonly node: RecordNode;
+  readonly saved: RecordNode | undefined;
+  /** Until when the claim's acquisition may be executed; `undefined` before it is invoked and when it is over. */
+  readonly deadline: number | undefined;
+  readonly watched: Watched;
+  /** It has sent a release, and counts nothing any more. */
+  readonly done: boolean;
+  /** The token that it heard it was granted, and once it raises, the token that it wants. */
+  readonly token: number | undefined;
+  readonly raising: boolean;
+  /** Ticks for which the claim may rely on this node. */
+  readonly sure: number;
+  /** The largest token that the node has granted or was raised to, and who was granted last. */
+  readonly top: number | undefined;
+  readonly last: number | undefined;
+  readonly losses: number;
+  readonly crashes: number;
+}
+
+const EMPTY: RecordNode = { record: undefined, marker: undefined, born: undefined };
+
+const FRESH = { watched: 'not granted', done: false, token: undefined, raising: false, sure: 0 } as const;
+
+export function oneNode({ falls, losses = 0, crashes = 0 }: NodeScope): OneNode {
+  return {
+    clock: 0,
+    fallen: 0,
+    falls,
+    node: EMPTY,
+    saved: crashes > 0 ? EMPTY : undefined,
+    deadline: undefined,
+    ...FRESH,
+    top: undefined,
+    last: undefined,
+    losses,
+    crashes,
+  };
+}
+
+export function oneNodeSteps(scope: NodeScope): (world: OneNode) => Step<OneNode>[] {
+  return (world) => {
+    const steps: Step<OneNode>[] = [];
+    for (const step of changes(world, scope)) {
+      steps.push({
+        ...step,
+        state: normal(step.state, scope),
+        broken: step.broken ?? revived(world, step.state, scope),
+      });
+    }
+    return steps;
+  };
+}
+
+function* changes(world: OneNode, scope: NodeScope): Generator<Step<OneNode>> {
+  const { clock, fallen, node } = world;
+  yield {
+    event: 'a tick',
+    state: { ...world, clock: clock + 1, fallen: max(0, fallen - 1), sure: max(0, world.sure - 1) },
+  };
+  const falls = world.falls === undefined ? undefined : world.falls - 1;
+  for (let by = 1; by <= scope.back - fallen && falls !== -1; by++) {
+    yield {
+      event: `the clock falls by ${by}`,
+      state: { ...world, falls, clock: clock - by, fallen: fallen + by },
+    };
+  }
+  if (node.record && !recordAt(node, clock)) {
+    yield { event: 'Redis deletes the record', state: { ...world, node: { ...node, record: undefined } } };
+  }
+  if (world.losses > 0) {
+    const lost = { ...world, losses: world.losses - 1, node: { ...EMPTY, born: clock } };
+    yield { event: 'the data is lost', state: { ...lost, watched: 'not granted', sure: 0 } };
+  }
+  if (world.crashes > 0 && world.saved) {
+    if (world.saved !== node) yield { event: 'the data is saved', state: { ...world, saved: node } };
+    const back = { ...world, crashes: world.crashes - 1, node: { ...world.saved, born: clock } };
+    yield { event: 'a crash', state: { ...back, watched: 'not granted', sure: 0 } };
+  }
+  if (world.deadline === undefined && node.record?.id !== WATCHED && world.saved?.record?.id !== WATCHED) {
+    yield { event: 'the claim is invoked', state: { ...world, ...FRESH, deadline: clock + scope.limit } };
+  }
+  yield* acquisitions(world, scope);
+  for (const id of [WATCHED, OTHER]) yield* otherMessages(world, scope, id);
+}
+
+function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode>> {
+  const { clock, node } = world;
+  const { rules, ttl } = scope;
+  const others = node.record?.id === OTHER ? ANOTHER : OTHER;
+  const most = mostOf(world, scope);
+  for (const id of world.deadline === undefined ? [others] : [WATCHED, others]) {
+    const deadline = id === WATCHED ? world.deadline! : clock;
+    for (let proposal = nextToken(node, clock, rules); proposal <= most; proposal++) {
+      const granted = acquireRecord(node, clock, { id, ttl, deadline, proposal }, rules);
+      if (!granted || granted.token > most) break;
+      const { token } = granted;
+      const broken =
+        world.top !== undefined && token <= world.top
+          ? `tokens: ${token} is granted after ${world.top}`
+          : id !== WATCHED && world.sure > 0 && scope.exclusion !== false
+            ? 'exclusion: another claim is granted while the claim relies on the node'
+            : undefined;
+      const event = `${nameOf(id)} acquires: ${token}`;
+      const after = { ...world, node: granted.node, top: token, last: id };
+      if (id !== WATCHED) {
+        yield { event, state: { ...after, watched: 'not granted', sure: 0 }, broken };
+        continue;
+      }
+      const watched = world.watched === 'not granted' ? 'held' : world.watched;
+      const state: OneNode = { ...after, watched, sure: world.done ? 0 : ttl };
+      yield { event: `${event}, unheard`, state, broken };
+      if (world.token === undefined && !world.done) yield { event, state: { ...state, token }, broken };
+    }
+  }
+}
+
+function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator<Step<OneNode>> {
+  const { clock, node, top } = world;
+  const { rules, ttl } = scope;
+  const extended = extendRecord(node, clock, { id, ttl }, rules);
+  if (extended && extended.record?.end !== node.record?.end) {
+    // The claim counts an extension within its validity only.
+    const counts = id === WATCHED && world.sure > 0;
+    yield {
+      event: `${nameOf(id)} extends`,
+      state: { ...world, node: extended, sure: counts ? ttl : world.sure },
+      broken:
+        id === WATCHED && !world.done && world.last === OTHER && scope.exclusion !== false
+          ? 'extending: the claim extends, though another was granted since'
+          : undefined,
+    };
+  }
+  // A release is executed, or on its way.
+  const givenUp = { ...world, done: true, sure: 0, token: undefined, raising: false };
+  if (id === WATCHED && !world.done && world.deadline !== undefined) {
+    yield { event: 'the claim gives up', state: givenUp };
+  }
+  for (const short of scope.short ? [false, true] : [false]) {
+    const released = releaseRecord(node, clock, { id, short }, rules);
+    if (!released) continue;
+    const state: OneNode =
+      id === WATCHED
+        ? {
+            ...givenUp,
+            node: released,
+            watched: world.watched === 'not granted' ? 'not granted' : 'released',
+          }
+        : { ...world, node: released };
+    yield { event: `${nameOf(id)} releases`, state };
+  }
+  if (scope.raises === false) return;
+  // What another one counts on does not matter here: any claim may be the one that is watched.
+  const counts = id === WATCHED && world.token !== undefined;
+  const least = counts ? world.token : lowOf(world, scope) - 1;
+  const most = counts && world.raising ? world.token : mostOf(world, scope);
+  for (let token = least; token <= most; token++) {
+    const raised = raiseRecord(node, clock, { id, token }, rules);
+    if (!raised) continue;
+    const broken = !counts
+      ? undefined
+      : world.last !== WATCHED
+        ? 'raising: the claim raises, though another was granted since'
+        : token < top!
+          ? `raising: the claim counts on ${token} where ${top!} was seen`
+          : undefined;
+    const state = { ...world, node: raised, top: top === undefined ? token : max(top, token) };
+    yield {
+      event: `${nameOf(id)} raises to ${token}`,
+      state: counts ? { ...state, token, raising: true } : state,
+      broken,
+    };
+  }
+}
+
+/** What the claim lost must not come back, unless the clock gives back what it took. */
+function revived(before: OneNode, after: OneNode, { rules }: NodeScope): string | undefined {
+  const { record } = after.node;
+  if (record?.id !== WATCHED || !isHeld(recordAt(after.node, after.clock), after.clock, rules))
+    return undefined;
+  if (after.watched === 'released') return 'revival: what was released is held again';
+  const fell = after.clock < before.clock;
+  return after.watched === 'lapsed' && !fell ? 'revival: what had lapsed is held again' : undefined;
+}
+
+function nameOf(id: number): string {
+  return id === WATCHED ? 'the claim' : 'another';
+}
+
+function mostOf({ clock, fallen }: OneNode, { ahead }: NodeScope): number {
+  return clock + fallen + ahead;
+}
+
+/** No clock will be lower than this again. */
+function lowOf({ clock, fallen }: OneNode, { back }: NodeScope): number {
+  return clock + fallen - back;
+}
+
+/** The same world at clock 0, without what can no longer matter. */
+function normal(world: OneNode, scope: NodeScope): OneNode {
+  const { clock } = world;
+  const low = lowOf(world, scope);
+  const tokenOf = (token: number): number => max(token, low - 1) - clock;
+  const nodeOf = ({ record, marker, born }: RecordNode): RecordNode => ({
+    record:
+      record && record.end > low
+        ? {
+            ...record,
+            id: record.id === ANOTHER ? OTHER : record.id,
+            token: tokenOf(record.token),
+            end: record.end - clock,
+          }
+        : undefined,
+    marker: marker === undefined || marker < low ? undefined : marker - clock,
+    born: born === undefined || low - born >= scope.rules.guard ? undefined : born - clock,
+  });
+  const node = nodeOf(world.node);
+  const saved = world.crashes > 0 && world.saved ? nodeOf(world.saved) : undefined;
+  const own = node.record?.id === WATCHED;
+  const held = own && isHeld(recordAt(node, 0), 0, scope.rules);
+  // Without a deadline the acquisition may come for ever.
+  const over = scope.rules.deadline && world.deadline !== undefined && world.deadline < low;
+  const gone = over && !own && saved?.record?.id !== WATCHED;
+  let { watched } = world;
+  if (watched === 'held' && !held) watched = 'lapsed';
+  else if (watched === 'lapsed' && held) watched = 'held';
+  return {
+    clock: 0,
+    fallen: world.fallen,
+    falls: world.falls,
+    node,
+    saved,
+    deadline: world.deadline === undefined || over ? undefined : max(world.deadline - clock, -scope.back - 1),
+    watched: gone ? 'not granted' : watched,
+    done: gone ? false : world.done,
+    token: gone || world.token === undefined ? undefined : tokenOf(world.token),
+    raising: gone ? false : world.raising,
+    sure: gone ? 0 : world.sure,
+    top: world.top === undefined ? undefined : tokenOf(world.top),
+    last: world.last === undefined ? undefined : world.last === WATCHED ? WATCHED : OTHER,
+    losses: world.losses,
+    crashes: world.crashes,
+  };
+}
+
+const WATCHES: readonly Watched[] = ['not granted', 'held', 'lapsed', 'released'];
+
+/** The same for worlds that need not be told apart. */
+export function oneNodeKey(world: OneNode): string {
+  const { node, saved, watched } = world;
+  return fromCharCode(
+    world.fallen,
+    code(world.falls),
+    ...codesOf(node),
+    ...(saved ? codesOf(saved) : []),
+    code(world.deadline),
+    WATCHES.indexOf(watched) * 4 + Number(world.done) * 2 + Number(world.raising),
+    code(world.token),
+    world.sure,
+    code(world.top),
+    code(world.last),
+    world.losses,
+    world.crashes,
+  );
+}
+
+function codesOf({ record, marker, born }: RecordNode): number[] {
+  return [
+    record ? record.id * 2 + Number(record.free) + 1 : 0,
+    code(record?.token),
+    code(record?.end),
+    code(marker),
+    code(born),
+  ];
+}
+
+function code(value: number | undefined): number {
+  return value === undefined ? 0 : value + 1_000;
+}
