@@ -114,7 +114,8 @@ function* changes(world: OneNode, scope: NodeScope): Generator<Step<OneNode>> {
     state: { ...world, clock: clock + 1, fallen: max(0, fallen - 1), sure: max(0, world.sure - 1) },
   };
   const falls = world.falls === undefined ? undefined : world.falls - 1;
-  for (let by = 1; by <= scope.back - fallen && falls !== -1; by++) {
+  const most = falls === -1 ? 0 : scope.back - fallen;
+  for (let by = 1; by <= most; by++) {
     yield {
       event: `the clock falls by ${by}`,
       state: { ...world, falls, clock: clock - by, fallen: fallen + by },

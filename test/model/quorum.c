@@ -1,5 +1,5 @@
-// Fencing tokens over several nodes (J2, J3; docs/safety.md, "How records keep tokens in order"), without any clock.
-// A node is what `record.test.ts` proves of one record: each grant has a token above all that the node has seen, by
+// Fencing tokens over several nodes (J2, J3; see README.md), without any clock.
+// A node is what `one-node.test.ts` proves of one record: each grant has a token above all that the node has seen, by
 // however much its clock makes it, and a claim owns the record until the next grant. Nothing bounds skew, steps, delays,
 // or how often a message is executed.
 //

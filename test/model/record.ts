@@ -1,5 +1,5 @@
 // What one node does with the record of a lock, as pure functions: what the Lua scripts have to do, and nothing else.
-// `records.test.ts` searches every order of messages and clocks for a way around each rule.
+// `one-node.test.ts` searches every order of messages and clocks for a way around each rule.
 //
 // Times are those of the node's clock, tokens are on the same scale: a token is at least the clock at its grant.
 

@@ -1,0 +1,267 @@
+// At most one holder within its validity (J1), over several nodes, with extensions, late and lost messages, clocks that
+// run faster, and nodes that lose their data. Tokens have no part in it: a raise can only make an acquisition fail.
+//
+// Time goes by in ticks, for nodes and claims alike; a node's clock may gain one tick in each ttl. Messages are executed
+// at any time, in any order, any number of times, or never: there is no deadline here. Two claims are enough: J1 is about
+// two holders, and anybody else can only stand in their way. A record bears its id until somebody else is granted, or
+// it is released: longer than any linger.
+typedef signed char byte;
+enum { MOST_NODES = 3, NOBODY = 0, CLAIM = 1 };
+typedef struct {
+  byte owner, left; // ticks for which the record is held
+  byte guard;       // ticks for which nothing is granted
+  byte gained;      // ticks until the clock may gain again
+  byte saved_owner, saved_left;
+  byte granted[2], extended[2]; // what the claims know
+} Node;
+enum { IDLE, ASKING, HOLDS, ENDED };
+typedef struct {
+  byte phase, age; // since the first message was sent, or that of the extension that counted last
+  byte extending, since; // ticks since the extension was sent
+  byte late; // extensions are on their way whose replies no longer count
+} Claim;
+typedef struct {
+  Node nodes[MOST_NODES];
+  Claim claims[2];
+} State;
+
+#include "search.h"
+
+enum { NODES, TTL, DRIFT, GAIN, GUARD, LOSSES, CRASHES, EXTENSIONS, PLANT, WAY, SETTINGS };
+static Setting settings[SETTINGS] = {
+  [NODES] = {"nodes", 3, "1 to 3"},
+  [TTL] = {"ttl", 3, "ticks that a grant or an extension lasts"},
+  [DRIFT] = {"drift", 1, "ticks by which validity is shorter than the ttl"},
+  [GAIN] = {"gain", 1, "1: a node's clock may gain a tick in each ttl"},
+  [GUARD] = {"guard", 3, "ticks for which a node that failed grants nothing"},
+  [LOSSES] = {"losses", 1, "1: a node may lose its data, again and again, never two within the guard"},
+  [CRASHES] = {"crashes", 0, "1: a node may come back with the data that it had saved, likewise"},
+  [EXTENSIONS] = {"extensions", 1, "1: holders extend"},
+  [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
+  [WAY] = {"way", 0, "1: print the way to a violation"},
+};
+#define SET(name) (settings[name].value)
+enum {
+  RIGHT,
+  VALIDITY_FROM_REPLY,
+  EXTENSION_FROM_REPLY,
+  EARLIER_REPLY_COUNTS,
+  EXTEND_ANY_OWNER,
+  RELEASE_ANY_OWNER,
+  ID_USED_AGAIN, // a release of the attempt before is executed late
+  HALF_IS_ENOUGH,
+  GRANT_WHAT_IS_HELD,
+  EXTEND_WHAT_LAPSED,
+  ONE_EXTENSION_IS_ENOUGH,
+};
+
+static int quorum(void) { return SET(PLANT) == HALF_IS_ENOUGH ? SET(NODES) / 2 + !(SET(NODES) / 2) : SET(NODES) / 2 + 1; }
+static int validity(void) { return SET(TTL) - SET(DRIFT); }
+
+static void exchange(byte *a, byte *b) {
+  const byte old = *a;
+  *a = *b;
+  *b = old;
+}
+
+static void exchange_claims(State *state) {
+  for (int n = 0; n < SET(NODES); n++) {
+    Node *node = &state->nodes[n];
+    if (node->owner) node->owner = (byte)(CLAIM + CLAIM + 1 - node->owner);
+    if (node->saved_owner) node->saved_owner = (byte)(CLAIM + CLAIM + 1 - node->saved_owner);
+    exchange(&node->granted[0], &node->granted[1]);
+    exchange(&node->extended[0], &node->extended[1]);
+  }
+  const Claim claim = state->claims[0];
+  state->claims[0] = state->claims[1];
+  state->claims[1] = claim;
+}
+
+static void sort_nodes(State *state) {
+  for (int i = 1; i < SET(NODES); i++)
+    for (int j = i; j > 0 && memcmp(&state->nodes[j - 1], &state->nodes[j], sizeof(Node)) > 0; j--) {
+      const Node node = state->nodes[j];
+      state->nodes[j] = state->nodes[j - 1];
+      state->nodes[j - 1] = node;
+    }
+}
+
+static void normalise(State *state) {
+  for (int k = 0; k < 2; k++) {
+    Claim *claim = &state->claims[k];
+    if ((claim->phase == ASKING || claim->phase == HOLDS) && claim->age >= validity()) claim->phase = ENDED;
+    if (claim->phase == ENDED) claim->age = 0;
+    if (claim->phase == ENDED || claim->since >= validity()) claim->extending = 0;
+    if (!claim->extending) claim->since = 0;
+    for (int n = 0; n < SET(NODES); n++) {
+      Node *node = &state->nodes[n];
+      if (claim->phase != ASKING) node->granted[k] = 0;
+      if (!claim->extending) node->extended[k] = 0;
+      // Of a claim that has ended and extends no more, a record that is not held is no record.
+      const int over = claim->phase == ENDED && !claim->late;
+      if (node->owner == CLAIM + k && !node->left && over) node->owner = NOBODY;
+      if (node->saved_owner == CLAIM + k && !node->saved_left && over) node->saved_owner = NOBODY;
+    }
+  }
+  sort_nodes(state);
+  State other = *state;
+  exchange_claims(&other);
+  sort_nodes(&other);
+  if (memcmp(&other, state, sizeof other) < 0) *state = other;
+}
+
+static void less(byte *ticks) {
+  if (*ticks) --*ticks;
+}
+
+static void expand_time(const State *from) {
+  State next = *from;
+  for (int n = 0; n < SET(NODES); n++) {
+    Node *node = &next.nodes[n];
+    less(&node->left);
+    less(&node->saved_left);
+    less(&node->guard);
+    less(&node->gained);
+  }
+  for (int k = 0; k < 2; k++) {
+    Claim *claim = &next.claims[k];
+    if (claim->phase == ASKING || claim->phase == HOLDS) claim->age++;
+    if (claim->extending) claim->since++;
+  }
+  step(next, "a tick");
+}
+
+static void expand_faults(const State *from, int n) {
+  State next = *from;
+  Node *node = &next.nodes[n];
+  if (SET(GAIN) && !node->gained && (node->left || node->guard || node->saved_left)) {
+    less(&node->left);
+    less(&node->saved_left);
+    less(&node->guard);
+    node->gained = (byte)SET(TTL);
+    step(next, "the clock of node %d gains a tick", n);
+  }
+  if (SET(CRASHES) && (node->saved_owner != from->nodes[n].owner || node->saved_left != from->nodes[n].left)) {
+    next = *from;
+    node->saved_owner = node->owner;
+    node->saved_left = node->left;
+    step(next, "node %d saves its data", n);
+  }
+  for (int i = 0; i < SET(NODES); i++)
+    if (i != n && from->nodes[i].guard) return;
+  if (SET(LOSSES)) {
+    next = *from;
+    node->owner = node->left = node->saved_owner = node->saved_left = 0;
+    node->guard = (byte)SET(GUARD);
+    step(next, "node %d loses its data", n);
+  }
+  if (SET(CRASHES)) {
+    next = *from;
+    node->owner = node->saved_owner;
+    node->left = node->saved_left;
+    node->guard = (byte)SET(GUARD);
+    step(next, "node %d crashes and comes back with what it had saved", n);
+  }
+}
+
+static void hold(State *state, int k) {
+  state->claims[k].phase = HOLDS;
+  if (SET(PLANT) == VALIDITY_FROM_REPLY) state->claims[k].age = 0;
+  if (state->claims[1 - k].phase == HOLDS) broken("J1: two holders within their validity");
+}
+
+static void expand_messages(const State *from, int k, int n) {
+  const Claim *claim = &from->claims[k];
+  const Node *node = &from->nodes[n];
+  State next;
+  const int own = node->owner == CLAIM + k;
+  if (claim->phase != IDLE && !node->guard && (!node->left || (SET(PLANT) == GRANT_WHAT_IS_HELD && !own))) {
+    next = *from;
+    next.nodes[n].owner = (byte)(CLAIM + k);
+    next.nodes[n].left = (byte)SET(TTL);
+    step(next, "claim %d acquires on node %d, unheard", k, n);
+    if (claim->phase == ASKING && !node->granted[k]) {
+      next.nodes[n].granted[k] = 1;
+      int granted = 0;
+      for (int i = 0; i < SET(NODES); i++) granted += next.nodes[i].granted[k];
+      step(next, "claim %d acquires on node %d", k, n);
+      if (granted >= quorum()) {
+        hold(&next, k);
+        step(next, "claim %d acquires on node %d, and holds the lock", k, n);
+      }
+    }
+  }
+  const int releases = own && (claim->phase == ENDED || SET(PLANT) == ID_USED_AGAIN);
+  // Of a claim that is neither of the two.
+  if (releases || (node->owner && SET(PLANT) == RELEASE_ANY_OWNER)) {
+    next = *from;
+    next.nodes[n].owner = next.nodes[n].left = 0;
+    step(next, "the record of claim %d is released on node %d", node->owner - CLAIM, n);
+  }
+  const int extends = (own || SET(PLANT) == EXTEND_ANY_OWNER) && (node->left || SET(PLANT) == EXTEND_WHAT_LAPSED);
+  if (!extends || (!claim->extending && !claim->late)) return;
+  next = *from;
+  next.nodes[n].left = (byte)SET(TTL);
+  step(next, "an extension of claim %d is executed on node %d, unheard", k, n);
+  if (!claim->extending || node->extended[k]) return;
+  next.nodes[n].extended[k] = 1;
+  int extended = 0;
+  for (int i = 0; i < SET(NODES); i++) extended += next.nodes[i].extended[k];
+  if (extended >= (SET(PLANT) == ONE_EXTENSION_IS_ENOUGH ? 1 : quorum())) {
+    next.claims[k].age = SET(PLANT) == EXTENSION_FROM_REPLY ? 0 : claim->since;
+    next.claims[k].extending = 0;
+    next.claims[k].late = 1;
+  }
+  step(next, "an extension of claim %d is executed on node %d", k, n);
+}
+
+static void expand_claim(const State *from, int k) {
+  const Claim *claim = &from->claims[k];
+  State next = *from;
+  if (claim->phase == IDLE) {
+    next.claims[k].phase = ASKING;
+    step(next, "claim %d is invoked", k);
+    return;
+  }
+  if (claim->phase == ENDED) return;
+  next.claims[k].phase = ENDED;
+  step(next, "claim %d ends", k);
+  if (claim->phase != HOLDS || !SET(EXTENSIONS)) return;
+  next = *from;
+  // One at a time: the one before is given up, or its replies counted, against the rule, for this one.
+  if (SET(PLANT) != EARLIER_REPLY_COUNTS)
+    for (int n = 0; n < SET(NODES); n++) next.nodes[n].extended[k] = 0;
+  if (claim->extending) next.claims[k].late = 1;
+  next.claims[k].extending = 1;
+  next.claims[k].since = 0;
+  step(next, "claim %d sends an extension", k);
+}
+
+static void expand(const State *from) {
+  expand_time(from);
+  for (int n = 0; n < SET(NODES); n++) expand_faults(from, n);
+  for (int k = 0; k < 2; k++) {
+    expand_claim(from, k);
+    for (int n = 0; n < SET(NODES); n++) expand_messages(from, k, n);
+  }
+}
+
+static void print_state(const State *state) {
+  printf("   ");
+  for (int n = 0; n < SET(NODES); n++) {
+    const Node *node = &state->nodes[n];
+    printf(" node %d:", n);
+    if (node->owner) printf(" claim %d for %d", node->owner - CLAIM, node->left);
+    if (node->guard) printf(" guard %d", node->guard);
+    printf(";");
+  }
+  for (int k = 0; k < 2; k++) printf(" claim %d phase %d age %d", k, state->claims[k].phase, state->claims[k].age);
+  printf("\n");
+}
+
+int main(int argc, char **argv) {
+  read_settings(settings, SETTINGS, argc, argv);
+  State start;
+  memset(&start, 0, sizeof start);
+  return search(start, SET(WAY));
+}

@@ -1,0 +1,52 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
+
+// At most one holder within its validity: see exclusion.c. `npm run model` has the larger searches, too.
+
+const LONG: [string, SearchSettings, number][] = [['a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642]];
+
+let search: (given: SearchSettings) => SearchResult;
+
+beforeAll(() => {
+  search = compileSearch('exclusion');
+});
+
+describe('at most one claim holds the lock within its validity (J1), over three nodes, with', () => {
+  test.each<[string, SearchSettings, number]>([
+    ['one node that crashes', { nodes: 1, crashes: 1 }, 9_335],
+    ['clocks that gain, and extensions', { losses: 0 }, 112_755],
+    ['clocks that gain, extensions, and losses of data, one after the other', {}, 416_673],
+    ...(process.env.MODEL === 'long' ? LONG : []),
+  ])('%s', (_what, given, states) => {
+    // The number shows a change that makes the search smaller by mistake.
+    expect(search(given)).toEqual({ states, broken: undefined });
+  });
+});
+
+describe('the search finds two holders when', () => {
+  test.each<[string, SearchSettings]>([
+    ['validity is counted from the reply', { plant: 1 }],
+    ['the validity of an extension is counted from the reply', { plant: 2 }],
+    ['the reply to an earlier extension counts for a later one', { plant: 3 }],
+    ['a lock is extended whoever holds it', { plant: 4 }],
+    ['a lock is released whoever holds it', { plant: 5 }],
+    ['an id is used again, and the release of the attempt before comes late', { plant: 6 }],
+    ['a quorum is half of the nodes', { plant: 7 }],
+    ['what is held is granted', { plant: 8 }],
+    ['one node that extended is enough', { plant: 10 }],
+  ])('%s', (_what, given) => {
+    expect(search({ drift: 0, gain: 0, losses: 0, ...given }).broken).toMatch(/^J1:/);
+  });
+
+  test.each<[string, SearchSettings]>([
+    ['nothing is taken off validity for clocks that gain', { drift: 0, losses: 0 }],
+    ['the guard is shorter than the ttl', { guard: 2 }],
+  ])('%s', (_what, given) => {
+    expect(search(given).broken).toMatch(/^J1:/);
+  });
+});
+
+test('extending what has lapsed, and nobody else has got, does not make two holders', () => {
+  // It is refused because it would leave a lock that nobody knows of: see "revival" in one-node.test.ts.
+  expect(search({ drift: 0, gain: 0, losses: 0, plant: 9 }).broken).toBeUndefined();
+});
