@@ -3,7 +3,11 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 
 // At most one holder within its validity: see exclusion.c. `npm run model` has the larger searches, too.
 
-const LONG: [string, SearchSettings, number][] = [['a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642]];
+const LONG: [string, SearchSettings, number][] = [
+  ['a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
+  ['a ttl of five ticks, without losses', { ttl: 5, guard: 5, losses: 0 }, 4_348_807],
+  ['nodes that come back with older data', { drift: 0, gain: 0, crashes: 1, losses: 0 }, 2_722_111],
+];
 
 let search: (given: SearchSettings) => SearchResult;
 
@@ -14,6 +18,11 @@ beforeAll(() => {
 describe('at most one claim holds the lock within its validity (J1), over three nodes, with', () => {
   test.each<[string, SearchSettings, number]>([
     ['one node that crashes', { nodes: 1, crashes: 1 }, 9_335],
+    [
+      'nodes that come back with older data, and a ttl of two ticks',
+      { ttl: 2, drift: 0, gain: 0, guard: 2, crashes: 1, losses: 0 },
+      299_191,
+    ],
     ['clocks that gain, and extensions', { losses: 0 }, 112_755],
     ['clocks that gain, extensions, and losses of data, one after the other', {}, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
@@ -40,7 +49,11 @@ describe('the search finds two holders when', () => {
 
   test.each<[string, SearchSettings]>([
     ['nothing is taken off validity for clocks that gain', { drift: 0, losses: 0 }],
-    ['the guard is shorter than the ttl', { guard: 2 }],
+    ['the guard is shorter than the ttl, and data is lost', { guard: 2 }],
+    [
+      'the guard is shorter than the ttl, and a node comes back with older data',
+      { drift: 0, gain: 0, crashes: 1, losses: 0, guard: 2 },
+    ],
   ])('%s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J1:/);
   });

@@ -30,7 +30,7 @@ typedef struct {
 
 enum { NODES, AGREED, PLANT, WAY, SETTINGS };
 static Setting settings[SETTINGS] = {
-  [NODES] = {"nodes", 3, "1 to 5"},
+  [NODES] = {"nodes", 3, "1 to 5; five have not been searched to the end"},
   [AGREED] = {"agreed", 1, "1: a node that granted just the token need not be raised; 0: all are raised"},
   [PLANT] = {"plant", 0, "the number of a planted error, see `enum`"},
   [WAY] = {"way", 0, "1: print the way to a violation"},
