@@ -7,6 +7,7 @@ import { compileSearch, type SearchResult, type SearchSettings } from './complet
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, clocks three ticks apart', { span: 3, any: 0, burst: 0 }, 11_870_562],
   ['three nodes, any tokens', { span: 2, any: 1, burst: 0 }, 1_818_342],
+  ['three nodes, a lead of one', { span: 2, linger: 2, lead: 1, any: 0, burst: 0 }, 13_288_946],
   ['three nodes, tokens that get ahead by counting', { span: 2, any: 0, burst: 1 }, 4_357_928],
   ['three nodes, one of which loses its data', { span: 2, any: 0, burst: 0, losses: 1, guard: 3 }, 1_532_495],
 ];
