@@ -1,5 +1,5 @@
 import { BullModule } from '@nestjs/bullmq';
-import { type DynamicModule, Module, StandardSchemaValidationPipe } from '@nestjs/common';
+import { type DynamicModule, Module, type Provider, StandardSchemaValidationPipe } from '@nestjs/common';
 import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
 import { RedlockModule } from 'nestjs-redlock';
@@ -16,7 +16,8 @@ import { TasksModule } from './tasks/tasks.module.js';
 /** One instance of the batch scheduler. */
 @Module({})
 export class AppModule {
-  static register(environment: Environment): DynamicModule {
+  /** @param dispatching - see {@link DispatchModule.register} */
+  static register(environment: Environment, dispatching?: readonly Provider[]): DynamicModule {
     const { REDIS_URLS, LOCK_REDIS_URLS, KEY_PREFIX, INSTANCE, LOCK_TTL } = environment;
     return {
       module: AppModule,
@@ -39,7 +40,7 @@ export class AppModule {
         }),
         ScheduleModule.forRoot(),
         TasksModule,
-        DispatchModule.register(environment),
+        DispatchModule.register(environment, dispatching),
         ConsumerModule,
         SweepModule,
         StatsModule,

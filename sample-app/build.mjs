@@ -1,10 +1,10 @@
-// What `npm run demo` and `npm run lab` run is compiled first, but only when something is newer than what is there: a lab
-// or a demo that is under way starts more processes from those files, and must not find them half-written.
+// Compiles what `npm run demo` and other programs of this repository run, but only when something is newer than what is
+// there: one that is under way starts more processes from those files, and must not find them half-written.
 import { execSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 
-const SOURCES = [
+const COMMON = [
   'lib',
   'sample-app',
   'package.json',
@@ -13,24 +13,25 @@ const SOURCES = [
   'nest-cli.json',
   'rollup.config.mjs',
 ];
-/** What the build writes last. */
-const LAST = 'dist/sample-app/lab/page.html';
 
-/** Builds quietly, in the folder of the project; ends this process when that fails. */
-export function build() {
-  if (isBuilt()) return;
+/**
+ * Builds quietly, in the folder of the project; ends this process when that fails.
+ *
+ * @param {object} program
+ * @param {readonly string[]} program.scripts - of package.json, that build it
+ * @param {string} program.last - a file that the last of them writes, and only when it succeeds
+ * @param {readonly string[]} [program.sources] - beside those of the library and the sample
+ */
+export function build({ scripts, last, sources = [] }) {
+  const built = statSync(last, { throwIfNoEntry: false })?.mtimeMs ?? 0;
+  if ([...COMMON, ...sources].flatMap(filesIn).every((file) => statSync(file).mtimeMs <= built)) return;
   console.log('Building ...');
   try {
-    execSync('npm run build', { stdio: 'pipe' });
+    for (const script of scripts) execSync(`npm run ${script}`, { stdio: 'pipe' });
   } catch (error) {
     console.error(`The build failed:\n${error.stdout}${error.stderr}`);
     process.exit(1);
   }
-}
-
-function isBuilt() {
-  const built = statSync(LAST, { throwIfNoEntry: false })?.mtimeMs ?? 0;
-  return SOURCES.flatMap(filesIn).every((file) => statSync(file).mtimeMs <= built);
 }
 
 /** Folders too: their time tells that a file was taken away. */

@@ -1,6 +1,5 @@
 import { hostname } from 'node:os';
 import { z } from 'zod';
-import { STRATEGIES } from '../strategies/strategy-names.js';
 
 const redisUrl = z.url({ protocol: /^rediss?$/, error: 'must be like redis://host:6379' });
 
@@ -37,18 +36,12 @@ const environmentSchema = z.object({
   /** `unlocked` shows what happens without a lock. */
   DISPATCHER: z.enum(['locked', 'unlocked']).default('locked'),
 
-  /** Makes the dispatcher use one of the locks in `strategies/`, most of which fail. For the lock lab. */
-  LOCK_STRATEGY: z.enum(STRATEGIES).optional(),
-
   /** Milliseconds that Redis keeps a lock which nobody renews or releases. */
   LOCK_TTL: z.coerce.number().int().min(100).default(5_000),
 
   /** Milliseconds that a lock node may take to answer, and for which one that restarted may not vote. */
   LOCK_NODE_TIMEOUT: z.coerce.number().int().min(1).optional(),
   LOCK_RESTART_GUARD: z.coerce.number().int().min(1).optional(),
-
-  /** Milliseconds between two turns of the dispatcher, with `LOCK_STRATEGY`. */
-  DISPATCH_EVERY: z.coerce.number().int().min(10).default(1_000),
 
   /** Milliseconds that a dispatcher works on the tasks that it has read before it marks and pushes them. */
   DISPATCH_WORK: z.coerce.number().int().min(0).default(0),

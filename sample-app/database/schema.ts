@@ -36,12 +36,6 @@ const SCHEMA = `
     dispatching_since timestamptz
   );
 
-  create table if not exists pushes (
-    task_id  uuid not null,
-    dispatch integer not null,
-    primary key (task_id, dispatch)
-  );
-
   ${register.createTableSql};
 `;
 

@@ -13,7 +13,7 @@ import type { StopList } from './stop-list.js';
  * @returns its URL, and what it is
  */
 export async function startRedis(stops: StopList): Promise<{ url: string; description: string }> {
-  const version = await versionOnPath();
+  const version = await redisOnPath();
   return version === undefined
     ? {
         url: await startJsRedis(stops),
@@ -22,7 +22,8 @@ export async function startRedis(stops: StopList): Promise<{ url: string; descri
     : { url: await startRedisServer(stops), description: `redis-server ${version} from the PATH` };
 }
 
-async function versionOnPath(): Promise<string | undefined> {
+/** The version of the `redis-server` on the PATH; nothing when there is none. */
+export async function redisOnPath(): Promise<string | undefined> {
   try {
     const { stdout } = await promisify(execFile)('redis-server', ['--version']);
     return /v=(\S+)/.exec(stdout)?.[1] ?? stdout.trim();

@@ -1,14 +1,11 @@
 import { BullModule } from '@nestjs/bullmq';
-import { type DynamicModule, Module } from '@nestjs/common';
+import { type DynamicModule, Module, type Provider } from '@nestjs/common';
 import type { Environment } from '../config/environment.js';
 import { TASK_QUEUE } from '../queue/task-queue.js';
 import { StatsModule } from '../stats/stats.module.js';
 import { TasksModule } from '../tasks/tasks.module.js';
-import { Journal } from '../journal/journal.js';
-import { StrategyDispatcher } from '../strategies/strategy.dispatcher.js';
-import { WithLockStrategy } from '../strategies/with-lock.strategy.js';
 import { DispatchJob } from './dispatch.job.js';
-import { DispatchSettings } from './dispatch-settings.js';
+import { DispatchSteps } from './dispatch-steps.js';
 import { LockedDispatcher } from './locked.dispatcher.js';
 import { UnlockedDispatcher } from './unlocked.dispatcher.js';
 
@@ -16,7 +13,11 @@ const DISPATCHERS = { locked: LockedDispatcher, unlocked: UnlockedDispatcher };
 
 @Module({})
 export class DispatchModule {
-  static register({ DISPATCHER, LOCK_STRATEGY, REDIS_URLS }: Environment): DynamicModule {
+  /** @param dispatching - in place of the dispatcher that `DISPATCHER` names, and of {@link DispatchSteps} */
+  static register(
+    { DISPATCHER, REDIS_URLS }: Environment,
+    dispatching: readonly Provider[] = [DISPATCHERS[DISPATCHER], DispatchSteps],
+  ): DynamicModule {
     return {
       module: DispatchModule,
       imports: [
@@ -29,12 +30,7 @@ export class DispatchModule {
           connection: { url: REDIS_URLS[0], enableOfflineQueue: false, maxRetriesPerRequest: 0 },
         }),
       ],
-      providers: [
-        DispatchJob,
-        DispatchSettings,
-        Journal,
-        ...(LOCK_STRATEGY === undefined ? [DISPATCHERS[DISPATCHER]] : [StrategyDispatcher, WithLockStrategy]),
-      ],
+      providers: [DispatchJob, ...dispatching],
     };
   }
 }

@@ -84,60 +84,6 @@ export class TaskRepository {
     );
   }
 
-  /**
-   * Reads and marks without any lock of ours: PostgreSQL locks the rows, and whoever comes meanwhile skips them.
-   * @param work - done with the tasks in between; the rows stay locked for so long
-   */
-  async takeDispatchable(
-    limit: number,
-    work: (tasks: readonly DispatchableTask[]) => Promise<void>,
-  ): Promise<DispatchableTask[]> {
-    const client = await this.pool.connect();
-    let failure: Error | undefined;
-    try {
-      await client.query('begin');
-      const { rows } = await client.query<DispatchableTask>(
-        `select id, dispatches from tasks where status in ('pending', 'failed')
-         order by created_at limit $1 for update skip locked`,
-        [limit],
-      );
-      await work(rows);
-      await client.query(
-        `update tasks set status = 'enqueued', dispatches = dispatches + 1, updated_at = now() where id = any($1)`,
-        [rows.map(({ id }) => id)],
-      );
-      await client.query('commit');
-      return rows;
-    } catch (error) {
-      failure = error as Error;
-      throw error;
-    } finally {
-      // A connection whose transaction failed is closed, which ends the transaction too.
-      client.release(failure);
-    }
-  }
-
-  /**
-   * Marks the tasks whose dispatch nobody has noted before, and notes it: a unique constraint decides who is first.
-   * @returns those that were marked
-   */
-  async markOncePerDispatch(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
-    // One statement: a dispatch that was noted and not marked could never be done again.
-    const { rows } = await this.pool.query<DispatchableTask>(
-      `with claimed as (
-         insert into pushes (task_id, dispatch)
-         select id, dispatches + 1 from jsonb_to_recordset($1) as task (id uuid, dispatches integer)
-         on conflict do nothing
-         returning task_id
-       )
-       update tasks set status = 'enqueued', dispatches = dispatches + 1, updated_at = now()
-       from claimed where id = task_id
-       returning id, dispatches - 1 as dispatches`,
-      [JSON.stringify(tasks)],
-    );
-    return rows;
-  }
-
   /** Takes a task for processing; `undefined` when it is not there to be taken (any more). */
   async markProcessing(id: string): Promise<TakenTask | undefined> {
     const { rows } = await this.pool.query<TakenTask>(

@@ -1,0 +1,27 @@
+import type { JournalEvent } from './journal.js';
+import type { StrategyName } from '../strategies/strategy-names.js';
+
+/** What the lab tells a process that runs instances. */
+export type ToInstance =
+  | {
+      readonly to: 'open';
+      readonly environment: Readonly<Record<string, string>>;
+      readonly strategy: StrategyName;
+      readonly work: number;
+      readonly every: number;
+    }
+  | {
+      readonly to: 'set';
+      readonly strategy?: StrategyName;
+      readonly work?: number;
+      readonly active?: boolean;
+    }
+  | { readonly to: 'close' };
+
+/** What it answers, beside the entries of its journal. */
+export type FromInstance =
+  | { readonly kind: 'booted' }
+  | { readonly kind: 'opened'; readonly url: string }
+  | { readonly kind: 'closed' }
+  | { readonly kind: 'broken'; readonly message: string }
+  | JournalEvent;

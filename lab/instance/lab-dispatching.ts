@@ -1,0 +1,20 @@
+import type { Provider } from '@nestjs/common';
+import { DispatchSteps } from '../../sample-app/dispatch/dispatch-steps.js';
+import { DatabaseDispatch } from '../strategies/database-dispatch.js';
+import { StrategyDispatcher } from '../strategies/strategy.dispatcher.js';
+import { WithLockStrategy } from '../strategies/with-lock.strategy.js';
+import { InstanceSettings } from './instance-settings.js';
+import { JournaledSteps } from './journaled-steps.js';
+import { Journal } from './journal.js';
+
+/** What makes an instance of the sample dispatch by the lab's strategies, and tell the lab of it. */
+export function labDispatching(settings: InstanceSettings): Provider[] {
+  return [
+    Journal,
+    { provide: InstanceSettings, useValue: settings },
+    { provide: DispatchSteps, useClass: JournaledSteps },
+    WithLockStrategy,
+    DatabaseDispatch,
+    StrategyDispatcher,
+  ];
+}

@@ -1,0 +1,144 @@
+import { NotAsDescribedError, Recorder } from './recorder.js';
+import { StopList } from '../sample-app/demo/stop-list.js';
+import { runFlashSale } from './flash-sale.js';
+import { deviations } from './judge.js';
+import type { LabEvent, RunRecord } from './lab-event.js';
+import type { Part, Scenario } from './scenarios.js';
+import { type LabServices, Stage, type StagePlan } from './stage.js';
+
+/** What those who watch are told. */
+export interface LabWatcher {
+  runStarted(record: RunRecord): void;
+  event(run: number, event: LabEvent): void;
+  runEnded(record: RunRecord): void;
+}
+
+/** Runs scenarios, one run at a time, and keeps the records. */
+export class Lab {
+  readonly records: RunRecord[] = [];
+  readonly watchers = new Set<LabWatcher>();
+  /** The run that is under way. */
+  stage: Stage | undefined;
+  private recorder: Recorder | undefined;
+  private stopping = false;
+  busy = false;
+
+  /** Set when they have started. */
+  services: LabServices | undefined;
+
+  constructor(private readonly stops: StopList) {}
+
+  /**
+   * @param settings - in place of those that the scenario plans
+   * @returns the record of each of its runs
+   */
+  async run(scenario: Scenario, settings: Partial<StagePlan> = {}): Promise<RunRecord[]> {
+    if (this.busy) throw new Error('a scenario is under way');
+    this.busy = true;
+    this.stopping = false;
+    try {
+      const records: RunRecord[] = [];
+      for (const part of scenario.parts) {
+        if (this.stopping) break;
+        const changed = 'plan' in part ? { ...part, plan: { ...part.plan, ...settings } } : part;
+        records.push(await this.play(scenario, changed));
+      }
+      return records;
+    } finally {
+      this.busy = false;
+    }
+  }
+
+  /** Ends the scenario that is under way. */
+  stop(): void {
+    this.stopping = true;
+    this.recorder?.end();
+  }
+
+  private async play({ number }: Scenario, part: Part): Promise<RunRecord> {
+    const record = newRecord(this.records.length + 1, number, part);
+    this.records.push(record);
+    for (const watcher of this.watchers) watcher.runStarted(record);
+    const { services } = this;
+    if (!services) throw new Error('the servers have not started yet');
+    if (part.needsRealRedis && services.redis.kind !== 'redis-server') {
+      record.notRun = 'needs redis-server on the PATH: js-redis-server has no replicas';
+      this.end(record);
+    } else {
+      const own = new StopList();
+      await this.stops.add(() => own.stopAll());
+      try {
+        await this.perform(part, record, services, own);
+      } catch (error) {
+        record.deviations = [(error as Error).message];
+        throw error;
+      } finally {
+        this.stage = undefined;
+        await own.stopAll();
+        this.end(record);
+      }
+    }
+    return record;
+  }
+
+  private end(record: RunRecord): void {
+    record.endedAt = Date.now();
+    for (const watcher of this.watchers) watcher.runEnded(record);
+  }
+
+  private async perform(
+    part: Part,
+    record: RunRecord,
+    services: LabServices,
+    stops: StopList,
+  ): Promise<void> {
+    const recorder = new Recorder(record, (event) => {
+      for (const watcher of this.watchers) watcher.event(record.id, event);
+    });
+    this.recorder = recorder;
+    const missing: string[] = [];
+    if ('sale' in part) {
+      record.outcome = await runFlashSale(part.sale, services.queue, recorder, stops);
+    } else {
+      const stage = await Stage.open(services, part.plan, recorder, stops);
+      this.stage = stage;
+      missing.push(...(await outcomeOf(part.situation(stage))));
+      record.outcome = await stage.finish();
+    }
+    record.happened = part.tell(record.outcome, record.events);
+    record.deviations = [...missing, ...deviations(part.expected, record.outcome)];
+  }
+}
+
+function newRecord(id: number, scenario: number, part: Part): RunRecord {
+  const common = { id, scenario, title: part.title, startedAt: Date.now(), events: [] };
+  if ('sale' in part) {
+    const { way, shops } = part.sale;
+    const strategy = ({ unguarded: 'none', lock: 'with-lock', script: 'script' } as const)[way];
+    return { ...common, strategy, ttl: 0, work: 0, instances: numbered('shop', shops), nodes: [] };
+  }
+  const { strategy, ttl, work, instances, nodes } = part.plan;
+  return {
+    ...common,
+    strategy,
+    ttl,
+    work,
+    instances: numbered('instance', instances),
+    nodes: nodes === 'replicated' ? ['master', 'replica'] : numbered('node', nodes),
+  };
+}
+
+function numbered(name: string, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `${name}-${index + 1}`);
+}
+
+/** What was waited for and did not come is a result: the run did not come out as described. */
+async function outcomeOf(situation: Promise<void>): Promise<string[]> {
+  try {
+    await situation;
+    return [];
+  } catch (error) {
+    if (error instanceof NotAsDescribedError) return [error.message];
+    throw error;
+  }
+}

@@ -1,0 +1,25 @@
+// Makes one HTML file of the page: styles, script and the parts of D3 that it uses are inside, nothing is loaded.
+import { mkdir, readFile, writeFile } from 'node:fs/promises';
+import { build } from 'esbuild';
+
+const here = new URL('.', import.meta.url);
+const target = new URL('../../dist/lab/', here);
+
+const { outputFiles } = await build({
+  entryPoints: [new URL('main.ts', here).pathname],
+  bundle: true,
+  minify: true,
+  write: false,
+  format: 'iife',
+  target: 'es2022',
+  legalComments: 'inline',
+});
+const [template, style] = await Promise.all(
+  ['page.html', 'style.css'].map((name) => readFile(new URL(name, here), 'utf8')),
+);
+const script = outputFiles[0].text.replaceAll('</script', '<\\/script');
+await mkdir(target, { recursive: true });
+await writeFile(
+  new URL('page.html', target),
+  template.replace('/* style */', () => style).replace('/* script */', () => script),
+);

@@ -1,0 +1,33 @@
+// Takes the pictures of docs/lab.md from the file that `npm run lab` has written:
+//   node lab/page/pictures.mjs lab-report.html
+import { mkdir } from 'node:fs/promises';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { chromium } from 'playwright-core';
+
+const [report = 'lab-report.html'] = process.argv.slice(2);
+const folder = new URL('../../docs/lab/', import.meta.url).pathname;
+/** The scenario, which of its runs, and the name of the picture. */
+const PICTURES = [
+  ...[1, 2, 3, 4, 5, 6, 7, 8, 9, 11].map((scenario) => [scenario, 0, `${scenario}.png`]),
+  [8, 1, '8-token.png'],
+  [9, 1, '9-guard.png'],
+  [10, 4, '10.png'],
+  [12, 1, '12.png'],
+];
+
+await mkdir(folder, { recursive: true });
+const browser = await chromium.launch({
+  executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+  args: process.getuid?.() === 0 ? ['--no-sandbox'] : [],
+});
+const page = await browser.newPage({ viewport: { width: 900, height: 900 } });
+await page.goto(pathToFileURL(resolve(report)).href);
+for (const [scenario, run, name] of PICTURES) {
+  const rows = page
+    .locator('#runs tr')
+    .filter({ has: page.locator(`td:first-child:text-is("${scenario}")`) });
+  await rows.nth(run).locator('button').click();
+  await page.locator('#chart').screenshot({ path: folder + name });
+}
+await browser.close();

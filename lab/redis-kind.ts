@@ -1,0 +1,18 @@
+import { redisOnPath } from '../sample-app/demo/embedded-redis.js';
+
+/** What the lab's Redis servers are: processes of the one on the PATH, or of the one that comes with the sample. */
+export interface RedisKind {
+  readonly kind: 'redis-server' | 'js-redis-server';
+  readonly description: string;
+}
+
+export async function findRedis(): Promise<RedisKind> {
+  const version = await redisOnPath();
+  return version === undefined
+    ? {
+        kind: 'js-redis-server',
+        description:
+          'js-redis-server, because there is no redis-server on the PATH (apt-get install redis-server, brew install redis)',
+      }
+    : { kind: 'redis-server', description: `redis-server ${version} from the PATH` };
+}

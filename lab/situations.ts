@@ -1,0 +1,194 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { LabEvent } from './lab-event.js';
+import { NotAsDescribedError } from './recorder.js';
+import type { LabInstance, Stage } from './stage.js';
+
+/** Makes something happen to a stage, and ends when its consequences are there. */
+export type Situation = (stage: Stage) => Promise<void>;
+
+// None of them waits for luck. What must come in a certain order waits for the event before it, and a job that must
+// outlast something does so by a factor. So they come out the same on a machine that is busy with other things.
+
+/** Every timer fires, nothing goes wrong. */
+export const nothingHappens: Situation = async (stage) => {
+  await stage.submit(20);
+  stage.go(...stage.instances);
+  await stage.settle();
+};
+
+/** The instance that holds the lock is killed while it works. */
+export const holderIsKilled: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  await stage.submit(20);
+  stage.go(first);
+  await stage.see(first, 'read');
+  await stage.kill(first);
+  stage.fault('the holder is killed (SIGKILL) in the middle of its job');
+  stage.go(...others);
+  await stage.settle();
+};
+
+/** The instance is killed when Redis has its key, and the instance does not know yet. */
+export const killedBetweenTwoCommands: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  const node = stage.nodes[0];
+  if (!node) return;
+  // Once in vain: what a server is asked for the first time takes another round trip, for the text of the script.
+  stage.go(first);
+  await stage.seeAny('the first look at the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
+  await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);
+  first.toNodes[0]?.holdReplies();
+  await stage.submit(20);
+  await stage.until('the lock on the node', async () => (await stage.lockLeft(node)) > 0);
+  await stage.kill(first);
+  stage.fault('killed (SIGKILL) after its first command, before its second');
+  stage.go(...others);
+  await stage.settle();
+};
+
+/** The job takes longer than the ttl; more tasks come when the first of them are pushed. */
+export const jobOutlastsTtl: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  await stage.submit(10);
+  stage.go(first);
+  await stage.see(first, 'read');
+  stage.go(...others);
+  await stage.seeAny('the first push', ({ kind }) => kind === 'pushed');
+  await stage.submit(10);
+  await stage.settle();
+};
+
+/** Redis answers one of the instances so late that its lock has ended by then. */
+export const replyComesLate: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  const node = stage.nodes[0];
+  if (!node) return;
+  const delay = 2.5 * stage.plan.ttl;
+  first.toNodes[0]?.delayReplies(delay);
+  stage.note(`replies to ${first.name} take ${delay} ms`);
+  await stage.submit(5);
+  stage.go(first);
+  await stage.until('the lock on the node', async () => (await stage.lockLeft(node)) > 0);
+  stage.go(...others);
+  // There is always work, so that whoever has the lock is using it.
+  const end = Date.now() + 3 * delay;
+  while (Date.now() < end) {
+    await sleep(stage.plan.work / 3);
+    await stage.submit(3);
+  }
+  first.toNodes[0]?.heal();
+  await stage.settle();
+};
+
+/** The master dies before the lock has reached its replica, which takes its place. */
+export const failOver: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  const [, replica] = stage.nodes;
+  if (!replica) return;
+  await stage.replicate();
+  await stage.submit(10);
+  stage.holdReplication();
+  stage.go(first);
+  await stage.see(first, 'read');
+  await stage.failOver();
+  stage.go(...others);
+  await stage.settle();
+};
+
+/** The holder stands still from after its last check until somebody else has done the work. */
+export const holderIsPaused: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  await stage.submit(10);
+  stage.go(first);
+  await stage.see(first, 'read');
+  // What it sends to the database from here on is under way while it stands still.
+  first.toDatabase.holdRequests();
+  await stage.see(first, 'writing');
+  stage.pause(first);
+  stage.fault('paused (SIGSTOP) after its last check; its write is under way');
+  stage.go(...others);
+  const since = stage.recorder.length;
+  await stage.seeAny('the successor', ({ kind, who }) => kind === 'pushed' && who !== first.name, since);
+  await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
+  first.toDatabase.heal();
+  stage.resume(first);
+  // That its lock is lost it may hear before; what counts is what becomes of its write.
+  const ends = new Set(['pushed', 'refused', 'failed']);
+  await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
+  await stage.settle();
+};
+
+/** One of the three nodes that granted the lock forgets it. */
+export const nodeForgets: Situation = async (stage) => {
+  const [first, ...others] = cast(stage);
+  const [, , third] = stage.nodes;
+  if (!third) return;
+  for (const link of first.toNodes.slice(3)) link.disconnect();
+  stage.note(`${first.name} reaches three of the five nodes`);
+  await stage.submit(10);
+  stage.go(first);
+  await stage.see(first, 'read');
+  await stage.killNode(third);
+  await stage.startNode(third);
+  stage.fault(`${third.name} was restarted and is empty`);
+  stage.go(...others);
+  await stage.settle();
+};
+
+/** Two of five nodes die, then a third one; then they come back, without their data. Tasks keep coming. */
+export const nodesGoAndReturn: Situation = async (stage) => {
+  const { instances, nodes, recorder } = stage;
+  const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';
+  const customers = new AbortController();
+  const submitting = keepSubmitting(stage, customers.signal);
+  try {
+    stage.go(...instances);
+    await stage.seeAny('the first push', isPush);
+    for (const node of nodes.slice(0, 2)) await stage.killNode(node);
+    await stage.seeAny('a push without two of the nodes', isPush, recorder.length);
+
+    for (const node of nodes.slice(2, 3)) await stage.killNode(node);
+    let since = recorder.length;
+    // What had the lock may end its work; then everybody is refused.
+    for (const instance of instances) await stage.see(instance, 'unavailable', since);
+    since = recorder.length;
+    for (const instance of instances) await stage.see(instance, 'unavailable', since);
+    if (recorder.record.events.slice(since).some(isPush)) {
+      throw new NotAsDescribedError('tasks were pushed without a majority of the nodes');
+    }
+
+    for (const node of nodes.slice(0, 3)) await stage.startNode(node);
+    stage.fault('all nodes are back; three of them are empty');
+    await stage.seeAny('a push after the nodes have returned', isPush, recorder.length);
+  } finally {
+    customers.abort();
+    await submitting;
+  }
+  await stage.settle();
+};
+
+/** As many tasks as it takes to compare. */
+export const muchToDispatch: Situation = async (stage) => {
+  await stage.submit(60);
+  stage.go(...stage.instances);
+  await stage.settle();
+};
+
+/** Tasks keep coming, one of three instances or another takes them, and whoever watches does the rest. */
+export const playground: Situation = async (stage) => {
+  stage.go(...stage.instances);
+  await keepSubmitting(stage, stage.ended);
+};
+
+async function keepSubmitting(stage: Stage, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    if (stage.serving) await stage.submit(2);
+    await sleep(300, undefined, { signal }).catch(() => undefined);
+  }
+}
+
+function cast({ instances }: Stage): [LabInstance, ...LabInstance[]] {
+  const [first, ...others] = instances;
+  if (!first) throw new Error('nobody is on the stage');
+  return [first, ...others];
+}

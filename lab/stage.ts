@@ -1,0 +1,535 @@
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import { PushObserver } from '../sample-app/demo/pushes.js';
+import { createScratchSchema } from '../sample-app/demo/scratch-schema.js';
+import { StopList } from '../sample-app/demo/stop-list.js';
+import type { InstancePool, Worker } from './instance-pool.js';
+import type { LabEntry, LabEvent, Outcome } from './lab-event.js';
+import { NetworkLink } from './network-link.js';
+import { NotAsDescribedError, type Recorder } from './recorder.js';
+import type { RedisKind } from './redis-kind.js';
+import { RedisNode } from './redis-node.js';
+import { countGrantedTwice, countOverlaps, spansOf } from './spans.js';
+import { createPushesTable } from './strategies/database-dispatch.js';
+import type { StrategyName } from './strategies/strategy-names.js';
+
+const POLL_MS = 50;
+/** How often a timer fires; short, so that there is always one about to. */
+const DISPATCH_EVERY_MS = 150;
+/** A run that has not ended by then does not end. */
+const SETTLE_MS = 60_000;
+/** At the end of a run, for what is still under way. */
+const REST_MS = 15_000;
+/** So many refusals for each instance, and a key that has no end: nobody will ever get that lock. */
+const SKIPS_OF_A_STUCK_LOCK = 10;
+/** What PTTL answers for a key that is not there, and for one without an expiry. */
+const NO_KEY = -2;
+const NO_END = -1;
+/** How long the library keeps the record of a lock that has ended (docs/choosing-nodes.md). */
+const LINGER_MS = 30_000;
+
+/** What every run of the lab shares. */
+export interface LabServices {
+  readonly databaseUrl: string;
+  readonly queue: RedisNode;
+  readonly redis: RedisKind;
+  readonly pool: InstancePool;
+}
+
+/** The parts of one run. */
+export interface StagePlan {
+  readonly strategy: StrategyName;
+  readonly ttl: number;
+  readonly work: number;
+  readonly instances: number;
+  /** `replicated`: one master with a replica, reached by one name. */
+  readonly nodes: number | 'replicated';
+  /** The most tasks that an instance takes at once. */
+  readonly batch?: number;
+}
+
+/** One instance in a run, and its network. */
+export interface LabInstance {
+  readonly name: string;
+  readonly worker: Worker;
+  /** Empty while it starts. */
+  url: string;
+  /** One for each node. */
+  readonly toNodes: readonly NetworkLink[];
+  readonly toDatabase: NetworkLink;
+  state: 'running' | 'paused' | 'killed';
+  /** Aborts when it is paused or killed: what it was asked for then gets no answer. */
+  serving: AbortController;
+}
+
+/** The processes of one run and the network between them, with everything that can happen to them. */
+export class Stage {
+  readonly instances: LabInstance[] = [];
+  readonly nodes: RedisNode[] = [];
+  private readonly name = `lab_${randomBytes(4).toString('hex')}`;
+  private readonly stops = new StopList();
+  private readonly database: Client;
+  private queue!: PushObserver;
+  private databaseUrl = '';
+  private replication: NetworkLink | undefined;
+  private tasks = 0;
+  /** How many events came before the fault. */
+  private eventsBeforeFault = 0;
+  private stuck = false;
+  private finished = false;
+  private closed = false;
+  private readonly settings: { strategy: StrategyName; ttl: number; work: number };
+
+  private constructor(
+    private readonly services: LabServices,
+    readonly plan: StagePlan,
+    readonly recorder: Recorder,
+  ) {
+    this.settings = { strategy: plan.strategy, ttl: plan.ttl, work: plan.work };
+    this.database = new Client({ connectionString: services.databaseUrl });
+    this.database.on('error', () => undefined);
+  }
+
+  /** Starts everything; the instances do not dispatch before they are told to {@link go}. */
+  static async open(
+    services: LabServices,
+    plan: StagePlan,
+    recorder: Recorder,
+    stops: StopList,
+  ): Promise<Stage> {
+    const stage = new Stage(services, plan, recorder);
+    await stops.add(() => stage.close());
+    await stage.start();
+    return stage;
+  }
+
+  // What can be done to it
+
+  tell(who: string, entry: LabEntry): void {
+    this.recorder.add({ at: Date.now(), who, ...entry });
+  }
+
+  note(text: string): void {
+    this.tell('lab', { kind: 'note', text });
+  }
+
+  /** An instance that takes requests. */
+  get serving(): LabInstance | undefined {
+    return this.instances.find(({ state, url }) => state === 'running' && url !== '');
+  }
+
+  /**
+   * Whoever watches may stop the instance or the run in the middle of it: then nobody knows whether it took the tasks.
+   * @throws NotAsDescribedError when there is nobody to take them, or the run was stopped before
+   */
+  async submit(count: number): Promise<void> {
+    this.ended.throwIfAborted();
+    const target = this.serving;
+    if (!target) throw new NotAsDescribedError('no instance is running that could take tasks');
+    const tasks = Array.from({ length: count }, () => ({
+      name: `task-${++this.tasks}`,
+      items: 1,
+      msPerItem: 1,
+    }));
+    const signal = AbortSignal.any([target.serving.signal, this.ended]);
+    try {
+      const response = await fetch(`${target.url}/tasks`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ tasks }),
+        signal,
+      });
+      if (response.status !== 202) throw new Error(`POST /tasks answered ${response.status}`);
+      this.tell('lab', { kind: 'submitted', tasks: count });
+    } catch (error) {
+      if (!signal.aborted) throw error;
+      this.note(`${target.name} had no time to answer; it may have taken ${count} tasks`);
+    }
+  }
+
+  /** Lets these instances dispatch, on their timers. */
+  go(...instances: readonly LabInstance[]): void {
+    for (const { worker } of instances) worker.send({ to: 'set', active: true });
+  }
+
+  /** Aborts when somebody has asked for an early end. */
+  get ended(): AbortSignal {
+    return this.recorder.ended;
+  }
+
+  use(strategy: StrategyName): void {
+    this.settings.strategy = strategy;
+    for (const { worker } of this.instances) worker.send({ to: 'set', strategy });
+    this.tell('lab', { kind: 'strategy', strategy });
+  }
+
+  setWork(work: number): void {
+    this.settings.work = work;
+    for (const { worker } of this.instances) worker.send({ to: 'set', work });
+    this.tellSettings();
+  }
+
+  /** A ttl is part of an instance's configuration: they start again one by one, as in a deployment. */
+  async setTtl(ttl: number): Promise<void> {
+    this.settings.ttl = ttl;
+    this.tellSettings();
+    for (const { name, state } of [...this.instances]) {
+      const instance = this.instances.find((each) => each.name === name);
+      if (!instance || state !== 'running') continue;
+      await this.kill(instance);
+      await this.revive(instance);
+    }
+  }
+
+  private tellSettings(): void {
+    const { ttl, work } = this.settings;
+    this.tell('lab', { kind: 'settings', ttl, work });
+  }
+
+  /** A new process takes the place of one that was killed. */
+  async revive(instance: LabInstance): Promise<void> {
+    if (instance.state !== 'killed') return;
+    this.instances.splice(this.instances.indexOf(instance), 1);
+    this.go(await this.startInstance(instance.name));
+    this.instances.sort((a, b) => a.name.localeCompare(b.name));
+  }
+
+  async kill(instance: LabInstance): Promise<void> {
+    if (instance.state === 'killed') return;
+    instance.state = 'killed';
+    instance.serving.abort();
+    await instance.worker.kill();
+    this.tell(instance.name, { kind: 'killed' });
+  }
+
+  pause(instance: LabInstance): void {
+    if (instance.state !== 'running') return;
+    instance.state = 'paused';
+    instance.serving.abort();
+    instance.worker.pause();
+    this.tell(instance.name, { kind: 'paused' });
+  }
+
+  resume(instance: LabInstance): void {
+    if (instance.state !== 'paused') return;
+    instance.state = 'running';
+    instance.serving = new AbortController();
+    this.tell(instance.name, { kind: 'resumed' });
+    instance.worker.resume();
+  }
+
+  async killNode(node: RedisNode): Promise<void> {
+    if (!node.running) return;
+    await node.kill();
+    this.tell(node.name, { kind: 'node-killed' });
+  }
+
+  /** Without its data. */
+  async startNode(node: RedisNode): Promise<void> {
+    if (node.running) return;
+    await node.start();
+    this.tell(node.name, { kind: 'node-started' });
+  }
+
+  /** Makes the second node a replica of the first. */
+  async replicate(): Promise<void> {
+    const [master, replica] = this.nodes;
+    if (!master || !replica) return;
+    this.replication = await this.link(master);
+    await replica.client.replicaof('127.0.0.1', this.replication.port);
+    await this.until('the first synchronisation of the replica', async () =>
+      (await replica.client.info('replication')).includes('master_link_status:up'),
+    );
+    this.note('the replica is in step with the master');
+  }
+
+  /** Replication is asynchronous: from here on, what the master confirms has not reached the replica yet. */
+  holdReplication(): void {
+    this.replication?.holdReplies();
+    this.note('replication falls behind');
+  }
+
+  /** The master dies and its replica takes its name. */
+  async failOver(): Promise<void> {
+    const [master, replica] = this.nodes;
+    if (!master || !replica) return;
+    await this.killNode(master);
+    await replica.client.replicaof('NO', 'ONE');
+    for (const { toNodes } of this.instances) toNodes[0]?.redirect(replica);
+    this.fault('the replica is the master now; the lock had not reached it');
+  }
+
+  /** The moment from which the time to recover counts. */
+  fault(text: string): void {
+    this.note(text);
+    this.recorder.record.faultAt = Date.now();
+    this.eventsBeforeFault = this.recorder.length;
+  }
+
+  // What can be waited for
+
+  see(instance: LabInstance, kind: LabEvent['kind'], from = 0): Promise<LabEvent> {
+    const fits = (event: LabEvent): boolean =>
+      event.who === instance.name && event.kind === kind && (event.kind !== 'read' || event.tasks > 0);
+    return this.recorder.see(`"${kind}" of ${instance.name}`, fits, from);
+  }
+
+  seeAny(what: string, fits: (event: LabEvent) => boolean, from = 0): Promise<LabEvent> {
+    return this.recorder.see(what, fits, from);
+  }
+
+  /** @throws NotAsDescribedError when it does not come true, or somebody ends the run */
+  async until(what: string, condition: () => Promise<boolean> | boolean): Promise<void> {
+    await this.wait(
+      what,
+      async () => {
+        this.ended.throwIfAborted();
+        return condition();
+      },
+      SETTLE_MS,
+    );
+  }
+
+  /**
+   * How many milliseconds a node holds the dispatcher's lock from now on, unless it is renewed; `Infinity` for a key
+   * without an end, 0 when the lock is free there.
+   */
+  async lockLeft({ client }: RedisNode): Promise<number> {
+    const homeMade = await client.pttl(`${this.name}:batch:task:list`);
+    if (homeMade !== NO_KEY) return homeMade === NO_END ? Infinity : homeMade;
+    const key = `${this.name}:lock:{batch:task:list}`;
+    const [record, left] = await Promise.all([client.get(key), client.pttl(key)]);
+    // The library keeps the record of a lock that was released, which begins with `F`, or that has lapsed.
+    return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
+  }
+
+  /** Until every task is done, or it is certain that none will ever be again. */
+  async settle(): Promise<void> {
+    await this.until('the end of all tasks', () => this.isSettled());
+  }
+
+  unfinished(): Promise<number> {
+    return this.count(`status not in ('done', 'dead')`);
+  }
+
+  /** Ends the work that is under way, and counts. */
+  async finish(): Promise<Outcome> {
+    for (const { worker, state } of this.instances) {
+      if (state === 'running') worker.send({ to: 'set', active: false });
+    }
+    await this.comeToRest().catch((error: unknown) => {
+      // What does not come to rest is counted as it is.
+      if (!(error instanceof NotAsDescribedError)) throw error;
+    });
+    this.finished = true;
+    const { events } = this.recorder.record;
+    const { pushes, duplicates } = await this.queue.count();
+    const spans = spansOf(events);
+    const count = (kind: LabEvent['kind']): number => events.filter((event) => event.kind === kind).length;
+    return {
+      tasks: await this.count('true'),
+      pushes,
+      duplicates,
+      lost: await this.unfinished(),
+      doneTwice: await this.count('attempts > 1'),
+      overlaps: countOverlaps(spans),
+      grantedTwice: countGrantedTwice(spans),
+      refused: count('refused'),
+      skips: count('skipped'),
+      unavailable: count('unavailable'),
+      took: this.took(),
+      recovery: this.recovery(),
+    };
+  }
+
+  /**
+   * Stops what is not needed again and gives back the rest. A run that is under way ends: what it waits for would not
+   * come any more. May be called more than once.
+   */
+  close(): Promise<void> {
+    this.closed = true;
+    this.recorder.end();
+    return this.stops.stopAll();
+  }
+
+  private async comeToRest(): Promise<void> {
+    await this.wait('the end of what is under way', () => {
+      const running = new Set(
+        this.instances.filter(({ state }) => state === 'running').map(({ name }) => name),
+      );
+      return spansOf(this.recorder.record.events).every(
+        ({ who, to }) => to !== undefined || !running.has(who),
+      );
+    });
+    // A late write puts tasks back into the queue that were done before.
+    await this.wait('the end of all tasks', () => this.isSettled());
+    await this.wait('an empty queue', async () => (await this.queue.waiting()) === 0);
+  }
+
+  private async wait(
+    what: string,
+    condition: () => Promise<boolean> | boolean,
+    within = REST_MS,
+  ): Promise<void> {
+    const deadline = Date.now() + within;
+    while (!(await condition())) {
+      if (this.closed) throw new Error('interrupted');
+      if (Date.now() > deadline) throw new NotAsDescribedError(`${what}: not within ${within / 1_000} s`);
+      await sleep(POLL_MS);
+    }
+  }
+
+  private async isSettled(): Promise<boolean> {
+    this.stuck = await this.isStuck();
+    return this.stuck || (await this.unfinished()) === 0;
+  }
+
+  private took(): number {
+    const { events } = this.recorder.record;
+    const first = events.find(({ kind }) => kind === 'submitted');
+    const last = events.findLast(({ kind }) => kind === 'pushed');
+    return first && last ? last.at - first.at : 0;
+  }
+
+  private recovery(): number | 'never' | undefined {
+    const { faultAt, events } = this.recorder.record;
+    if (faultAt === undefined) return undefined;
+    if (this.stuck) return 'never';
+    const next = events.slice(this.eventsBeforeFault).find(({ kind }) => kind === 'pushed');
+    return next && next.at - faultAt;
+  }
+
+  private async isStuck(): Promise<boolean> {
+    const { faultAt, events } = this.recorder.record;
+    const alive = this.instances.filter(({ state }) => state === 'running');
+    if (faultAt === undefined || alive.length === 0) return false;
+    const since = events.slice(this.eventsBeforeFault);
+    const refused = alive.every(
+      ({ name }) =>
+        since.filter(({ who, kind }) => who === name && kind === 'skipped').length >= SKIPS_OF_A_STUCK_LOCK,
+    );
+    const [node] = this.nodes;
+    if (!refused || since.some(({ kind }) => kind === 'pushed') || !node) return false;
+    return (await this.lockLeft(node)) === Infinity;
+  }
+
+  private async count(condition: string): Promise<number> {
+    const { rows } = await this.database.query<{ count: number }>(
+      `select count(*)::int as count from "${this.name}".tasks where ${condition}`,
+    );
+    return rows[0]?.count ?? 0;
+  }
+
+  private async start(): Promise<void> {
+    const { services, stops, plan } = this;
+    await this.database.connect();
+    await stops.add(() => this.database.end());
+    this.databaseUrl = await createScratchSchema(services.databaseUrl, this.name, stops);
+    await this.database.query(createPushesTable(this.name));
+    this.queue = new PushObserver(services.queue.url, this.name);
+    await stops.add(() => this.queue.close());
+    await this.startNodes();
+    await services.pool.prepare(plan.instances);
+    await Promise.all(
+      Array.from({ length: plan.instances }, (_, index) => this.startInstance(`instance-${index + 1}`)),
+    );
+    this.instances.sort((a, b) => a.name.localeCompare(b.name));
+  }
+
+  private async startNodes(): Promise<void> {
+    const { services, stops, plan } = this;
+    const count = plan.nodes === 'replicated' ? 2 : plan.nodes;
+    const names =
+      plan.nodes === 'replicated'
+        ? ['master', 'replica']
+        : Array.from({ length: count }, (_, index) => `node-${index + 1}`);
+    this.nodes.push(
+      ...(await Promise.all(names.map((name) => RedisNode.start(name, services.redis, stops)))),
+    );
+  }
+
+  private async startInstance(name: string): Promise<LabInstance> {
+    const { services, stops, plan, settings } = this;
+    const worker = await services.pool.take();
+    const [toDatabase, ...toNodes] = await Promise.all([
+      this.link(addressOf(this.databaseUrl)),
+      ...this.namedNodes.map((node) => this.link(node)),
+    ]);
+    const databaseUrl = new URL(this.databaseUrl);
+    databaseUrl.host = `127.0.0.1:${toDatabase?.port}`;
+    const forget = worker.listen((message) => {
+      if ('at' in message) this.recorder.add({ who: name, ...message });
+    });
+    const opened = worker.answer('opened');
+    worker.send({
+      to: 'open',
+      environment: {
+        INSTANCE: name,
+        DATABASE_URL: databaseUrl.href,
+        REDIS_URLS: services.queue.url,
+        LOCK_REDIS_URLS: toNodes.map(({ port }) => `redis://127.0.0.1:${port}`).join(','),
+        KEY_PREFIX: this.name,
+        LOCK_TTL: String(settings.ttl),
+        // As long as may be: a machine that is busy with other things is no fault that a run is about.
+        LOCK_NODE_TIMEOUT: String(Math.floor(settings.ttl / 5)),
+        ...(toNodes.length >= 3 && { LOCK_RESTART_GUARD: String(settings.ttl) }),
+        DISPATCH_BATCH: String(plan.batch ?? 100),
+      },
+      strategy: settings.strategy,
+      work: settings.work,
+      every: DISPATCH_EVERY_MS,
+    });
+    const instance: LabInstance = {
+      name,
+      worker,
+      url: '',
+      toNodes,
+      toDatabase: toDatabase as NetworkLink,
+      state: 'running',
+      serving: new AbortController(),
+    };
+    this.instances.push(instance);
+    await stops.add(() => this.giveBack(instance, forget));
+    const { url } = await opened;
+    instance.url = url;
+    this.tell(name, { kind: 'started' });
+    return instance;
+  }
+
+  private get namedNodes(): readonly RedisNode[] {
+    return this.plan.nodes === 'replicated' ? this.nodes.slice(0, 1) : this.nodes;
+  }
+
+  private async link(target: { readonly host: string; readonly port: number }): Promise<NetworkLink> {
+    const link = await NetworkLink.start(target);
+    await this.stops.add(() => link.close());
+    return link;
+  }
+
+  /** Closes the instance, so that its process can run another one. One in the middle of something is killed. */
+  private async giveBack(
+    { worker, state, toNodes, toDatabase }: LabInstance,
+    forget: () => void,
+  ): Promise<void> {
+    for (const link of [...toNodes, toDatabase]) link.heal();
+    if (state === 'paused') worker.resume();
+    try {
+      if (!worker.running) return;
+      if (!this.finished) throw new Error('interrupted');
+      const closed = worker.answer('closed');
+      worker.send({ to: 'close' });
+      await closed;
+      this.services.pool.give(worker);
+    } catch {
+      await worker.kill();
+    } finally {
+      forget();
+    }
+  }
+}
+
+function addressOf(url: string): { host: string; port: number } {
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: Number(port || 5432) };
+}

@@ -1,0 +1,170 @@
+import { randomUUID } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
+import type { LockStrategy } from './lock-strategy.js';
+
+// Locks as they are found in blog posts and code bases, each a little better than the one before, and each one wrong.
+// The comment on each says what is; `npm run lab` makes it happen.
+
+type Task = (lock?: DispatchLock) => Promise<void>;
+
+/** Deletes the key only if it is still ours. */
+const DELETE_IF_OURS = `
+  if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
+  return 0
+`;
+
+/** As `SET NX PX`, and counts the holders. @returns the count, or nil when the key is taken */
+const SET_AND_COUNT = `
+  if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
+  return redis.call('INCR', KEYS[2])
+`;
+
+/** No lock: every instance dispatches whenever its timer fires. */
+export class NoLock implements LockStrategy {
+  async attempt(task: Task): Promise<boolean> {
+    await task();
+    return true;
+  }
+}
+
+/** `SETNX` and `DEL`. A holder that dies never deletes the key, and nothing else does. */
+export class Setnx implements LockStrategy {
+  constructor(
+    private readonly redis: Redis,
+    private readonly key: string,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    if ((await this.redis.setnx(this.key, 'locked')) === 0) return false;
+    try {
+      await task();
+    } finally {
+      await this.redis.del(this.key);
+    }
+    return true;
+  }
+}
+
+/** `SETNX`, then `EXPIRE`. Two commands: who dies between them leaves a key without an end. */
+export class SetnxThenExpire implements LockStrategy {
+  constructor(
+    private readonly redis: Redis,
+    private readonly key: string,
+    private readonly ttl: number,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    if ((await this.redis.setnx(this.key, 'locked')) === 0) return false;
+    await this.redis.pexpire(this.key, this.ttl);
+    try {
+      await task();
+    } finally {
+      await this.redis.del(this.key);
+    }
+    return true;
+  }
+}
+
+/** `SET NX PX`, released by `DEL`. Who took longer than the ttl deletes the lock of the next holder. */
+export class PlainDelete implements LockStrategy {
+  constructor(
+    private readonly redis: Redis,
+    private readonly key: string,
+    private readonly ttl: number,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    if ((await this.redis.set(this.key, 'locked', 'PX', this.ttl, 'NX')) === null) return false;
+    try {
+      await task();
+    } finally {
+      await this.redis.del(this.key);
+    }
+    return true;
+  }
+}
+
+/**
+ * `SET NX PX` with an id, released only if the key still has it. Deletes nobody else's lock, but who takes longer than
+ * the ttl, waits longer than that for the answer, or is paused, works on without a lock and does not know it.
+ */
+export class OwnerId implements LockStrategy {
+  constructor(
+    private readonly redis: Redis,
+    private readonly key: string,
+    private readonly ttl: number,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    const id = randomUUID();
+    if ((await this.redis.set(this.key, id, 'PX', this.ttl, 'NX')) === null) return false;
+    try {
+      await task();
+    } finally {
+      await this.redis.eval(DELETE_IF_OURS, 1, this.key, id);
+    }
+    return true;
+  }
+}
+
+/** The same with a fencing token: the holder still does not know, but the database does, and refuses its write. */
+export class OwnerIdWithToken implements LockStrategy {
+  constructor(
+    private readonly redis: Redis,
+    private readonly key: string,
+    private readonly ttl: number,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    const id = randomUUID();
+    const token = await this.redis.eval(SET_AND_COUNT, 2, this.key, `${this.key}:token`, id, this.ttl);
+    if (token === null) return false;
+    try {
+      await task({ keys: [this.key], fencingToken: Number(token) });
+    } finally {
+      await this.redis.eval(DELETE_IF_OURS, 1, this.key, id);
+    }
+    return true;
+  }
+}
+
+/**
+ * Redlock as it is usually written: a majority of independent nodes, in time. A node that forgets its locks, because
+ * it was restarted without its data, votes again at once, and two holders each get a majority.
+ */
+export class RedlockUnguarded implements LockStrategy {
+  constructor(
+    private readonly nodes: readonly Redis[],
+    private readonly key: string,
+    private readonly ttl: number,
+  ) {}
+
+  async attempt(task: Task): Promise<boolean> {
+    const id = randomUUID();
+    const start = Date.now();
+    const votes = await this.askAll((node) => node.set(this.key, id, 'PX', this.ttl, 'NX'));
+    const granted = votes.filter((vote) => vote === 'OK').length;
+    const validity = this.ttl - (Date.now() - start) - this.ttl / 100 - 2;
+    try {
+      if (granted <= this.nodes.length / 2 || validity <= 0) return false;
+      await task();
+      return true;
+    } finally {
+      await this.askAll((node) => node.eval(DELETE_IF_OURS, 1, this.key, id));
+    }
+  }
+
+  /** What each node answered; `undefined` for one that failed or took too long. */
+  private askAll<T>(question: (node: Redis) => Promise<T>): Promise<(T | undefined)[]> {
+    return Promise.all(
+      this.nodes.map((node) =>
+        Promise.race([
+          question(node).catch(() => undefined),
+          sleep(this.ttl / 10, undefined, { ref: false }),
+        ]),
+      ),
+    );
+  }
+}

@@ -1,0 +1,147 @@
+import {
+  type BeforeApplicationShutdown,
+  Inject,
+  Injectable,
+  type OnApplicationBootstrap,
+  type OnApplicationShutdown,
+} from '@nestjs/common';
+import { Redis } from 'ioredis';
+import { LockLostError, LockUnavailableError } from 'nestjs-redlock';
+import { StaleTokenError } from 'nestjs-redlock/fencing';
+import { ENVIRONMENT, type Environment } from '../../sample-app/config/environment.js';
+import { type DispatchLock, DispatchJob } from '../../sample-app/dispatch/dispatch.job.js';
+import { InstanceSettings } from '../instance/instance-settings.js';
+import { Journal } from '../instance/journal.js';
+import { DatabaseDispatch } from './database-dispatch.js';
+import {
+  NoLock,
+  OwnerId,
+  OwnerIdWithToken,
+  PlainDelete,
+  RedlockUnguarded,
+  Setnx,
+  SetnxThenExpire,
+} from './home-made-locks.js';
+import type { LockStrategy } from './lock-strategy.js';
+import type { StrategyName } from './strategy-names.js';
+import { WithLockStrategy } from './with-lock.strategy.js';
+
+/** Dispatches under one of the strategies, which can be exchanged while it runs. */
+@Injectable()
+export class StrategyDispatcher
+  implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
+{
+  private readonly nodes: readonly [Redis, ...Redis[]];
+  private readonly key: string;
+  private timer: NodeJS.Timeout | undefined;
+  private running: Promise<void> | undefined;
+
+  constructor(
+    @Inject(ENVIRONMENT) private readonly environment: Environment,
+    private readonly settings: InstanceSettings,
+    private readonly job: DispatchJob,
+    private readonly journal: Journal,
+    private readonly withLock: WithLockStrategy,
+    private readonly database: DatabaseDispatch,
+  ) {
+    const { LOCK_REDIS_URLS, REDIS_URLS, KEY_PREFIX } = environment;
+    this.key = `${KEY_PREFIX}:batch:task:list`;
+    const [first, ...others] = LOCK_REDIS_URLS ?? REDIS_URLS;
+    this.nodes = [connectTo(first), ...others.map(connectTo)];
+  }
+
+  async onApplicationBootstrap(): Promise<void> {
+    // One that is away is tried again later; it must not keep the instance from starting.
+    await Promise.all(this.nodes.map((node) => node.connect().catch(() => undefined)));
+    this.timer = setInterval(() => {
+      if (!this.settings.active) return;
+      this.running ??= this.tick().finally(() => (this.running = undefined));
+    }, this.settings.every);
+  }
+
+  async beforeApplicationShutdown(): Promise<void> {
+    clearInterval(this.timer);
+    await this.running;
+  }
+
+  onApplicationShutdown(): void {
+    for (const node of this.nodes) node.disconnect();
+  }
+
+  private async tick(): Promise<void> {
+    const asked = Date.now();
+    let token: number | undefined;
+    try {
+      const ran = await this.attempt(async (lock) => {
+        token = lock?.fencingToken;
+        const locked = this.settings.strategy !== 'none';
+        this.journal.tell({ kind: 'acquired', asked: Date.now() - asked, locked, token, ttl: this.ttl });
+        await this.job.run(lock);
+        this.journal.tell({ kind: 'released' });
+      });
+      if (!ran) this.journal.tell({ kind: 'skipped' });
+    } catch (error) {
+      this.report(error as Error);
+    }
+  }
+
+  private async attempt(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean> {
+    const { strategy } = this.settings;
+    if (strategy === 'skip-locked' || strategy === 'unique-constraint') {
+      this.journal.tell({ kind: 'acquired', asked: 0, locked: false });
+      await (strategy === 'skip-locked' ? this.database.skippingLocked() : this.database.oncePerDispatch());
+      this.journal.tell({ kind: 'released' });
+      return true;
+    }
+    return this.lock(strategy).attempt(task);
+  }
+
+  private lock(strategy: Exclude<StrategyName, 'skip-locked' | 'unique-constraint'>): LockStrategy {
+    const [redis] = this.nodes;
+    const { LOCK_TTL: ttl } = this.environment;
+    switch (strategy) {
+      case 'none':
+        return new NoLock();
+      case 'setnx':
+        return new Setnx(redis, this.key);
+      case 'setnx-expire':
+        return new SetnxThenExpire(redis, this.key, ttl);
+      case 'plain-delete':
+        return new PlainDelete(redis, this.key, ttl);
+      case 'owner-id':
+        return new OwnerId(redis, this.key, ttl);
+      case 'owner-id-with-token':
+        return new OwnerIdWithToken(redis, this.key, ttl);
+      case 'redlock-unguarded':
+        return new RedlockUnguarded(this.nodes, this.key, ttl);
+      case 'with-lock':
+        return this.withLock;
+    }
+  }
+
+  /** How long Redis keeps the lock, where it is kept for a time at all and for no longer. */
+  private get ttl(): number | undefined {
+    const { strategy } = this.settings;
+    return strategy === 'none' || strategy === 'setnx' ? undefined : this.environment.LOCK_TTL;
+  }
+
+  private report(error: Error): void {
+    const { message } = error;
+    if (error instanceof LockUnavailableError) this.journal.tell({ kind: 'unavailable', message });
+    else if (error instanceof LockLostError) this.journal.tell({ kind: 'lost', message });
+    else if (error instanceof StaleTokenError) this.journal.tell({ kind: 'refused', message });
+    else this.journal.tell({ kind: 'failed', message });
+  }
+}
+
+/** Fails at once while the server is away: a command that runs seconds later is a fault of its own. */
+function connectTo(url: string): Redis {
+  const client = new Redis(url, {
+    lazyConnect: true,
+    enableOfflineQueue: false,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => 50,
+  });
+  client.on('error', () => undefined);
+  return client;
+}

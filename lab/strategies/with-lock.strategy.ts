@@ -1,0 +1,40 @@
+import { Injectable } from '@nestjs/common';
+import { currentLock, WithLock } from 'nestjs-redlock';
+import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
+import { Journal } from '../instance/journal.js';
+import type { LockStrategy } from './lock-strategy.js';
+
+const LOOK_MS = 50;
+
+/** The right one. The ttl is the module's default, so that it can be chosen per run. */
+@Injectable()
+export class WithLockStrategy implements LockStrategy {
+  constructor(private readonly journal: Journal) {}
+
+  async attempt(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean> {
+    return (await this.dispatch(task)) ?? false;
+  }
+
+  @WithLock('batch:task:list', { onBusy: 'skip' })
+  async dispatch(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean | undefined> {
+    const lock = currentLock();
+    if (!lock) return undefined;
+    const renewals = this.watchRenewals(() => lock.remaining());
+    try {
+      await task(lock);
+    } finally {
+      clearInterval(renewals);
+    }
+    return true;
+  }
+
+  /** What is left of the lock only ever becomes more by a renewal. */
+  private watchRenewals(remaining: () => number): NodeJS.Timeout {
+    let last = remaining();
+    return setInterval(() => {
+      const now = remaining();
+      if (now > last) this.journal.tell({ kind: 'renewed' });
+      last = now;
+    }, LOOK_MS);
+  }
+}

@@ -1,0 +1,138 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { chmod, mkdtemp, readdir, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { descendantsOf } from '../support/descendants.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { processGone } from '../support/process-gone.js';
+import { until } from '../support/until.js';
+
+const LAB = fileURLToPath(new URL('../../dist/lab/main.js', import.meta.url));
+const TIMEOUT = 300_000;
+
+/** A lab in a process of its own, with a folder of its own for all that it keeps in files. */
+class LabProcess {
+  output = '';
+  /** What those who look at its page are told. */
+  events = '';
+  /** Its exit code, once it has ended. */
+  code: number | null | undefined;
+  readonly child: ChildProcess;
+
+  constructor(
+    readonly folder: string,
+    args: readonly string[],
+  ) {
+    this.child = spawn(process.execPath, [LAB, '--report', join(folder, 'report.html'), ...args], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, TMPDIR: folder },
+    });
+    for (const stream of [this.child.stdout, this.child.stderr]) {
+      stream?.on('data', (chunk: Buffer) => (this.output += chunk.toString()));
+    }
+    const ended = once(this.child, 'close').then(([code]) => (this.code = code as number | null));
+    cleanUpAfterTests(async () => {
+      this.child.kill('SIGKILL');
+      await ended;
+      await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+    });
+  }
+
+  get url(): string | undefined {
+    return /Page: +(http\S+)/.exec(this.output)?.[1];
+  }
+
+  /** How often a holder was paused so far: then its scenario is in the middle. */
+  get pauses(): number {
+    return this.events.match(/"kind":"paused"/g)?.length ?? 0;
+  }
+
+  async watch(): Promise<void> {
+    await until(() => this.url !== undefined, TIMEOUT);
+    const { body } = await fetch(`${this.url}/events`);
+    const decoder = new TextDecoder();
+    const read = async (): Promise<void> => {
+      for await (const chunk of body ?? []) this.events += decoder.decode(chunk as Uint8Array);
+    };
+    // It ends with the lab.
+    void read().catch(() => undefined);
+  }
+}
+
+async function startLab(...args: string[]): Promise<LabProcess> {
+  const folder = await mkdtemp(join(tmpdir(), 'lab-'));
+  // PostgreSQL does not run as root.
+  await chmod(folder, 0o755);
+  return new LabProcess(folder, args);
+}
+
+/** More than anybody waits for in these tests, so that it does not end by itself. */
+const LONG = Array.from({ length: 20 }, () => '8');
+
+describe('a lab with a scenario under way', () => {
+  let lab: LabProcess;
+
+  beforeAll(async () => {
+    lab = await startLab('--port', '0', ...LONG);
+    await lab.watch();
+    await until(() => lab.pauses > 0, TIMEOUT);
+  }, TIMEOUT);
+
+  test(
+    'is left alone by a second one, which says where it is and ends',
+    async () => {
+      const before = lab.pauses;
+      const second = await startLab('--port', new URL(lab.url ?? '').port, '8');
+      await until(() => second.code !== undefined, TIMEOUT);
+
+      expect(second.code).toBe(1);
+      expect(second.output).toBe(
+        `A lab is running already (process ${lab.child.pid}): see ${lab.url}, or end it with Ctrl-C where it was started.\n`,
+      );
+      await until(() => lab.pauses > before, TIMEOUT);
+      expect(lab.output).not.toContain('NOT AS DESCRIBED');
+    },
+    TIMEOUT,
+  );
+
+  test(
+    'leaves no process and no file behind when it is ended with Ctrl-C, and ends',
+    async () => {
+      const processes = descendantsOf(lab.child.pid ?? 0);
+      // The guard, three instances, PostgreSQL, two Redis servers.
+      expect(processes.length).toBeGreaterThanOrEqual(7);
+
+      lab.child.kill('SIGINT');
+
+      // The one that is paused as well. Its guard ends with it.
+      await until(() => lab.output.includes('Ended by SIGINT; stopping everything that was started.'));
+      await until(async () => (await readdir(lab.folder)).length === 0);
+      // What it had been waiting for it would wait for until 40 seconds were over.
+      await until(() => lab.code !== undefined, 20_000);
+      expect(lab.code).toBe(1);
+      await Promise.all(processes.map((pid) => processGone(pid)));
+    },
+    TIMEOUT,
+  );
+});
+
+test(
+  'a lab that is killed leaves no process and no file behind',
+  async () => {
+    const lab = await startLab('--port', '0', ...LONG);
+    await lab.watch();
+    await until(() => lab.pauses > 0, TIMEOUT);
+    const processes = descendantsOf(lab.child.pid ?? 0);
+    expect(processes.length).toBeGreaterThanOrEqual(7);
+
+    lab.child.kill('SIGKILL');
+
+    await Promise.all(processes.map((pid) => processGone(pid)));
+    await until(async () => (await readdir(lab.folder)).length === 0);
+    expect(lab.output).not.toContain('NOT AS DESCRIBED');
+  },
+  TIMEOUT,
+);

@@ -1,0 +1,70 @@
+import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { type AddressInfo, createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+
+const LAB = fileURLToPath(new URL('../../dist/lab/main.js', import.meta.url));
+const TIMEOUT = 300_000;
+
+let folder: string;
+let report: string;
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'lab-'));
+  report = join(folder, 'report.html');
+});
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+function lab(...args: string[]): Promise<{ code: number; output: string }> {
+  return new Promise((resolve) => {
+    execFile(
+      process.execPath,
+      [LAB, '--port', '0', '--report', report, ...args],
+      { timeout: TIMEOUT },
+      (error, stdout, stderr) => {
+        resolve({ code: error ? Number(error.code ?? -1) : 0, output: stdout + stderr });
+      },
+    );
+  });
+}
+
+test(
+  'the stale write of a paused holder goes through, and is refused where the token is checked',
+  async () => {
+    const { code, output } = await lab('8');
+
+    expect(output).toMatch(/the stale write went through: 10 duplicates/);
+    expect(output).toMatch(/10 tasks pushed once each; the late write was refused/);
+    expect(output).not.toContain('NOT AS DESCRIBED');
+    expect(code).toBe(0);
+    const page = await readFile(report, 'utf8');
+    expect(page).toContain('"duplicates":10');
+    expect(page).not.toMatch(/(src|href)="?https?:/);
+  },
+  TIMEOUT,
+);
+
+test('an unknown scenario ends it before anything is started', async () => {
+  const { code, output } = await lab('13');
+
+  expect(code).toBe(1);
+  expect(output).toMatch(/^There is no scenario "13"\.\n/);
+  expect(output).not.toContain('PostgreSQL');
+});
+
+test('a port that somebody else has ends it, with what to do', async () => {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+
+  const { code, output } = await lab('--port', String(port), '8');
+
+  server.close();
+  expect(code).toBe(1);
+  expect(output).toBe(`Port ${port} is in use. Choose another one: npm run lab -- --port 4180\n`);
+});

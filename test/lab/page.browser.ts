@@ -1,0 +1,172 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdir, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { ReadableStream } from 'node:stream/web';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import type { Browser, Page } from 'playwright-core';
+import type { LabEvent } from '../../lab/lab-event.js';
+import type { LabHello } from '../../lab/page-messages.js';
+import { spansOf } from '../../lab/spans.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { until } from '../support/until.js';
+import { launchChromium } from './chromium.js';
+
+const LAB = fileURLToPath(new URL('../../dist/lab/main.js', import.meta.url));
+const SCREENSHOTS = fileURLToPath(new URL('../../test-artefacts/', import.meta.url));
+const PATIENCE = 60_000;
+
+let browser: Browser;
+let folder: string;
+
+beforeAll(async () => {
+  [browser, folder] = await Promise.all([launchChromium(), mkdtemp(join(tmpdir(), 'lab-page-'))]);
+  cleanUpAfterTests(() => browser.close());
+  await mkdir(SCREENSHOTS, { recursive: true });
+}, 400_000);
+
+afterAll(() => rm(folder, { recursive: true, force: true }));
+
+/** A lab with its page, until the end of the test file. */
+async function startLab(
+  ...args: string[]
+): Promise<{ child: ChildProcess; url: string; ended: Promise<unknown> }> {
+  const child = spawn(process.execPath, [LAB, '--port', '0', ...args], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, BROWSER: 'none' },
+  });
+  const ended = once(child, 'exit');
+  cleanUpAfterTests(async () => {
+    child.kill('SIGINT');
+    await ended;
+  });
+  for await (const line of createInterface({ input: child.stdout })) {
+    const url = /Page: +(http\S+)/.exec(line)?.[1];
+    if (url) return { child, url, ended };
+  }
+  throw new Error('the lab ended without saying where its page is');
+}
+
+async function duplicates(page: Page): Promise<number> {
+  return Number.parseInt((await page.textContent('#duplicates')) ?? '0', 10);
+}
+
+/** Nothing may come from anywhere else, and nothing may go wrong in the page. */
+async function open(url: string, width: number): Promise<{ page: Page; complaints: string[] }> {
+  const page = await browser.newPage({ viewport: { width, height: 900 } });
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => void (message.type() === 'error' && complaints.push(message.text())));
+  page.on(
+    'request',
+    (request) =>
+      void (new URL(request.url()).origin === new URL(url).origin || complaints.push(request.url())),
+  );
+  await page.goto(url);
+  return { page, complaints };
+}
+
+/** What a page is told that opens now. */
+async function eventsSoFar(url: string): Promise<readonly LabEvent[]> {
+  const { body } = await fetch(`${url}/events`);
+  const reader = (body as ReadableStream).pipeThrough(new TextDecoderStream()).getReader();
+  let text = '';
+  while (!/^data: .*\n\n/m.test(text)) text += (await reader.read()).value ?? '';
+  await reader.cancel();
+  const [, hello = ''] = /^data: (.*)$/m.exec(text) ?? [];
+  return (JSON.parse(hello) as LabHello).records.at(-1)?.events ?? [];
+}
+
+/** Whether every instance has tried to lock, and nobody is at it without a lock any more. */
+function allLock(events: readonly LabEvent[]): boolean {
+  const lockers = new Set(
+    events
+      .filter((event) => event.kind === 'skipped' || (event.kind === 'acquired' && event.locked !== false))
+      .map(({ who }) => who),
+  );
+  return lockers.size === 3 && spansOf(events).every(({ locked, to }) => locked || to !== undefined);
+}
+
+test(
+  'duplicates appear without the lock and stop when it is switched on; instances and nodes die and return',
+  async () => {
+    const { child, url, ended } = await startLab('--open');
+    const { page, complaints } = await open(url, 1_200);
+
+    await page.selectOption('#scenario', { label: 'Playground' });
+    await page.click('#run');
+    await until(async () => (await page.isVisible('#duplicates')) && (await duplicates(page)) >= 6, PATIENCE);
+    expect(await page.locator('#chart .duplicate').count()).toBeGreaterThan(0);
+    await page.screenshot({ path: join(SCREENSHOTS, 'without-lock.png') });
+
+    await page.click('#lock-on');
+    await page.getByText('the lock is now: with-lock').waitFor();
+    // What was begun before the switch still ends; a token shows that pushes come from a holder.
+    await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
+    await until(async () => allLock(await eventsSoFar(url)), PATIENCE);
+    // The page draws what it hears four times a second.
+    const before = (await eventsSoFar(url)).reduce((sum, event) => sum + (event.duplicates?.length ?? 0), 0);
+    await until(async () => (await duplicates(page)) >= before, PATIENCE);
+    await page.click('[aria-label="kill instance-1"]');
+    await page.click('[aria-label="pause instance-2"]');
+    await page.click('[aria-label="kill node-1"]');
+    const pushes = page.locator('#steps li', { hasText: 'instance-3 pushes' });
+    await until(async () => (await pushes.count()) > 2, PATIENCE);
+    await page.click('[aria-label="resume instance-2"]');
+    await page.click('[aria-label="start instance-1"]');
+    await page.click('[aria-label="start node-1"]');
+    await page.locator('[aria-label="kill instance-1"]').waitFor({ timeout: PATIENCE });
+    await page.fill('input[name=work]', '100');
+    await page.click('#apply');
+    await page.getByText('and a job takes 100 ms').waitFor();
+    expect(await duplicates(page)).toBe(before);
+    await page.screenshot({ path: join(SCREENSHOTS, 'with-lock.png') });
+
+    const foreign = await fetch(`${url}/control`, {
+      method: 'POST',
+      headers: { 'content-type': 'application/json', origin: 'http://elsewhere.example' },
+      body: JSON.stringify({ do: 'kill', instance: 'instance-1' }),
+    });
+    expect(foreign.status).toBe(403);
+
+    await page.click('#stop');
+    await page.locator('#run:not([disabled])').waitFor({ timeout: PATIENCE });
+    expect(await page.textContent('#runs')).toContain('yes');
+    expect(complaints).toEqual([]);
+    await page.close();
+
+    child.kill('SIGINT');
+    await expect(ended).resolves.toEqual([0, null]);
+  },
+  4 * PATIENCE,
+);
+
+test(
+  'the file that is written after a run shows the same picture, without a server, on a phone too',
+  async () => {
+    const report = join(folder, 'report.html');
+    const { ended } = await startLab('--report', report, '8');
+    await expect(ended).resolves.toEqual([0, null]);
+
+    const { page, complaints } = await open(pathToFileURL(report).href, 1_200);
+    await page.locator('#runs button').first().click();
+    expect(await duplicates(page)).toBe(10);
+    expect(await page.locator('#chart .duplicate').count()).toBe(1);
+    expect(await page.locator('#chart .asleep').count()).toBe(1);
+    expect(await page.isVisible('#controls')).toBe(false);
+    await page.screenshot({ path: join(SCREENSHOTS, 'report.png'), fullPage: true });
+
+    await page.setViewportSize({ width: 375, height: 800 });
+    await until(async () => Number(await page.getAttribute('#chart svg', 'width')) <= 375);
+    // Wide things scroll inside; the page itself does not.
+    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+    expect(overflow).toBeLessThanOrEqual(0);
+    await page.screenshot({ path: join(SCREENSHOTS, 'phone.png'), fullPage: true });
+    expect(complaints).toEqual([]);
+    await page.close();
+  },
+  2 * PATIENCE,
+);
