@@ -23,7 +23,7 @@ export class Worker {
       for (const listener of this.listeners) listener(message as FromInstance);
     });
     this.booted = this.answer('booted');
-    // Who uses it hears of it; until then it must not count as unhandled.
+    // `take` awaits it and reports the error; until then the rejection must not count as unhandled.
     this.booted.catch(() => undefined);
   }
 
@@ -86,7 +86,7 @@ export class InstancePool {
 
   constructor(private readonly stops: StopList) {}
 
-  /** Makes sure that so many wait, without waiting for them. */
+  /** Starts processes until so many are idle, without waiting until they are ready. */
   async prepare(count: number): Promise<void> {
     while (this.idle.length < count) {
       const worker = new Worker(`process ${++this.started}`);

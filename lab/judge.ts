@@ -2,7 +2,7 @@ import type { Outcome } from './lab-event.js';
 
 type Amount = 'none' | 'some' | 'all';
 
-/** What is said of a run before it; what is not named may be as it likes. */
+/** The outcome that is expected of a run; figures that are not named are not checked. */
 export interface Expectation {
   readonly duplicates?: Amount;
   readonly lost?: Amount;

@@ -33,7 +33,7 @@ export interface Outcome {
   readonly lost: number;
   /** Tasks whose work was done more than once. */
   readonly doneTwice: number;
-  /** How often an instance began to dispatch while another one was at it. */
+  /** How often an instance began to dispatch while another one was dispatching. */
   readonly overlaps: number;
   /** How often a lock was granted while that of another holder had neither ended nor been given back by it. */
   readonly grantedTwice: number;
@@ -44,7 +44,7 @@ export interface Outcome {
   readonly unavailable: number;
   /** Milliseconds from the first task to the last push. */
   readonly took: number;
-  /** Milliseconds from the fault to the next push. `never`: the lock's key has no end. Nothing: there was no fault. */
+  /** Milliseconds from the fault to the next push; `never` when the lock's key has no expiry, `undefined` without a fault. */
   readonly recovery?: number | 'never';
 }
 

@@ -6,7 +6,7 @@ import type { LabEvent, RunRecord } from './lab-event.js';
 import type { Part, Scenario } from './scenarios.js';
 import { type LabServices, Stage, type StagePlan } from './stage.js';
 
-/** What those who watch are told. */
+/** Receives what happens in the runs. */
 export interface LabWatcher {
   runStarted(record: RunRecord): void;
   event(run: number, event: LabEvent): void;
@@ -23,7 +23,7 @@ export class Lab {
   private stopping = false;
   busy = false;
 
-  /** Set when they have started. */
+  /** Set when the servers have started. */
   services: LabServices | undefined;
 
   constructor(private readonly stops: StopList) {}
@@ -132,7 +132,7 @@ function numbered(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${name}-${index + 1}`);
 }
 
-/** What was waited for and did not come is a result: the run did not come out as described. */
+/** An event that did not come is a result: the run did not come out as described. */
 async function outcomeOf(situation: Promise<void>): Promise<string[]> {
   try {
     await situation;

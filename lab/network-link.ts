@@ -6,7 +6,7 @@ interface Address {
   readonly port: number;
 }
 
-/** One direction of one connection: what comes in goes out in order, at once, later, or when it may. */
+/** One direction of one connection. It passes data on in order: at once, later, or when the link is healed. */
 class OneWay {
   private readonly queue: { readonly data: Buffer | undefined; readonly due: number }[] = [];
   private timer: NodeJS.Timeout | undefined;
@@ -18,10 +18,6 @@ class OneWay {
   ) {
     from.on('data', (data) => this.push(data));
     from.on('end', () => this.push(undefined));
-  }
-
-  get waiting(): number {
-    return this.queue.length;
   }
 
   forward(): void {
@@ -82,12 +78,7 @@ export class NetworkLink {
     return typeof address === 'object' && address ? address.port : 0;
   }
 
-  /** Pieces of requests that are on their way and have not arrived. */
-  get requestsUnderWay(): number {
-    return [...this.connections].reduce((sum, { requests }) => sum + requests.waiting, 0);
-  }
-
-  /** The server has done what it was asked long before the client hears of it. */
+  /** The server executes a command long before the client receives its reply. */
   delayReplies(ms: number): void {
     this.replies.delay = ms;
   }

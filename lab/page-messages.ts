@@ -1,13 +1,13 @@
 import type { LabEvent, RunRecord } from './lab-event.js';
 
-/** The first thing that a page hears. */
+/** The first message to a page. */
 export interface LabHello {
   readonly type: 'hello';
   readonly records: readonly RunRecord[];
   readonly scenarios: readonly { readonly number: number; readonly title: string }[];
 }
 
-/** What a page hears over its event stream. */
+/** A message to a page, over its event stream. */
 export type LabMessage =
   | LabHello
   | { readonly type: 'run'; readonly record: RunRecord }

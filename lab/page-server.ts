@@ -69,8 +69,8 @@ const commandSchema = z.discriminatedUnion('do', [
 type Command = z.output<typeof commandSchema>;
 
 /**
- * Other pages in the same browser can send requests here, and a name of theirs can be made to point to this machine.
- * Only requests that this page would send are answered.
+ * Other pages in the same browser can send requests here, and their host name can be made to resolve to this machine
+ * (DNS rebinding). Only requests that this page would send are answered.
  */
 @Injectable()
 class OnlyThisPage implements CanActivate {
@@ -94,7 +94,7 @@ class PageController {
     return pageWith(null);
   }
 
-  /** Tells who wants to start a lab on the same port that one is running. */
+  /** Lets a second lab on the same port find out that one is running. */
   @Get('lab')
   identity(): { lab: string; pid: number } {
     return { lab: 'nestjs-redlock', pid: process.pid };
@@ -188,7 +188,7 @@ class PageModule {
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {
   const app = await NestFactory.create<NestExpressApplication>(PageModule.register(lab), {
-    // Not yet: a port that is taken is told in our own words.
+    // Not yet: for a port that is taken there is a message of our own.
     logger: false,
     abortOnError: false,
     forceCloseConnections: true,

@@ -2,7 +2,7 @@ import type { LabEvent, RunRecord } from './lab-event.js';
 
 const PATIENCE_MS = 40_000;
 
-/** Something has not come that was waited for, or has come that must not: a result, and no failure of the lab. */
+/** An expected event did not come, or a forbidden one did. That is a result of the run, and no failure of the lab. */
 export class NotAsDescribedError extends Error {}
 
 /** Writes down what happens in a run, and lets others wait for it. */
@@ -36,7 +36,7 @@ export class Recorder {
     for (const watcher of this.watchers) watcher(complete);
   }
 
-  /** By what the instances told; the count that is judged comes from the queue. */
+  /** By the events of the instances; the count that is judged comes from the queue. */
   get duplicates(): number {
     return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
   }

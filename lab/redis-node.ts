@@ -12,7 +12,7 @@ const PORT_ATTEMPTS = 5;
 /** One Redis without persistence, a process of its own: after a crash it comes back empty. */
 export class RedisNode {
   readonly host = '127.0.0.1';
-  /** Goes past every fault of the network; only to look at the node, and to promote a replica. */
+  /** Connected directly, without a link that can fail; only to read the node's keys, and to promote a replica. */
   readonly client: Redis;
   private server: ServerProcess | undefined;
 
@@ -20,20 +20,14 @@ export class RedisNode {
     readonly name: string,
     readonly port: number,
     private readonly kind: RedisKind['kind'],
-    private readonly args: readonly string[],
   ) {
     this.client = new Redis({ host: this.host, port, lazyConnect: true, retryStrategy: () => 50 });
     this.client.on('error', () => undefined);
   }
 
-  static async start(
-    name: string,
-    { kind }: RedisKind,
-    stops: StopList,
-    args: readonly string[] = [],
-  ): Promise<RedisNode> {
+  static async start(name: string, { kind }: RedisKind, stops: StopList): Promise<RedisNode> {
     for (let attempt = 1; ; attempt++) {
-      const node = new RedisNode(name, await freePort(), kind, args);
+      const node = new RedisNode(name, await freePort(), kind);
       await stops.add(() => node.stop());
       try {
         await node.start();
@@ -53,7 +47,7 @@ export class RedisNode {
     return this.server?.running === true;
   }
 
-  /** Empty, as there is nothing that it could load. */
+  /** Starts it without data, as it has saved none. */
   async start(): Promise<void> {
     if (this.running) return;
     const [command, args] =
@@ -63,7 +57,7 @@ export class RedisNode {
             ['--bind', this.host, '--port', String(this.port), '--save', '', '--appendonly', 'no'],
           ]
         : [process.execPath, [JS_REDIS, String(this.port)]];
-    const server = new ServerProcess(this.name, command, [...args, ...this.args], { cwd: tmpdir() });
+    const server = new ServerProcess(this.name, command, args, { cwd: tmpdir() });
     this.server = server;
     await server.whenReady(() => (/[Rr]eady to accept|redis:/.test(server.output) ? true : undefined));
     if (this.client.status === 'wait') await this.client.connect();

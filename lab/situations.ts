@@ -18,7 +18,7 @@ export const nothingHappens: Situation = async (stage) => {
 
 /** The instance that holds the lock is killed while it works. */
 export const holderIsKilled: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   await stage.submit(20);
   stage.go(first);
   await stage.see(first, 'read');
@@ -28,14 +28,14 @@ export const holderIsKilled: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** The instance is killed when Redis has its key, and the instance does not know yet. */
+/** The instance is killed when Redis has granted its lock, and the reply has not arrived yet. */
 export const killedBetweenTwoCommands: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   const node = stage.nodes[0];
   if (!node) return;
-  // Once in vain: what a server is asked for the first time takes another round trip, for the text of the script.
+  // One dispatch without tasks: the first use of a script takes another round trip, for its text.
   stage.go(first);
-  await stage.seeAny('the first look at the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
+  await stage.seeAny('the first read of the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
   await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);
   first.toNodes[0]?.holdReplies();
   await stage.submit(20);
@@ -48,7 +48,7 @@ export const killedBetweenTwoCommands: Situation = async (stage) => {
 
 /** The job takes longer than the ttl; more tasks come when the first of them are pushed. */
 export const jobOutlastsTtl: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
@@ -60,7 +60,7 @@ export const jobOutlastsTtl: Situation = async (stage) => {
 
 /** Redis answers one of the instances so late that its lock has ended by then. */
 export const replyComesLate: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   const node = stage.nodes[0];
   if (!node) return;
   const delay = 2.5 * stage.plan.ttl;
@@ -70,7 +70,7 @@ export const replyComesLate: Situation = async (stage) => {
   stage.go(first);
   await stage.until('the lock on the node', async () => (await stage.lockLeft(node)) > 0);
   stage.go(...others);
-  // There is always work, so that whoever has the lock is using it.
+  // There is always work, so that the holder of the lock is using it.
   const end = Date.now() + 3 * delay;
   while (Date.now() < end) {
     await sleep(stage.plan.work / 3);
@@ -82,7 +82,7 @@ export const replyComesLate: Situation = async (stage) => {
 
 /** The master dies before the lock has reached its replica, which takes its place. */
 export const failOver: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   const [, replica] = stage.nodes;
   if (!replica) return;
   await stage.replicate();
@@ -95,13 +95,13 @@ export const failOver: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** The holder stands still from after its last check until somebody else has done the work. */
+/** The holder is paused after its last check, until another instance has done the work. */
 export const holderIsPaused: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
-  // What it sends to the database from here on is under way while it stands still.
+  // What it sends to the database from here on is under way while it is paused.
   first.toDatabase.holdRequests();
   await stage.see(first, 'writing');
   stage.pause(first);
@@ -112,7 +112,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
   first.toDatabase.heal();
   stage.resume(first);
-  // That its lock is lost it may hear before; what counts is what becomes of its write.
+  // It may notice the loss of its lock before; what counts is whether its write goes through.
   const ends = new Set(['pushed', 'refused', 'failed']);
   await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
   await stage.settle();
@@ -120,7 +120,7 @@ export const holderIsPaused: Situation = async (stage) => {
 
 /** One of the three nodes that granted the lock forgets it. */
 export const nodeForgets: Situation = async (stage) => {
-  const [first, ...others] = cast(stage);
+  const [first, ...others] = firstAndOthers(stage);
   const [, , third] = stage.nodes;
   if (!third) return;
   for (const link of first.toNodes.slice(3)) link.disconnect();
@@ -139,8 +139,8 @@ export const nodeForgets: Situation = async (stage) => {
 export const nodesGoAndReturn: Situation = async (stage) => {
   const { instances, nodes, recorder } = stage;
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';
-  const customers = new AbortController();
-  const submitting = keepSubmitting(stage, customers.signal);
+  const submissions = new AbortController();
+  const submitting = keepSubmitting(stage, submissions.signal);
   try {
     stage.go(...instances);
     await stage.seeAny('the first push', isPush);
@@ -149,7 +149,7 @@ export const nodesGoAndReturn: Situation = async (stage) => {
 
     for (const node of nodes.slice(2, 3)) await stage.killNode(node);
     let since = recorder.length;
-    // What had the lock may end its work; then everybody is refused.
+    // The holder may finish its work; after that every instance is refused.
     for (const instance of instances) await stage.see(instance, 'unavailable', since);
     since = recorder.length;
     for (const instance of instances) await stage.see(instance, 'unavailable', since);
@@ -161,20 +161,20 @@ export const nodesGoAndReturn: Situation = async (stage) => {
     stage.fault('all nodes are back; three of them are empty');
     await stage.seeAny('a push after the nodes have returned', isPush, recorder.length);
   } finally {
-    customers.abort();
+    submissions.abort();
     await submitting;
   }
   await stage.settle();
 };
 
-/** As many tasks as it takes to compare. */
+/** Enough tasks to compare the times of several strategies. */
 export const muchToDispatch: Situation = async (stage) => {
   await stage.submit(60);
   stage.go(...stage.instances);
   await stage.settle();
 };
 
-/** Tasks keep coming, one of three instances or another takes them, and whoever watches does the rest. */
+/** Tasks keep coming, and the user of the page causes the faults. */
 export const playground: Situation = async (stage) => {
   stage.go(...stage.instances);
   await keepSubmitting(stage, stage.ended);
@@ -187,8 +187,8 @@ async function keepSubmitting(stage: Stage, signal: AbortSignal): Promise<void> 
   }
 }
 
-function cast({ instances }: Stage): [LabInstance, ...LabInstance[]] {
+function firstAndOthers({ instances }: Stage): [LabInstance, ...LabInstance[]] {
   const [first, ...others] = instances;
-  if (!first) throw new Error('nobody is on the stage');
+  if (!first) throw new Error('no instance was started');
   return [first, ...others];
 }

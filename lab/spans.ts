@@ -1,10 +1,10 @@
 import type { LabEvent } from './lab-event.js';
 
-/** A time in which an instance was dispatching, in its own belief under its lock. */
+/** A time in which an instance was dispatching, and believed that it held the lock. */
 export interface Span {
   readonly who: string;
   readonly from: number;
-  /** Nothing while it lasts. */
+  /** `undefined` while it lasts. */
   readonly to?: number;
   /** How long Redis keeps the lock each time that it is told to. */
   readonly ttl?: number;
@@ -67,7 +67,7 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** The times in which at least two were at it. @param now - the end of what still lasts */
+/** The times in which at least two instances were dispatching. @param now - the end of spans that still last */
 export function overlapsOf(spans: readonly Span[], now: number): { from: number; to: number }[] {
   const edges = spans
     .flatMap(({ from, to = now }) => [

@@ -15,13 +15,13 @@ import { createPushesTable } from './strategies/database-dispatch.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
 const POLL_MS = 50;
-/** How often a timer fires; short, so that there is always one about to. */
+/** Milliseconds between two dispatches of an instance; short, so that runs are. */
 const DISPATCH_EVERY_MS = 150;
-/** A run that has not ended by then does not end. */
+/** Milliseconds after which a run counts as stuck. */
 const SETTLE_MS = 60_000;
-/** At the end of a run, for what is still under way. */
+/** Milliseconds that the work under way may take to finish at the end of a run. */
 const REST_MS = 15_000;
-/** So many refusals for each instance, and a key that has no end: nobody will ever get that lock. */
+/** When each instance was refused so often, and the key has no expiry, nobody will ever get that lock. */
 const SKIPS_OF_A_STUCK_LOCK = 10;
 /** What PTTL answers for a key that is not there, and for one without an expiry. */
 const NO_KEY = -2;
@@ -59,7 +59,7 @@ export interface LabInstance {
   readonly toNodes: readonly NetworkLink[];
   readonly toDatabase: NetworkLink;
   state: 'running' | 'paused' | 'killed';
-  /** Aborts when it is paused or killed: what it was asked for then gets no answer. */
+  /** Aborts when it is paused or killed: then it does not answer requests. */
   serving: AbortController;
 }
 
@@ -120,8 +120,8 @@ export class Stage {
   }
 
   /**
-   * Whoever watches may stop the instance or the run in the middle of it: then nobody knows whether it took the tasks.
-   * @throws NotAsDescribedError when there is nobody to take them, or the run was stopped before
+   * A user of the page may stop the instance or the run during the request: then nobody knows whether it took the tasks.
+   * @throws NotAsDescribedError when no instance is running, or the run was stopped before
    */
   async submit(count: number): Promise<void> {
     this.ended.throwIfAborted();
@@ -170,7 +170,7 @@ export class Stage {
     this.tellSettings();
   }
 
-  /** A ttl is part of an instance's configuration: they start again one by one, as in a deployment. */
+  /** The ttl is part of an instance's configuration, so the instances start again one by one, as in a deployment. */
   async setTtl(ttl: number): Promise<void> {
     this.settings.ttl = ttl;
     this.tellSettings();
@@ -319,7 +319,7 @@ export class Stage {
       if (state === 'running') worker.send({ to: 'set', active: false });
     }
     await this.comeToRest().catch((error: unknown) => {
-      // What does not come to rest is counted as it is.
+      // Work that does not finish is counted as it is.
       if (!(error instanceof NotAsDescribedError)) throw error;
     });
     this.finished = true;
@@ -344,8 +344,8 @@ export class Stage {
   }
 
   /**
-   * Stops what is not needed again and gives back the rest. A run that is under way ends: what it waits for would not
-   * come any more. May be called more than once.
+   * Stops the servers of the run and gives its processes back to the pool. A run that is under way ends: the events that
+   * it waits for would not come any more. May be called more than once.
    */
   close(): Promise<void> {
     this.closed = true;
@@ -471,7 +471,7 @@ export class Stage {
         LOCK_REDIS_URLS: toNodes.map(({ port }) => `redis://127.0.0.1:${port}`).join(','),
         KEY_PREFIX: this.name,
         LOCK_TTL: String(settings.ttl),
-        // As long as may be: a machine that is busy with other things is no fault that a run is about.
+        // As long as the library allows: a run is not about a machine that is busy with other things.
         LOCK_NODE_TIMEOUT: String(Math.floor(settings.ttl / 5)),
         ...(toNodes.length >= 3 && { LOCK_RESTART_GUARD: String(settings.ttl) }),
         DISPATCH_BATCH: String(plan.batch ?? 100),
@@ -507,7 +507,7 @@ export class Stage {
     return link;
   }
 
-  /** Closes the instance, so that its process can run another one. One in the middle of something is killed. */
+  /** Closes the instance, so that its process can run another one; after an interrupted run the process is killed. */
   private async giveBack(
     { worker, state, toNodes, toDatabase }: LabInstance,
     forget: () => void,

@@ -10,21 +10,21 @@ export type JournalEntry =
       readonly token?: number;
       readonly ttl?: number;
     }
-  /** Has not got it: somebody else has. */
+  /** Was refused: another instance holds the lock. */
   | { readonly kind: 'skipped' }
-  /** Has not got it: nobody can tell who has. */
+  /** Did not get the lock: too few nodes voted. */
   | { readonly kind: 'unavailable'; readonly message: string }
   | { readonly kind: 'renewed' }
-  /** Has ended its work, and gives the lock back now, if it still has it. */
+  /** Has finished its work, and now releases the lock if it still holds it. */
   | { readonly kind: 'released' }
   /** A renewal has failed; there is still time for another one. */
   | { readonly kind: 'unconfirmed'; readonly message: string }
   /** Has found out that its lock is gone, and stopped. */
   | { readonly kind: 'lost'; readonly message: string }
   | { readonly kind: 'read'; readonly tasks: number }
-  /** Is about to mark what it has read: all checks are behind it. */
+  /** Is about to mark the tasks that it has read: all checks are done. */
   | { readonly kind: 'writing' }
-  /** The database has refused its write, because a later holder was there. */
+  /** The database has refused its write, because a later holder has read or written. */
   | { readonly kind: 'refused'; readonly message: string }
   /** Each `task#dispatch` that it has put into the queue. */
   | { readonly kind: 'pushed'; readonly jobs: readonly string[] }
@@ -32,7 +32,7 @@ export type JournalEntry =
 
 export type JournalEvent = JournalEntry & { readonly at: number };
 
-/** Tells the process that started this one what happens here, when there is one that listens: the lock lab. */
+/** Sends what happens in this process to the lab, which started it. */
 @Injectable()
 export class Journal {
   tell(entry: JournalEntry): void {

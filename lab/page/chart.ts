@@ -346,7 +346,7 @@ function addPatterns(defs: Selection<SVGDefsElement, undefined, null, undefined>
 const LEGEND: readonly [string, string][] = [
   ['<rect class="work" x="1" y="4" width="24" height="10"/>', 'works, its lock is there'],
   ['<rect class="without-lock" x="1" y="4" width="24" height="10"/>', 'works, and has no lock (any more)'],
-  ['<line class="ttl" x1="1" y1="9" x2="25" y2="9"/>', 'how long Redis keeps its key'],
+  ['<line class="ttl" x1="1" y1="9" x2="25" y2="9"/>', 'how long Redis keeps its lock'],
   ['<path class="ttl" d="M9,13l4,-5l4,5z" fill="none" stroke-width="1.5"/>', 'renewed'],
   ['<line class="skip" x1="13" y1="4" x2="13" y2="14"/>', 'tried and skipped'],
   ['<circle class="skip" fill="none" cx="13" cy="9" r="3"/>', 'too few nodes voted'],

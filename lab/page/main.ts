@@ -178,7 +178,7 @@ function strategyOf({ events, strategy }: RunRecord): RunRecord['strategy'] {
   return change?.kind === 'strategy' ? change.strategy : strategy;
 }
 
-/** What a name was last told of, which says what can be done with it. */
+/** The kind of the last event of an instance or a node, which decides what its buttons do. */
 function stateOf(
   { events }: RunRecord,
   name: string,

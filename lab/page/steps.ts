@@ -5,7 +5,7 @@ export interface Step {
   readonly bad: boolean;
 }
 
-/** One line about an event; nothing about those that come too often to be told one by one. */
+/** One line about an event; `undefined` for events that come too often. */
 export function describe(event: LabEvent): Step | undefined {
   const { who } = event;
   const step = (text: string, bad = false): Step => ({ text: `${who} ${text}`, bad });

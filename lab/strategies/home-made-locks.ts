@@ -47,7 +47,7 @@ export class Setnx implements LockStrategy {
   }
 }
 
-/** `SETNX`, then `EXPIRE`. Two commands: who dies between them leaves a key without an end. */
+/** `SETNX`, then `EXPIRE`. Two commands: a process that dies between them leaves a key without an expiry. */
 export class SetnxThenExpire implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -67,7 +67,7 @@ export class SetnxThenExpire implements LockStrategy {
   }
 }
 
-/** `SET NX PX`, released by `DEL`. Who took longer than the ttl deletes the lock of the next holder. */
+/** `SET NX PX`, released by `DEL`. A holder that took longer than the ttl deletes the lock of the next one. */
 export class PlainDelete implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -87,8 +87,8 @@ export class PlainDelete implements LockStrategy {
 }
 
 /**
- * `SET NX PX` with an id, released only if the key still has it. Deletes nobody else's lock, but who takes longer than
- * the ttl, waits longer than that for the answer, or is paused, works on without a lock and does not know it.
+ * `SET NX PX` with an id, released only if the key still has it. It deletes nobody else's lock. But a holder that takes
+ * longer than the ttl, waits longer than that for the answer, or is paused, works on without a lock and does not know it.
  */
 export class OwnerId implements LockStrategy {
   constructor(

@@ -51,7 +51,7 @@ export class StrategyDispatcher
   }
 
   async onApplicationBootstrap(): Promise<void> {
-    // One that is away is tried again later; it must not keep the instance from starting.
+    // A node that is away is tried again later; it must not keep the instance from starting.
     await Promise.all(this.nodes.map((node) => node.connect().catch(() => undefined)));
     this.timer = setInterval(() => {
       if (!this.settings.active) return;
@@ -119,7 +119,7 @@ export class StrategyDispatcher
     }
   }
 
-  /** How long Redis keeps the lock, where it is kept for a time at all and for no longer. */
+  /** How long Redis keeps the lock; `undefined` for a strategy without a lock or without a ttl. */
   private get ttl(): number | undefined {
     const { strategy } = this.settings;
     return strategy === 'none' || strategy === 'setnx' ? undefined : this.environment.LOCK_TTL;
@@ -134,7 +134,7 @@ export class StrategyDispatcher
   }
 }
 
-/** Fails at once while the server is away: a command that runs seconds later is a fault of its own. */
+/** Its commands fail at once while the server is away: one that runs seconds later would be another fault. */
 function connectTo(url: string): Redis {
   const client = new Redis(url, {
     lazyConnect: true,

@@ -4,9 +4,9 @@ import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 import { Journal } from '../instance/journal.js';
 import type { LockStrategy } from './lock-strategy.js';
 
-const LOOK_MS = 50;
+const POLL_MS = 50;
 
-/** The right one. The ttl is the module's default, so that it can be chosen per run. */
+/** The lock of this package. The ttl is the module's default, so that each run can choose it. */
 @Injectable()
 export class WithLockStrategy implements LockStrategy {
   constructor(private readonly journal: Journal) {}
@@ -28,13 +28,13 @@ export class WithLockStrategy implements LockStrategy {
     return true;
   }
 
-  /** What is left of the lock only ever becomes more by a renewal. */
+  /** Only a renewal makes the remaining time longer. */
   private watchRenewals(remaining: () => number): NodeJS.Timeout {
     let last = remaining();
     return setInterval(() => {
       const now = remaining();
       if (now > last) this.journal.tell({ kind: 'renewed' });
       last = now;
-    }, LOOK_MS);
+    }, POLL_MS);
   }
 }

@@ -6,7 +6,7 @@ const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 10_000;
 const KEPT_OUTPUT = 8_000;
 
-/** A process of the demo or the lab. What it prints is kept and shown only when it fails. */
+/** A process that this one starts. What it prints is kept, and shown only when it fails. */
 export class ServerProcess {
   /** Resolves when the process has ended or could not be started. */
   readonly ended: Promise<void>;
