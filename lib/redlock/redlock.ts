@@ -124,8 +124,9 @@ export class Redlock {
     });
   }
 
-  /** Waits for the releases that are under way, then ends what was opened for the nodes. */
+  /** Sends what was asked for, waits for the releases of failed attempts, then ends what was opened for the nodes. */
   async close(): Promise<void> {
+    this.#context.nodes.flush();
     if (this.#busy > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
     await Promise.all(this.stores.map((store) => store.close()));
   }

@@ -135,7 +135,7 @@ export class CommandChannel {
     this.#silence.asked();
     // A Cluster has a connection for each of its nodes, and chooses one for each command.
     if (!this.client.isCluster) this.#writes.begin((this.client as Redis).stream);
-    return command().then(this.#answered as (reply: T) => T, (error: Error) => {
+    return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
       // Others, such as a time limit of the client's own, are no sign of life.
       if (isRefusal(error)) this.#silence.answered();
       else this.#silence.failed();
@@ -194,6 +194,15 @@ export class CommandChannel {
     // It was a master when we connected. After a fail-over its address may lead to the new one.
     if (error.message.startsWith('READONLY') && this.opened) (this.client as Redis).stream?.destroy();
     return error;
+  }
+}
+
+/** A client of the user's may throw where it should reject. */
+function started<T>(command: () => Promise<T>): Promise<T> {
+  try {
+    return command();
+  } catch (error) {
+    return Promise.reject(error as Error);
   }
 }
 
