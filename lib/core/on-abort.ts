@@ -1,46 +1,59 @@
 import { NO_SLOT, SlotList } from './slot-list.js';
 
-/** Somebody who waits for a signal. */
-interface Waiter {
-  readonly callback: () => void;
-  slot: number;
+/** Somebody who waits for a signal, and not a function: one is made for each lock. */
+export interface Abortable {
+  aborted(signal: AbortSignal): void;
 }
 
-interface Waiting {
-  readonly waiters: SlotList<'slot', Waiter>;
+/** All who wait for one signal. */
+interface Audience {
+  readonly watches: SlotList<'slot', AbortWatch>;
   readonly stop: () => void;
 }
 
-const waitingFor = new WeakMap<AbortSignal, Waiting>();
+const audiences = new WeakMap<AbortSignal, Audience>();
+
+/** The wait of one for one signal. */
+export class AbortWatch {
+  /** For the list of all who wait for the signal. */
+  slot = NO_SLOT;
+
+  constructor(
+    readonly target: Abortable,
+    private readonly audience: Audience,
+  ) {
+    audience.watches.add(this);
+  }
+
+  stop(): void {
+    const { watches, stop } = this.audience;
+    watches.delete(this);
+    if (watches.size === 0) stop();
+  }
+}
 
 /**
- * Calls `callback` when the signal aborts, unless the function that is returned is called before. In no certain order
- * with others.
+ * Calls `aborted` of the target when the signal aborts, unless the watch that is returned is stopped before. In no certain
+ * order with others.
  *
  * A signal gets one listener, however many wait for it: from 11 on Node warns of a leak.
  */
-export function onAbort(signal: AbortSignal, callback: () => void): () => void {
-  const { waiters, stop } = waitingFor.get(signal) ?? listenTo(signal);
-  const waiter: Waiter = { callback, slot: NO_SLOT };
-  waiters.add(waiter);
-  return () => {
-    waiters.delete(waiter);
-    if (waiters.size === 0) stop();
-  };
+export function onAbort(signal: AbortSignal, target: Abortable): AbortWatch {
+  return new AbortWatch(target, audiences.get(signal) ?? listenTo(signal));
 }
 
-function listenTo(signal: AbortSignal): Waiting {
-  const waiters = new SlotList<'slot', Waiter>('slot');
+function listenTo(signal: AbortSignal): Audience {
+  const watches = new SlotList<'slot', AbortWatch>('slot');
   const abort = (): void => {
     // What one of them does can end the wait of another.
-    for (const waiter of [...waiters]) if (waiters.has(waiter)) waiter.callback();
+    for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
   const stop = (): void => {
     signal.removeEventListener('abort', abort);
-    if (waitingFor.get(signal) === waiting) waitingFor.delete(signal);
+    if (audiences.get(signal) === audience) audiences.delete(signal);
   };
-  const waiting = { waiters, stop };
-  waitingFor.set(signal, waiting);
+  const audience = { watches, stop };
+  audiences.set(signal, audience);
   signal.addEventListener('abort', abort);
-  return waiting;
+  return audience;
 }

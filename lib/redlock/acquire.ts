@@ -2,7 +2,7 @@ import { now, elapsedSince, type Instant } from '../core/clock.js';
 import { LockHeldError, type LockUnavailableError } from '../core/errors.js';
 import { proposedToken } from '../core/fencing-token.js';
 import { Lease } from '../core/lease.js';
-import { onAbort } from '../core/on-abort.js';
+import { type Abortable, type AbortWatch, onAbort } from '../core/on-abort.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../core/ports.js';
 import type { Tick } from '../core/tick.js';
 import { fanOut } from './fan-out.js';
@@ -81,7 +81,7 @@ export interface AcquireContext extends LeaseContext {
  * One attempt to acquire a lock: asks the nodes, counts their votes, agrees on the fencing token, and hands the lock over
  * or undoes what was stored. An id of its own for each attempt, so that a late reply counts for no other (S5).
  */
-export class Attempt extends Poll<AcquireReply> implements AcquireRequest {
+export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abortable {
   readonly lease: Lease;
   readonly guard: number;
   readonly proposal: number;
@@ -92,7 +92,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest {
   #rounds = 0;
   #cutShort = false;
   readonly #nodeLimit: number;
-  #stops: (() => void)[] | undefined;
+  readonly #watches: readonly AbortWatch[];
 
   /** @param done - called once, unless a signal aborted; `failed` with its reason then */
   constructor(
@@ -113,7 +113,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest {
     this.#tally = new Tally(nodes.stores.length);
     this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
     this.#phase = plan.queueNodeFirst ? 'queue-node' : 'all';
-    for (const signal of signals) (this.#stops ??= []).push(onAbort(signal, () => this.#abort()));
+    this.#watches = signals.map((signal) => onAbort(signal, this));
     this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all);
   }
 
@@ -276,11 +276,11 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest {
     this.done(this.#result(outcome, !ran && !shut && !tally.isHeldByOne));
   }
 
-  #abort(): void {
+  aborted({ reason }: AbortSignal): void {
     if (this.isSettled) return;
     this.#end();
     this.#giveBack();
-    this.failed(this.request.signals.find(({ aborted }) => aborted)?.reason);
+    this.failed(reason);
   }
 
   #giveBack(): void {
@@ -300,7 +300,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest {
 
   #end(): void {
     this.settle();
-    for (const stop of this.#stops ?? []) stop();
+    for (const watch of this.#watches) watch.stop();
   }
 
   #result(outcome: Outcome, split: boolean): AttemptResult {

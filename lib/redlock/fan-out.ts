@@ -1,5 +1,5 @@
 import { asError } from '../core/errors.js';
-import { onAbort } from '../core/on-abort.js';
+import { type AbortWatch, onAbort } from '../core/on-abort.js';
 import type { LockStore } from '../core/ports.js';
 import { firstNodes } from './node-set.js';
 import { Nodes } from './nodes.js';
@@ -29,7 +29,7 @@ export function fanOut<T, Node extends LockStore>(
 /** Lists what the nodes answer. */
 class Survey<T, Node extends LockStore> extends Poll<T> {
   readonly #answers: Answer<T, Node>[] = [];
-  readonly #stops: (() => void)[];
+  readonly #watches: readonly AbortWatch[];
 
   constructor(
     private readonly asked: readonly Node[],
@@ -41,7 +41,7 @@ class Survey<T, Node extends LockStore> extends Poll<T> {
   ) {
     super(new Nodes(asked));
     this.wait(firstNodes(asked.length), limit);
-    this.#stops = signals.map((signal) => onAbort(signal, () => this.#end()));
+    this.#watches = signals.map((signal) => onAbort(signal, this));
     for (const [index, node] of asked.entries()) {
       ask(node).then(
         (reply) => this.answered(index, reply),
@@ -56,10 +56,14 @@ class Survey<T, Node extends LockStore> extends Poll<T> {
     if (this.pending === 0 || this.decided(this.#answers)) this.#end();
   }
 
+  aborted(): void {
+    this.#end();
+  }
+
   #end(): void {
     if (this.isSettled) return;
     this.settle();
-    for (const stop of this.#stops) stop();
+    for (const watch of this.#watches) watch.stop();
     this.resolve(this.#answers);
   }
 }

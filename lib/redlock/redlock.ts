@@ -22,6 +22,8 @@ import { Watchdog } from './watchdog.js';
 /** What is to be locked, and how long to try. */
 export interface AcquireOptions extends LockRequest {
   readonly retry: ResolvedRetry;
+  /** What the caller is told in place of an error. */
+  readonly explain?: (keys: readonly string[], error: unknown) => unknown;
 }
 
 /**
@@ -84,43 +86,30 @@ export class Redlock {
     const { retry, ttl, signals } = options;
     this.settings.guard.note(ttl);
     return new Promise((resolve, reject) => {
-      for (const { aborted, reason } of signals) if (aborted) return reject(reason as Error);
+      const call: Call = { name: queueName(keys), keys, options, resolve, reject };
+      for (const { aborted, reason } of signals) if (aborted) return fail(call, reason);
       const isSingle = retry.attempts === 1;
-      const name = queueName(keys);
       // With a limit of attempts each of them is to count, and one without a place in line is worth less.
-      const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(name, keys));
-      if (waits) return resolve(this.#wait(name, keys, options, undefined));
+      const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call));
+      if (waits) return this.#wait(call, undefined);
       const plan = {
         left: retry.timeout,
         queueNode: queueNodeOf(this.stores),
         position: undefined,
         queueNodeFirst: false,
       };
-      const ended = (): Waiter | undefined => {
-        this.#asking.delete(name);
-        const waiter = this.#ahead.get(attempt);
-        this.#ahead.delete(attempt);
-        return waiter;
-      };
-      const done = (result: AttemptResult): void => {
-        const waiter = ended();
-        const { outcome } = result;
-        const isFinal = isSingle || (outcome instanceof LockHeldError && outcome.ranTick !== undefined);
-        if (!(outcome instanceof HeldLock) && !isFinal) {
-          const made = { plan, result, since: attempt.sent, waiter };
-          return resolve(this.#wait(name, keys, options, made));
-        }
-        if (waiter) this.#leave(name, waiter, plan, result);
-        if (outcome instanceof HeldLock) resolve(outcome);
-        else reject(outcome);
-      };
-      const aborted = (reason: unknown): void => {
-        const waiter = ended();
-        if (waiter) this.#leave(name, waiter);
-        reject(reason as Error);
-      };
-      const attempt = new Attempt(keys, options, plan, this.#context, done, aborted);
-      this.#asking.set(name, attempt);
+      const attempt = new Attempt(
+        keys,
+        options,
+        plan,
+        this.#context,
+        (result) => this.#attempted(call, attempt, plan, result),
+        (reason) => {
+          this.#ended(call, attempt);
+          fail(call, reason);
+        },
+      );
+      this.#asking.set(call.name, attempt);
     });
   }
 
@@ -131,17 +120,47 @@ export class Redlock {
     await Promise.all(this.stores.map((store) => store.close()));
   }
 
-  #isContended(name: string, keys: readonly string[]): boolean {
+  /** The first attempt of a call has come to an end. */
+  #attempted(call: Call, attempt: Attempt, plan: AttemptPlan, result: AttemptResult): void {
+    const { outcome } = result;
+    const isFinal =
+      outcome instanceof HeldLock ||
+      call.options.retry.attempts === 1 ||
+      (outcome instanceof LockHeldError && outcome.ranTick !== undefined);
+    if (!isFinal) {
+      this.#asking.delete(call.name);
+      const waiter = this.#ahead.get(attempt);
+      this.#ahead.delete(attempt);
+      return this.#wait(call, { plan, result, since: attempt.sent, waiter });
+    }
+    this.#ended(call, attempt, plan, result);
+    if (outcome instanceof HeldLock) call.resolve(outcome);
+    else fail(call, outcome);
+  }
+
+  /** A call ends without having waited; those that have come behind it go on. */
+  #ended({ name }: Call, attempt: Attempt, plan?: AttemptPlan, result?: AttemptResult): void {
+    this.#asking.delete(name);
+    if (this.#ahead.size === 0) return;
+    const waiter = this.#ahead.get(attempt);
+    const queue = this.#queues.get(name);
+    this.#ahead.delete(attempt);
+    if (!waiter || !queue) return;
+    if (plan && result) queue.note(plan, result);
+    queue.leave(waiter);
+    this.#endIfEmpty(name, queue);
+  }
+
+  #isContended({ name, keys }: Call): boolean {
     if (this.#queues.has(name) || this.#asking.has(name)) return true;
     return this.stores[queueNodeOf(this.stores)]?.contended?.(keys) === true;
   }
 
-  async #wait(
-    name: string,
-    keys: readonly string[],
-    options: AcquireOptions,
-    made: MadeAttempt | undefined,
-  ): Promise<HeldLock> {
+  #wait(call: Call, made: MadeAttempt | undefined): void {
+    this.#waitInLine(call, made).then(call.resolve, (error: unknown) => fail(call, error));
+  }
+
+  async #waitInLine({ name, keys, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
     const { retry, ttl, signals } = options;
     const queue = this.#queues.get(name) ?? this.#newQueue(name, keys);
     try {
@@ -169,15 +188,6 @@ export class Redlock {
     return queue;
   }
 
-  /** A call that others have come behind ends without having waited. */
-  #leave(name: string, waiter: Waiter, plan?: AttemptPlan, result?: AttemptResult): void {
-    const queue = this.#queues.get(name);
-    if (!queue) return;
-    if (plan && result) queue.note(plan, result);
-    queue.leave(waiter);
-    this.#endIfEmpty(name, queue);
-  }
-
   #endIfEmpty(name: string, queue: LocalQueue): void {
     if (!queue.isEmpty) return;
     this.#queues.delete(name);
@@ -186,6 +196,20 @@ export class Redlock {
       leaving.then(done, done);
     }
   }
+}
+
+/** One call of {@link Redlock.acquire}. */
+interface Call {
+  /** What it asks for, as a name of its queue. */
+  readonly name: string;
+  readonly keys: readonly string[];
+  readonly options: AcquireOptions;
+  readonly resolve: (lock: HeldLock) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+function fail({ keys, options, reject }: Call, error: unknown): void {
+  reject(options.explain?.(keys, error) ?? error);
 }
 
 function queueName(keys: readonly string[]): string {

@@ -20,6 +20,7 @@ export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
   /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
   readonly #closing = new AbortController();
+  readonly #closingOnly = [this.#closing.signal];
   #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
@@ -34,7 +35,7 @@ export class LockRuntime {
     private readonly connect: () => Promise<void>,
   ) {
     // Every call listens to this signal. As long as somebody does, that costs next to nothing.
-    onAbort(this.#closing.signal, () => undefined);
+    onAbort(this.#closing.signal, { aborted: () => undefined });
   }
 
   /** Whether shutdown has begun. */
@@ -97,33 +98,37 @@ export class LockRuntime {
     );
   }
 
-  async #acquireNew(
+  #acquireNew(
     keys: readonly string[],
     options: ResolvedLockOptions,
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    if (!this.#isOpen && !this.isClosed) await this.open();
-    const { ttl, retry, renew, minHold, maxHold } = options;
+    if (!this.#isOpen && !this.isClosed)
+      return this.open().then(() => this.#acquireOpen(keys, options, given, tick));
+    return this.#acquireOpen(keys, options, given, tick);
+  }
+
+  #acquireOpen(
+    keys: readonly string[],
+    { ttl, retry, renew, minHold, maxHold }: ResolvedLockOptions,
+    given: readonly AbortSignal[],
+    tick: Tick | undefined,
+  ): Promise<RunnableLock> {
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
-    const closing = currentLockOf(this)?.isHeld() ? [] : [this.#closing.signal];
-    const signals = [...given, ...closing];
-    try {
-      return await this.redlock.acquire(keys, { ttl, retry, renew, minHold, maxHold, tick, signals });
-    } catch (error) {
-      if (error === SHUTTING_DOWN) throw new LockUnavailableError(keys, SHUTTING_DOWN.message);
-      if (
-        error instanceof LockHeldError &&
-        error.ranTick === undefined &&
-        keys.some((key) => currentLockOf(this, key)?.isHeld())
-      ) {
-        throw new LockHeldError(keys, error.owner, error.retryAfter, {
-          limit: error.limit,
-          heldByCaller: true,
-        });
-      }
-      throw error;
-    }
+    const isUnderLock = currentLockOf(this)?.isHeld() === true;
+    const ends = given.length === 0 ? this.#closingOnly : [...given, this.#closing.signal];
+    const signals = isUnderLock ? given : ends;
+    const terms = { ttl, retry, renew, minHold, maxHold, tick, signals, explain: whyClosing };
+    const acquired = this.redlock.acquire(keys, terms);
+    return isUnderLock ? acquired.catch((error: unknown) => this.#refusedUnderLock(keys, error)) : acquired;
+  }
+
+  /** Says so when a call waited for itself. */
+  #refusedUnderLock(keys: readonly string[], error: unknown): never {
+    const isHeld = error instanceof LockHeldError && error.ranTick === undefined;
+    if (!isHeld || !keys.some((key) => currentLockOf(this, key)?.isHeld())) throw error;
+    throw new LockHeldError(keys, error.owner, error.retryAfter, { limit: error.limit, heldByCaller: true });
   }
 
   /**
@@ -226,3 +231,7 @@ export class LockRuntime {
 }
 
 const SHUTTING_DOWN = new Error('the application is shutting down');
+
+function whyClosing(keys: readonly string[], error: unknown): unknown {
+  return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;
+}

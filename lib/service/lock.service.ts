@@ -22,6 +22,10 @@ import {
 /** What {@link LockService.tryAcquire} takes: it makes one attempt, so there is nothing to retry. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost'>;
 
+const NO_OPTIONS: AcquireOptions = {};
+
+const UNLABELLED: LockOrigin = { label: 'other' };
+
 const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, 'label', 'signal'];
 
 /** What each method reads. */
@@ -61,10 +65,15 @@ export class LockService {
    * await using lock = await locks.acquire(['account:1', 'account:2'], { ttl: 5_000 });
    * ```
    */
-  async acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = {}): Promise<LockHandle> {
-    // To await it takes one turn of the queue of Promises; to return it, three.
-    const resolved = this.#resolve('acquire', options);
-    return kept(await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal));
+  // Not async: the Promise of the attempt is the only one that an uncontended lock needs.
+  acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = NO_OPTIONS): Promise<LockHandle> {
+    try {
+      const resolved = this.#resolve('acquire', options);
+      const acquired = this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
+      return resolved.reentrant ? acquired.then(kept) : acquired;
+    } catch (error) {
+      return Promise.reject(error as Error);
+    }
   }
 
   /**
@@ -189,6 +198,7 @@ export class LockService {
   }
 
   #resolve(method: keyof typeof OPTION_NAMES, options: AcquireOptions): ResolvedLockOptions {
+    if (options === NO_OPTIONS) return this.locker.resolve(options);
     checkOptionNames(method, options, OPTION_NAMES[method], (name) => REMEDIES.get(name));
     checkLockOptions(options);
     const { label, signal } = options;
@@ -205,8 +215,8 @@ function kept(lock: LockHandle): LockHandle {
   return lock;
 }
 
-function originOf({ label = 'other' }: AcquireOptions): LockOrigin {
-  return { label };
+function originOf({ label }: AcquireOptions): LockOrigin {
+  return label === undefined ? UNLABELLED : { label };
 }
 
 async function* whenOpen<T>(locker: LockRuntime, items: AsyncIterable<T>): AsyncGenerator<T> {

@@ -2,15 +2,21 @@ import { getEventListeners } from 'node:events';
 import { expect, test } from '@jest/globals';
 import { onAbort } from '../../lib/core/on-abort.js';
 
+/** Calls a function when the signal aborts; returns what ends the wait. */
+function whenAborted(signal: AbortSignal, callback: () => void): () => void {
+  const watch = onAbort(signal, { aborted: callback });
+  return () => watch.stop();
+}
+
 test('all who still wait are called once, however many have come and gone', () => {
   const { signal, abort } = abortable();
   const called: number[] = [];
-  const stops = Array.from({ length: 100 }, (_, index) => onAbort(signal, () => called.push(index)));
+  const stops = Array.from({ length: 100 }, (_, index) => whenAborted(signal, () => called.push(index)));
   const gone = [99, 0, 50, 98, 1, 97, 2, 49];
   for (const index of gone) stops[index]?.();
-  const late = onAbort(signal, () => called.push(100));
+  const late = whenAborted(signal, () => called.push(100));
   late();
-  onAbort(signal, () => called.push(101));
+  whenAborted(signal, () => called.push(101));
 
   abort();
 
@@ -23,9 +29,9 @@ test('all who still wait are called once, however many have come and gone', () =
 test('to stop waiting twice ends the wait of nobody else', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
-  const stop = onAbort(signal, () => called.push('first'));
-  onAbort(signal, () => called.push('second'));
-  onAbort(signal, () => called.push('third'));
+  const stop = whenAborted(signal, () => called.push('first'));
+  whenAborted(signal, () => called.push('second'));
+  whenAborted(signal, () => called.push('third'));
   stop();
   stop();
 
@@ -38,7 +44,7 @@ test('who is stopped by another one that is called is not called', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stops = ['a', 'b', 'c'].map((name) =>
-    onAbort(signal, () => {
+    whenAborted(signal, () => {
       called.push(name);
       for (const stop of stops) stop();
     }),
@@ -51,12 +57,12 @@ test('who is stopped by another one that is called is not called', () => {
 
 test('a signal has one listener while somebody waits for it, and none after', () => {
   const { signal } = abortable();
-  const stops = Array.from({ length: 20 }, () => onAbort(signal, () => undefined));
+  const stops = Array.from({ length: 20 }, () => whenAborted(signal, () => undefined));
   expect(getEventListeners(signal, 'abort')).toHaveLength(1);
   for (const stop of stops) stop();
   expect(getEventListeners(signal, 'abort')).toHaveLength(0);
 
-  const again = onAbort(signal, () => undefined);
+  const again = whenAborted(signal, () => undefined);
   expect(getEventListeners(signal, 'abort')).toHaveLength(1);
   again();
   expect(getEventListeners(signal, 'abort')).toHaveLength(0);

@@ -15,7 +15,7 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { RedlockTestingModule } from '../../lib/testing/index.js';
-import { countLocks } from '../support/core.js';
+import { countLocks, recordOf } from '../support/core.js';
 import { startPlainApp } from '../support/nest-app.js';
 import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
@@ -221,7 +221,7 @@ describe('a call does not join (S18)', () => {
     test('a lock whose loss nobody has noticed, which it makes known', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
-        await looker.del('lock:{k}:l');
+        await looker.del('lock:{k}');
         await expect(service.inner()).rejects.toThrow('its keys were free for a nested call');
         expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
         await expect(countLocks(looker)).resolves.toBe(0);
@@ -233,11 +233,11 @@ describe('a call does not join (S18)', () => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
         waiting.catch(() => undefined); // looked at below
         await until(async () => (await looker.exists('lock:{k}:q')) === 1);
-        await looker.set('lock:{k}:l', 'their-id:0:them');
+        await looker.set('lock:{k}', recordOf('them', 'f'.repeat(32)), 'PX', 90_000);
         await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
         await expect(waiting).rejects.toBeInstanceOf(LockLostError);
       });
-      await looker.del('lock:{k}:l');
+      await looker.del('lock:{k}');
     });
   });
 

@@ -1,4 +1,4 @@
-import { onAbort } from '../../core/on-abort.js';
+import { type AbortWatch, onAbort } from '../../core/on-abort.js';
 
 /** Longer timers fire at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
@@ -16,16 +16,17 @@ export class WakeableSleep {
    */
   async for(delay: number, signals: readonly AbortSignal[]): Promise<void> {
     for (const signal of signals) signal.throwIfAborted();
-    let stops: (() => void)[] = [];
+    let watches: readonly AbortWatch[] = [];
     try {
       await new Promise<void>((resolve, reject) => {
         this.#resolve = resolve;
-        stops = signals.map((signal) => onAbort(signal, () => reject(signal.reason as Error)));
+        const target = { aborted: ({ reason }: AbortSignal): void => reject(reason as Error) };
+        watches = signals.map((signal) => onAbort(signal, target));
         this.#end = Math.min(this.#end, performance.now() + delay);
         this.#setTimer();
       });
     } finally {
-      for (const stop of stops) stop();
+      for (const watch of watches) watch.stop();
       clearTimeout(this.#timer);
       this.#resolve = undefined;
       this.#end = Infinity;

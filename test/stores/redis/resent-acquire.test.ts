@@ -83,7 +83,7 @@ async function threeMasters(Client: typeof Cluster): Promise<Setup> {
     newKey: async () => {
       for (;;) {
         const key = `k${++keys}`;
-        const slot = (await looker.call('CLUSTER', 'KEYSLOT', `lock:{${key}}:l`)) as number;
+        const slot = (await looker.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;
         if (slot < 5_000) return key;
       }
     },
@@ -112,7 +112,7 @@ describe.each<[string, () => Promise<Setup>]>([
 
   /** Whether an acquire for the key has stored it, which leaves the fencing counter. */
   const wasStored = async (key: string): Promise<boolean> =>
-    (await setup.looker.exists(`lock:{${key}}:f`)) === 1;
+    (await setup.looker.exists(`lock:{${key}}`)) === 1;
 
   test('leaves no lock when the caller aborts before the client sends the acquire again', async () => {
     const { client, lost } = await setup.connect();

@@ -72,7 +72,7 @@ async function connected(node: RedisStore): Promise<void> {
 /** A key that lies on this one of the two masters. */
 async function keyOn(master: RedisServer): Promise<string> {
   for (let count = 0; ; count++) {
-    const slot = (await answering.client().call('CLUSTER', 'KEYSLOT', `lock:{${count}}:l`)) as number;
+    const slot = (await answering.client().call('CLUSTER', 'KEYSLOT', `lock:{${count}}`)) as number;
     if (slot < 8_192 === (master === answering)) return String(count);
   }
 }
