@@ -114,12 +114,12 @@ describe('an application without a server', () => {
   @Module({ imports: [memory()], providers: [Service, Mails] })
   class AppModule {}
 
-  test('locks, and releases what it holds when it is closed', async () => {
+  test('locks, and ends what it holds when it is closed, which the holder is told', async () => {
     const context = await NestFactory.createApplicationContext(AppModule, { logger: false });
     await expect(context.get(Service).run()).resolves.toBe('sent under run');
     const lock = await context.get(LockService).acquire('key');
     await context.close();
-    expect(lock.state).toBe('released');
+    expect([lock.state, lock.signal.aborted]).toEqual(['lost', true]);
     await expect(context.get(Service).run()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
   });
 
