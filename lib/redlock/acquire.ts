@@ -195,7 +195,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       !tally.ran &&
       tally.couldWin &&
       hasNode(tally.granted, this.plan.queueNode) &&
-      elapsedSince(this.sent) < this.plan.left
+      elapsedSince(this.sent) < Math.min(this.plan.left, 2 * this.#nodeLimit)
     );
   }
 
