@@ -44,6 +44,8 @@ export interface Joined {
 /** How long a lock goes on being held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew'> & Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 
+const LOADED_AT = Date.now();
+
 /** The end of a lock's extensions (`maxHold`). */
 interface HoldLimit {
   readonly since: Instant;
@@ -55,7 +57,7 @@ interface HoldLimit {
 /**
  * The one implementation of {@link LockHandle}: counts down the validity, renews, and tells when the lock is lost.
  *
- * A process can hold many thousands, so a lock at rest is this object and its claim: it has no timer, no promise and no
+ * A process can hold many thousands, so a lock at rest is this object and its lease: it has no timer, no promise and no
  * function of its own.
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
@@ -66,7 +68,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #state: LockState = 'held';
   #loss: LockLostError | undefined;
   #ttl: number;
-  /** When its validity ends, on both clocks of this machine (S11). */
+  /**
+   * When its validity ends, on both clocks of this machine (S11): whole milliseconds, of the wall clock after
+   * {@link LOADED_AT}, as V8 keeps a small whole number in the object itself. 32 of 461 bytes for each of 50,000 held locks
+   * (`npm run bench -- held`).
+   */
   #endsAt = 0;
   #endsAtWall = 0;
   readonly #renew: boolean;
@@ -135,14 +141,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   remaining(): number {
     if (!this.#alive()) return 0;
-    return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall - Date.now()));
+    return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now()));
   }
 
   /** The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already. */
   #validFor(ttl: number, sent: Instant): void {
     const usable = usableTtl(ttl, this.context.settings.driftFactor);
-    this.#endsAt = Math.max(this.#endsAt, sent.monotonic + usable);
-    this.#endsAtWall = Math.max(this.#endsAtWall, sent.wall + usable);
+    // Rounded down, which is the safe side.
+    this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
+    this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
   }
 
   isHeld(): boolean {
