@@ -130,6 +130,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
   });
 
   test.each([
+    '+setrange',
     '+zadd',
     '+publish',
     '+subscribe',
