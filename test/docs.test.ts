@@ -111,7 +111,7 @@ test('a promise without its condition is noticed', () => {
 });
 
 test('docs/errors.md has a section for every code', () => {
-  const source = readFileSync(join(root, 'lib/redlock/errors.ts'), 'utf8');
+  const source = readFileSync(join(root, 'lib/core/errors.ts'), 'utf8');
   const union = /export type RedlockErrorCode =(.*?);/s.exec(source)?.[1] ?? '';
   const codes = [...union.matchAll(/'(\w+)'/g)].map(([, code]) => (code ?? '').toLowerCase());
   expect(codes.length).toBeGreaterThan(4);

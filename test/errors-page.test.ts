@@ -1,14 +1,16 @@
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type INestApplication, Injectable } from '@nestjs/common';
+import { type INestApplication, Injectable, Module } from '@nestjs/common';
 import { Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
-import { Cluster, type RedisOptions } from 'ioredis';
+import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  InjectLockService,
+  type LockHandle,
   LockHeldError,
   LockLostError,
   type LockOptions,
@@ -26,6 +28,7 @@ import { startApp } from './support/nest-app.js';
 import { PATIENT } from './support/patience.js';
 import { startMasters } from './support/redis-cluster.js';
 import { redisVersion, type RedisServer, startRedis } from './support/redis-server.js';
+import { startSentinel } from './support/sentinel.js';
 import { until } from './support/until.js';
 
 // Each message in the tables of docs/errors.md is provoked, on real servers where it comes from one.
@@ -274,8 +277,41 @@ describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
     },
     'WRONGTYPE ...': async () => {
       const { locks, redis } = await locksOnServer();
-      await redis.client().lpush('lock:{key}:l', 'something else');
+      await redis.client().lpush('lock:{key}', 'something else');
       return whyUnavailable(locks);
+    },
+    'the key has a value that is not a lock of this package': async () => {
+      const { locks, redis } = await locksOnServer();
+      await redis.client().set('lock:{key}', 'something else');
+      return whyUnavailable(locks);
+    },
+    'fencing token out of range ...': async () => {
+      const { locks, redis } = await locksOnServer();
+      const lock = await locks.acquire('key', once);
+      await lock.release();
+      // As after a lock that was taken when the clock of the server was centuries ahead.
+      await redis.client().setrange('lock:{key}', 2, String(Number.MAX_SAFE_INTEGER));
+      return whyUnavailable(locks);
+    },
+    'the client that was passed in is still connected ...': async () => {
+      const master = (server = await startRedis());
+      const next = await startRedis();
+      const port = await startSentinel(master, 'locks');
+      const client = new Redis({ sentinels: [{ host: master.host, port }], name: 'locks' });
+      const sentinel = new Redis(port, master.host);
+      try {
+        const locks = await locksOn(client);
+        await (await locks.acquire('first', once)).release();
+        // What a Sentinel does after a fail-over: it names another server.
+        await sentinel.call('SENTINEL', 'REMOVE', 'locks');
+        await sentinel.call('SENTINEL', 'MONITOR', 'locks', next.host, next.port, 1);
+        return await whyUnavailableUntil(locks, /still connected/);
+      } finally {
+        await app?.close();
+        client.disconnect();
+        sentinel.disconnect();
+        await next.stop();
+      }
     },
     'the application is shutting down': async () => {
       const { locks } = await locksOnServer();
@@ -318,7 +354,8 @@ describe('LOCK_HELD in docs/errors.md has what comes about', () => {
     },
     'without an expiry': async () => {
       const { locks, redis } = await locksOnServer();
-      await redis.client().set('lock:{key}:l', 'something else');
+      await locks.acquire('key');
+      await redis.client().persist('lock:{key}');
       return messageOf(LockHeldError, locks.acquire('key', once));
     },
     'has run already': async () => {
@@ -344,12 +381,44 @@ describe('LOCK_LOST in docs/errors.md has what comes about', () => {
     return messageOf(LockLostError, Promise.reject(lock.signal.reason as Error));
   }
 
+  const joining = { reentrant: true, ...once } as const;
+
+  /** Why a nested call that has joined a lock is told that it is lost. */
+  function beside(locks: LockService, { signal }: LockHandle): Promise<string> {
+    const ended = new Promise((resolve) => {
+      signal.addEventListener('abort', resolve);
+    });
+    return messageOf(
+      LockLostError,
+      locks.withLock('key', joining, () => ended),
+    );
+  }
+
   provoke('LOCK_LOST', {
     'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
     'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
     'so many nodes no longer have it that no quorum is left': () =>
       loss({ ttl: 1_000 }, (redis) => redis.client().flushall()),
+    'it was released beneath a nested call': async () => {
+      const { locks } = await locksOnServer();
+      return locks.withLock('key', async (lock) => {
+        const nested = beside(locks, lock);
+        await lock.release();
+        return nested;
+      });
+    },
+    'its keys were free for a nested call': async () => {
+      const { locks, redis } = await locksOnServer();
+      return locks.withLock('key', { onLost: 'ignore' }, async (lock) => {
+        const sibling = beside(locks, lock);
+        await redis.client().del('lock:{key}');
+        const nested = messageOf(LockLostError, locks.acquire('key', joining));
+        await sibling;
+        return nested;
+      });
+    },
     'it was released by force': () => loss({}, () => app?.get(LockService).forceRelease('key')),
+    'the application shut down while it was held': () => loss({}, () => app?.close()),
     'the application shut down before its method had ended': async () => {
       server = await startRedis();
       const locks = await locksOn(server.url, { shutdownTimeout: 10 });
@@ -409,9 +478,18 @@ function refusalOf(
   );
 }
 
+@Injectable()
+class Bills {
+  constructor(@InjectLockService('billing') readonly locks: LockService) {}
+}
+
+@Module({ imports: [RedlockModule.forRoot(memory)], providers: [Bills] })
+class Billing {}
+
 describe('what docs/errors.md says of the start', () => {
   provoke('At start-up', {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
+    "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
     'RedlockModule needs .forRoot({ nodes })': () => refusalOf(RedlockModule),
     'RedlockModule is configured twice': () =>
       refusalOf(RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, keyPrefix: 'other:' })),
