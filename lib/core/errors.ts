@@ -88,7 +88,7 @@ function whatToDo(retryAfter: number, { heldByCaller, limit }: LockHeldDetails):
     ? ` (for ${Math.ceil(retryAfter)} ms more unless renewed).${gaveUp(limit, ' Gave up')} ` +
         'Try again later, give `retry` a longer `timeout`, or use `onBusy: "skip"` where one run is enough.'
     : ', without an expiry, so it will never end by itself. ' +
-        'Something other than this package wrote the key; delete it in Redis.';
+        'Something removed the expiry of the key in Redis; end the lock with `forceRelease`.';
 }
 
 function gaveUp(limit: RetryLimit | undefined, verb: string): string {

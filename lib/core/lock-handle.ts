@@ -9,8 +9,8 @@ export interface LockHandle extends AsyncDisposable {
   readonly id: string;
 
   /**
-   * Larger than the token of every lock of any of these keys that was acquired before, as long as the nodes keep their
-   * counters. Give it to what the lock protects, and let that refuse a token lower than one it has seen: then a holder
+   * Larger than the token of every lock of any of these keys that was acquired before, as long as the nodes keep their data
+   * and no node's clock falls 10 s or more below a time that it has shown. Give it to what the lock protects, and let that refuse a token lower than one it has seen: then a holder
    * that was paused past its lock's end cannot overwrite its successor. A whole number below 2^53; extending keeps it.
    */
   readonly fencingToken: number;

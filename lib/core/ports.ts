@@ -54,7 +54,7 @@ export interface QueuePosition {
 export type AcquireReply =
   | {
       readonly granted: true;
-      /** Larger than the token of every earlier grant of each of the keys on this node. */
+      /** Larger than the token of every earlier grant of each of the keys on this node, as long as its clock does not fall by 10 s. */
       readonly token: number;
       /** The next waiter, who took over the place ({@link QueuePosition.next}), is the first in line. */
       readonly nextIsFirst?: boolean;

@@ -166,14 +166,14 @@ export class LockService {
   }
 
   /**
-   * Deletes a lock, whoever holds it, on all nodes; resolves to whether there was one. For a holder that hangs and still
+   * Ends a lock, whoever holds it, on all nodes; resolves to whether there was one. For a holder that hangs and still
    * renews: one that crashed loses its lock with its ttl.
    *
    * What the lock protects is not protected from the holder any more, until that notices: at once when it is in this
-   * process, otherwise at its next renewal. Then its signal aborts. Fencing counters stay, so a `FencedRegister` refuses
-   * what it writes after the next holder.
+   * process, otherwise at its next renewal. Then its signal aborts. The next holder has a larger fencing token, so a
+   * `FencedRegister` refuses what it writes after that one.
    *
-   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have deleted it
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have ended it
    */
   async forceRelease(key: string): Promise<boolean> {
     const one = oneKey(key);

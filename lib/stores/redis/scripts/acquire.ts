@@ -66,7 +66,8 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  * linger.
  *
  * Nothing that runs before an error is undone, so what can fail comes first: when memory is short, that is the marker, then
- * the first record; after the first write of a script the others cannot fail.
+ * the first record; after the first write of a script the others cannot fail. (To take a waiter out of the queue is such a write: a lock that
+ * somebody waits for may be granted though memory is short.)
  */
 export const ACQUIRE = script(`
 local call = redis.call

@@ -13,6 +13,7 @@ for _, command in ipairs({'GET', 'PTTL', 'DEL'}) do
   redis.call(command, KEYS[1])
 end
 redis.call('PEXPIRE', KEYS[1], 1)
+redis.call('SETRANGE', KEYS[1], 0, '')
 redis.call('ZRANGE', KEYS[1], 0, 0)
 redis.call('ZREM', KEYS[1], '')
 return 1
