@@ -1,5 +1,6 @@
 import { type NodeErrorEvent, nodeErrors } from '../core/lock-events.js';
 import type { Store } from '../core/ports.js';
+import { nextTick } from '../core/next-tick.js';
 import { Outbox } from './outbox.js';
 import { TimeLimits } from './time-limits.js';
 
@@ -11,9 +12,14 @@ export class Nodes {
   readonly outboxes: readonly Outbox[];
   /** What was told last of each node: what is wrong with a command is wrong with all that it was for, and told once. */
   readonly #lastErrors: Error[] = [];
+  #isPlanned = false;
+  readonly #flushPlanned = (): void => {
+    this.#isPlanned = false;
+    this.flush();
+  };
 
   constructor(readonly stores: readonly Store[]) {
-    this.outboxes = stores.map((store, index) => new Outbox(store, index));
+    this.outboxes = stores.map((store, index) => new Outbox(store, index, () => this.#plan()));
   }
 
   /** The latest of the nodes' clocks as far as they are known, in milliseconds since 1970. */
@@ -34,5 +40,11 @@ export class Nodes {
   /** Sends what was asked so far. */
   flush(): void {
     for (const outbox of this.outboxes) outbox.flush();
+  }
+
+  #plan(): void {
+    if (this.#isPlanned) return;
+    this.#isPlanned = true;
+    nextTick(this.#flushPlanned);
   }
 }

@@ -1,4 +1,3 @@
-import { nextTick } from '../core/next-tick.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Store } from '../core/ports.js';
 import type { Lease } from '../core/lease.js';
 
@@ -22,33 +21,32 @@ export class Outbox {
   /** At the node that keeps the order of those who wait, and elsewhere. */
   #ordered: Attempt[] = [];
   #unordered: Attempt[] = [];
-  #isPlanned = false;
-  readonly #flush = (): void => this.flush();
 
   /** @param index - tells the node from the others of its lock */
   constructor(
     readonly store: Store,
     private readonly index: number,
+    /** Has {@link flush} called when the turn ends. */
+    private readonly plan: () => void,
   ) {}
 
   release(release: Release): void {
     this.#releases.push(release);
-    this.#plan();
+    this.plan();
   }
 
   extend(extension: Extension): void {
     this.#extensions.push(extension);
-    this.#plan();
+    this.plan();
   }
 
   acquire(attempt: Attempt, ordered: boolean): void {
     (ordered ? this.#ordered : this.#unordered).push(attempt);
-    this.#plan();
+    this.plan();
   }
 
   /** Sends what was asked so far. Releases come first: whose turn comes with one of them may be among those who ask. */
   flush(): void {
-    this.#isPlanned = false;
     const { store, index } = this;
     const releases = this.#releases;
     if (releases.length > 0) {
@@ -58,12 +56,6 @@ export class Outbox {
     if (this.#extensions.length > 0) this.#extend();
     this.#acquire(this.#ordered, true);
     this.#acquire(this.#unordered, false);
-  }
-
-  #plan(): void {
-    if (this.#isPlanned) return;
-    this.#isPlanned = true;
-    nextTick(this.#flush);
   }
 
   /** A node is asked for one ttl at a time. */
