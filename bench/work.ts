@@ -1,7 +1,41 @@
+/** Acquires and releases without renewal or, `hold`, with it; or runs something under the lock. */
+export type How = 'acquire' | 'hold' | 'withLock';
+
+interface Lanes {
+  readonly how: How;
+  readonly inFlight: number;
+  /** Of all together. */
+  readonly count: number;
+}
+
 /** What a worker can do for a group. */
 export interface Work {
   /** Opens a contender; resolves to how long that took, in milliseconds. */
   open(args: { readonly name: string; readonly urls: readonly string[] }): Promise<number>;
+
+  /** Calls of a kind, until their code is compiled for speed; no longer than so many milliseconds. */
+  warmUp(args: { readonly how: How; readonly within: number }): Promise<undefined>;
+
+  /**
+   * So many calls, one after the other, on keys that are free; what each took, in milliseconds. `release` is 0 for
+   * `withLock`.
+   */
+  calls(args: {
+    readonly how: How;
+    readonly count: number;
+  }): Promise<{ acquire: number[]; release: number[] }>;
+
+  /** Locks, so many at a time, each on a key of its own; milliseconds, also of CPU time. */
+  lanes(args: Lanes): Promise<{ took: number; cpu: number }>;
+
+  /** The same; bytes of the objects that were made for each lock. */
+  objects(args: Lanes): Promise<number>;
+
+  /** Acquires locks, so many at a time, and keeps them without renewal until they are released. */
+  take(args: { readonly keys: readonly string[]; readonly inFlight: number }): Promise<undefined>;
+
+  /** Acquires and releases each key of `start0`, `start1`, ... once, so many at a time. */
+  visit(args: { readonly start: string } & Omit<Lanes, 'how'>): Promise<undefined>;
 
   /** Acquires and releases, one after the other; milliseconds. */
   cycles(args: {
@@ -25,7 +59,8 @@ export interface Work {
     readonly watched: boolean;
   }): Promise<{ heap: number }>;
 
-  release(args: undefined): Promise<undefined>;
+  /** What is held, so many at a time. */
+  release(args: { readonly inFlight: number }): Promise<undefined>;
 
   /** Tries side by side what cannot succeed; `late` is by how much the slowest error missed its budget. */
   fail(args: {

@@ -1,10 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { contender } from './contenders/contenders.js';
 import type { Release, Session } from './contenders/contender.js';
+import { bytesMade } from './measure/allocations.js';
 import { median } from './measure/statistics.js';
-import type { Request, Work } from './work.js';
+import type { How, Request, Work } from './work.js';
 
 // A process of its own for one contender: it can be fresh, one of several, or end while calls hang.
+
+const TTL = 10_000;
+const WARM_UP = 4_000;
+const SIDE_BY_SIDE = 64;
 
 let session: Session | undefined;
 const held: Release[] = [];
@@ -14,6 +19,57 @@ const work: Work = {
     const begun = performance.now();
     session = await contender(name).open(urls);
     return performance.now() - begun;
+  },
+
+  async warmUp({ how, within }) {
+    const begun = performance.now();
+    for (let call = 0; call < WARM_UP && performance.now() - begun < within; call += 2 * SIDE_BY_SIDE) {
+      await inLanes(1, SIDE_BY_SIDE, () => lock(how, 'warm-up'));
+      await inLanes(SIDE_BY_SIDE, SIDE_BY_SIDE, (lane) => lock(how, `warm-up:${lane}`));
+    }
+    return undefined;
+  },
+
+  async calls({ how, count }) {
+    const acquire: number[] = [];
+    const release: number[] = [];
+    for (let index = 0; index < count; index++) {
+      const begun = performance.now();
+      let acquired = NaN;
+      await lock(how, `calls:${process.pid}:${index % 1_000}`, () => {
+        acquired = performance.now();
+      });
+      const ended = performance.now();
+      acquire.push((how === 'withLock' ? ended : acquired) - begun);
+      release.push(how === 'withLock' ? 0 : ended - acquired);
+    }
+    return { acquire, release };
+  },
+
+  async lanes({ how, inFlight, count }) {
+    const before = process.cpuUsage();
+    const begun = performance.now();
+    await inLanes(inFlight, count, (lane) => lock(how, `lanes:${process.pid}:${lane}`));
+    const took = performance.now() - begun;
+    const { user, system } = process.cpuUsage(before);
+    return { took, cpu: (user + system) / 1_000 };
+  },
+
+  async objects({ how, inFlight, count }) {
+    const made = await bytesMade(() =>
+      inLanes(inFlight, count, (lane) => lock(how, `lanes:${process.pid}:${lane}`)),
+    );
+    return made / count;
+  },
+
+  async take({ keys, inFlight }) {
+    await inBatches(keys, inFlight, async (key) => held.push(await opened().acquire(key, TTL)));
+    return undefined;
+  },
+
+  async visit({ start, inFlight, count }) {
+    await inLanes(inFlight, count, (_, turn) => lock('acquire', `${start}${turn}`));
+    return undefined;
   },
 
   async cycles({ count, within }) {
@@ -61,8 +117,8 @@ const work: Work = {
     return { heap: (usedHeap() - before) / keys.length };
   },
 
-  async release() {
-    await Promise.all(held.splice(0).map((release) => release()));
+  async release({ inFlight }) {
+    await inBatches(held.splice(0), inFlight, (release) => release());
     return undefined;
   },
 
@@ -96,6 +152,40 @@ const work: Work = {
 };
 
 const nothing = (): Promise<void> => Promise.resolve();
+
+/** Acquires and releases; `acquired` is called in between, but for `withLock`. */
+async function lock(how: How, key: string, acquired?: () => void): Promise<void> {
+  const current = opened();
+  if (how === 'withLock') {
+    await current.withLock(key, TTL, nothing);
+    return;
+  }
+  const release = await (how === 'hold' ? current.hold?.(key, TTL) : current.acquire(key, TTL));
+  acquired?.();
+  await release?.();
+}
+
+/** Each lane takes the next turn when it is through with the one before. */
+async function inLanes(
+  lanes: number,
+  count: number,
+  run: (lane: number, turn: number) => Promise<unknown>,
+): Promise<void> {
+  let turns = 0;
+  const goOn = async (lane: number): Promise<void> => {
+    while (turns < count) await run(lane, turns++);
+  };
+  await Promise.all(Array.from({ length: lanes }, (_, lane) => goOn(lane)));
+}
+
+/** A batch begins when all of the one before have ended. */
+async function inBatches<T>(
+  items: readonly T[],
+  size: number,
+  run: (item: T) => Promise<unknown>,
+): Promise<void> {
+  for (let at = 0; at < items.length; at += size) await Promise.all(items.slice(at, at + size).map(run));
+}
 
 function opened(): Session {
   if (!session) throw new Error('nothing is open');

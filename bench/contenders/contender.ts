@@ -33,6 +33,8 @@ export interface Contender {
   readonly quorum: boolean;
   /** The contender that it is a thin layer over; groups that take long leave it out where that one is measured. */
   readonly over?: string;
+  /** Milliseconds that its keys outlive their locks; 0 by default. */
+  readonly linger?: number;
   /** Commands that it sends outside of scripts, beside those that no script calls. */
   readonly sends: readonly string[];
   /** What it does not do, for its speed or otherwise. */

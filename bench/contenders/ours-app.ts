@@ -2,7 +2,7 @@ import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import 'reflect-metadata';
 import { LockService, RedlockModule, WithLock } from '../../lib/index.js';
-import type { Release, Session } from './contender.js';
+import { holdInside, type Release, type Session } from './contender.js';
 
 // Apart from the contender, so that processes that measure others need not load Nest.
 
@@ -60,12 +60,12 @@ export async function openDecorated(urls: readonly string[]): Promise<Session> {
 
   const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
   const tasks = app.get(Tasks);
-  const unused = (): Promise<never> => Promise.reject(new Error('a decorator wraps a whole method'));
-  const session: Session = {
-    acquire: unused,
+  const acquire = (key: string): Promise<Release> =>
+    holdInside((task) => tasks.run(key, () => task(undefined)));
+  return {
+    acquire,
     withLock: (key, _ttl, task) => tasks.run(key, task),
-    wait: unused,
+    wait: acquire,
     close: () => app.close(),
   };
-  return session;
 }

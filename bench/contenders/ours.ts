@@ -1,9 +1,11 @@
+import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import type { Contender } from './contender.js';
 
 export const ours: Contender = {
   name: 'ours',
   packages: ['nestjs-redlock', 'ioredis'],
   quorum: true,
+  linger: LINGER_MS,
   sends: [],
   lacks: [],
   open: async (urls) => (await import('./ours-app.js')).openOurs(urls),

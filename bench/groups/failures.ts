@@ -7,6 +7,7 @@ import { median } from '../measure/statistics.js';
 import { withWorkers, type Worker } from '../measure/workers.js';
 import type { ResultTable } from '../report/tables.js';
 import { distinct, fit, progress, type Group, type Plan, times } from './group.js';
+import type { Employed } from './sessions.js';
 
 const NODES = 5;
 const SLOWER = 100;
@@ -49,11 +50,6 @@ export const failures: Group = {
     }
   },
 };
-
-interface Employed {
-  readonly contender: Contender;
-  readonly worker: Worker;
-}
 
 async function cycles(worker: Worker, plan: Plan): Promise<number> {
   const result = await worker.ask('cycles', { count: times(150, plan, 10), within: 1_000 }, PATIENCE);
@@ -241,7 +237,7 @@ function lose(
         await worker.ask('hold', { keys: [key], ttl: LOST_TTL, watched: true }, PATIENCE);
         // Past the first renewal of those that renew at a third.
         await sleep(LOST_TTL / 2);
-        const left = await servers.remaining(key);
+        const left = await servers.remaining(key, contenders[index]!.linger);
         const struck = performance.now();
         await strike(key);
         const at = await Promise.race([told, sleep(1.5 * LOST_TTL, Infinity)]);

@@ -4,7 +4,11 @@ import { growth } from './growth.js';
 import { handOver } from './hand-over.js';
 import { held } from './held.js';
 import { latency } from './latency.js';
+import { leftovers } from './leftovers.js';
+import { network } from './network.js';
+import { objects } from './objects.js';
 import { overhead } from './overhead.js';
+import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
 import { throughput } from './throughput.js';
 import { weight } from './weight.js';
@@ -12,7 +16,11 @@ import { weight } from './weight.js';
 /** In the order in which they run. */
 export const GROUPS: readonly Group[] = [
   latency,
+  network,
   throughput,
+  objects,
+  serverTime,
+  leftovers,
   handOver,
   held,
   failures,

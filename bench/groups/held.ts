@@ -74,9 +74,9 @@ export function hold(
       commands: sent / count / (ttl / 1_000),
       cpu: (100 * cpu) / ttl,
       heap: acquired?.heap ?? NaN,
-      kept: (100 * (await servers.locksOf(`held:${name}:`))) / count,
+      kept: (100 * (await servers.locksOf(`held:${name}:`, contender.linger))) / count,
     };
-    await worker.ask('release', undefined, 20_000);
+    await worker.ask('release', { inFlight: count }, 20_000);
     return sample;
   });
 }

@@ -1,13 +1,10 @@
 import { ours, oursDecorated } from '../contenders/ours.js';
-import type { Session } from '../contenders/contender.js';
 import { interleaved } from '../measure/rounds.js';
 import { median, quantile } from '../measure/statistics.js';
 import type { ResultTable } from '../report/tables.js';
-import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
-import { withSessions } from './sessions.js';
-
-const TTL = 10_000;
-const nothing = (): Promise<void> => Promise.resolve();
+import { fit, type Group, nodesTitle, type Plan, times, toFirst } from './group.js';
+import { type Employed, withStaff } from './sessions.js';
+import type { Servers } from '../measure/servers.js';
 
 /** One call after the other, on keys that are free. */
 export const latency: Group = {
@@ -18,82 +15,107 @@ export const latency: Group = {
     for (const nodes of plan.nodes) {
       const contenders = fit(plan.contenders, nodes);
       const decorated = contenders.includes(ours) ? [...contenders, oursDecorated] : contenders;
-      const found = await withSessions(nodes, decorated, async (opened, servers) => {
-        let serial = 0;
-        const key = (): string => `latency:${++serial % 1_000}`;
-        const cycles = times(100, plan, 20);
-        const rounds = times(15, plan, 2);
-        const cycle = async (session: Session): Promise<[number, number]> => {
-          const begun = performance.now();
-          const release = await session.acquire(key(), TTL);
-          const acquired = performance.now();
-          await release();
-          return [acquired - begun, performance.now() - acquired];
-        };
-        const parts = await interleaved(
-          opened
-            .filter(({ contender }) => contender !== oursDecorated)
-            .map(({ contender, session }) => ({
-              name: contender.name,
-              async run() {
-                await cycle(session);
-                const before = await servers.sent(contender.sends);
-                const taken = await repeat(cycles, () => cycle(session));
-                const commands = ((await servers.sent(contender.sends)) - before) / cycles;
-                const wholes = taken.map(([acquire, release]) => acquire + release);
-                return {
-                  acquire: 1_000 * median(taken.map(([acquire]) => acquire)),
-                  release: 1_000 * median(taken.map(([, release]) => release)),
-                  cycle: 1_000 * median(wholes),
-                  p99: 1_000 * quantile(wholes, 0.99),
-                  commands,
-                };
-              },
-            })),
-          rounds,
+      const title = nodesTitle(nodes);
+      await withStaff(nodes, decorated, async (staff, servers) => {
+        const undecorated = staff.filter(({ contender }) => contender !== oursDecorated);
+        tables.push(
+          await latencyTable(`Latency of acquire and release, ${title}, us`, undecorated, servers, plan),
+          await wholes(title, staff, plan),
         );
-        const wholes = await interleaved(
-          opened.map(({ contender, session }) => ({
-            name: contender.name,
-            async run() {
-              const taken = await repeat(cycles, async () => {
-                const begun = performance.now();
-                await session.withLock(key(), TTL, nothing);
-                return performance.now() - begun;
-              });
-              return { withLock: 1_000 * median(taken), p99: 1_000 * quantile(taken, 0.99) };
-            },
-          })),
-          rounds,
-        );
-        return { parts, wholes };
-      });
-      tables.push({
-        title: `Latency of acquire and release, ${nodesTitle(nodes)}, us`,
-        rows: found.parts,
-        columns: [
-          { figure: 'acquire', title: 'acquire p50', digits: 0 },
-          { figure: 'release', title: 'release p50', digits: 0 },
-          { figure: 'cycle', title: `both p50, ${toFirst(found.parts)}`, digits: 0, ratio: true },
-          { figure: 'p99', title: 'both p99', digits: 0 },
-          { figure: 'commands', title: 'commands per node', digits: 2 },
-        ],
-      });
-      tables.push({
-        title: `Latency of withLock, renewed where offered, ${nodesTitle(nodes)}, us`,
-        rows: found.wholes,
-        columns: [
-          { figure: 'withLock', title: `p50, ${toFirst(found.wholes)}`, digits: 0, ratio: true },
-          { figure: 'p99', title: 'p99', digits: 0 },
-        ],
+        if (contenders.includes(ours)) tables.push(await decorator(title, staff, plan));
       });
     }
     return { tables };
   },
 };
 
-async function repeat<T>(count: number, measure: () => Promise<T>): Promise<T[]> {
-  const results: T[] = [];
-  for (let index = 0; index < count; index++) results.push(await measure());
-  return results;
+/** Acquire and release, one after the other. */
+export async function latencyTable(
+  title: string,
+  staff: readonly Employed[],
+  servers: Servers,
+  plan: Plan,
+): Promise<ResultTable> {
+  const count = times(100, plan, 20);
+  const rows = await interleaved(
+    staff.map(({ contender, worker }) => ({
+      name: contender.name,
+      async run() {
+        const before = await servers.sent(contender.sends);
+        const { acquire, release } = await worker.must('calls', { how: 'acquire', count });
+        const commands = ((await servers.sent(contender.sends)) - before) / count;
+        const cycles = acquire.map((took, index) => took + (release[index] ?? NaN));
+        return {
+          acquire: 1_000 * median(acquire),
+          release: 1_000 * median(release),
+          cycle: 1_000 * median(cycles),
+          p99: 1_000 * quantile(cycles, 0.99),
+          commands,
+        };
+      },
+    })),
+    times(31, plan, 2),
+  );
+  return {
+    title,
+    rows,
+    columns: [
+      { figure: 'acquire', title: 'acquire p50', digits: 0 },
+      { figure: 'release', title: 'release p50', digits: 0 },
+      { figure: 'cycle', title: `both p50, ${toFirst(rows)}`, digits: 0, ratio: true },
+      { figure: 'p99', title: 'both p99', digits: 0, ratio: true },
+      { figure: 'commands', title: 'commands per node', digits: 2 },
+    ],
+  };
+}
+
+async function wholes(title: string, staff: readonly Employed[], plan: Plan): Promise<ResultTable> {
+  for (const { worker } of staff) await worker.must('warmUp', { how: 'withLock', within: 1_500 });
+  const rows = await interleaved(
+    staff.map(({ contender, worker }) => ({
+      name: contender.name,
+      run: () => timesOf(worker, 'withLock', plan),
+    })),
+    times(31, plan, 2),
+  );
+  return {
+    title: `Latency of withLock, renewed where offered, ${title}, us`,
+    rows,
+    columns: [
+      { figure: 'p50', title: `p50, ${toFirst(rows)}`, digits: 0, ratio: true },
+      { figure: 'p99', title: 'p99', digits: 0, ratio: true },
+    ],
+  };
+}
+
+/** What a lock around a task costs, and a decorator, beside the same lock by hand. */
+async function decorator(title: string, staff: readonly Employed[], plan: Plan): Promise<ResultTable> {
+  const workerOf = (name: string) => staff.find(({ contender }) => contender.name === name)!.worker;
+  const [plain, decorated] = [workerOf(ours.name), workerOf(oursDecorated.name)];
+  const rows = await interleaved(
+    [
+      { name: 'acquire and release', run: () => timesOf(plain, 'hold', plan) },
+      { name: 'withLock', run: () => timesOf(plain, 'withLock', plan) },
+      { name: '@WithLock', run: () => timesOf(decorated, 'withLock', plan) },
+    ],
+    times(31, plan, 2),
+  );
+  return {
+    title: `Ours, renewed, one after the other, ${title}, us`,
+    rows,
+    columns: [
+      { figure: 'p50', title: 'p50, to acquire and release', digits: 0, ratio: true },
+      { figure: 'p99', title: 'p99', digits: 0, ratio: true },
+    ],
+  };
+}
+
+async function timesOf(
+  worker: Employed['worker'],
+  how: 'hold' | 'withLock',
+  plan: Plan,
+): Promise<{ p50: number; p99: number }> {
+  const { acquire, release } = await worker.must('calls', { how, count: times(100, plan, 20) });
+  const took = acquire.map((one, index) => one + (release[index] ?? 0));
+  return { p50: 1_000 * median(took), p99: 1_000 * quantile(took, 0.99) };
 }

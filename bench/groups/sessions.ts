@@ -1,5 +1,6 @@
 import type { Contender, Session } from '../contenders/contender.js';
 import { Servers } from '../measure/servers.js';
+import { withWorkers, type Worker } from '../measure/workers.js';
 
 const WARM_UP = 200;
 
@@ -30,4 +31,54 @@ export async function withSessions<T>(
     for (const { session } of opened) await session.close();
     await servers.stop();
   }
+}
+
+/** A contender in a process of its own. */
+export interface Employed {
+  readonly contender: Contender;
+  readonly worker: Worker;
+}
+
+/** Where contenders are to connect, and the end of what was opened for that. */
+export interface Way {
+  readonly urls: readonly string[];
+  close(): Promise<void>;
+}
+
+/**
+ * Starts servers, opens each contender in a process of its own, and ends everything afterwards.
+ *
+ * In one process they would not be measured alike: once code ran in an AsyncLocalStorage, as it does in our `withLock`,
+ * Node 20 does more for each promise of the process (see the group `objects`); and what
+ * one leaves behind is collected in the time of another. So, too, whoever uses `withLock` here does it last.
+ */
+export async function withStaff<T>(
+  nodes: number,
+  contenders: readonly Contender[],
+  use: (staff: readonly Employed[], servers: Servers) => Promise<T>,
+  openWay: (servers: Servers) => Promise<Way> = directly,
+): Promise<T> {
+  const servers = await Servers.start(nodes);
+  try {
+    await servers.oldEnough();
+    const way = await openWay(servers);
+    try {
+      return await withWorkers(contenders.length, async (workers) => {
+        const staff = contenders.map((contender, index) => ({ contender, worker: workers[index]! }));
+        for (const { contender, worker } of staff) {
+          await worker.must('open', { name: contender.name, urls: way.urls });
+          await worker.must('warmUp', { how: 'acquire', within: 1_500 });
+        }
+        return await use(staff, servers);
+      });
+    } finally {
+      await way.close();
+    }
+  } finally {
+    await servers.stop();
+  }
+}
+
+function directly({ urls }: Servers): Promise<Way> {
+  return Promise.resolve({ urls, close: () => Promise.resolve() });
 }

@@ -1,9 +1,8 @@
 import { interleaved } from '../measure/rounds.js';
 import type { ResultTable } from '../report/tables.js';
 import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
-import { withSessions } from './sessions.js';
+import { withStaff } from './sessions.js';
 
-const TTL = 10_000;
 const IN_FLIGHT = 64;
 
 /** As many calls as come through, with many in flight. */
@@ -13,26 +12,22 @@ export const throughput: Group = {
   async run(plan) {
     const tables: ResultTable[] = [];
     for (const nodes of plan.nodes) {
-      const rows = await withSessions(nodes, fit(plan.contenders, nodes), (opened, servers) => {
-        const cycles = times(nodes === 1 ? 3_000 : 1_500, plan, 2 * IN_FLIGHT);
+      const rows = await withStaff(nodes, fit(plan.contenders, nodes), (staff, servers) => {
+        const count = times(nodes === 1 ? 6_000 : 2_000, plan, 2 * IN_FLIGHT);
         return interleaved(
-          opened.map(({ contender, session }) => ({
+          staff.map(({ contender, worker }) => ({
             name: contender.name,
             async run() {
               const before = await servers.sent(contender.sends);
-              const cpuBefore = process.cpuUsage();
-              const begun = performance.now();
-              let left = cycles;
-              const loop = async (lane: number): Promise<void> => {
-                while (left-- > 0) await (await session.acquire(`throughput:${lane}`, TTL))();
-              };
-              await Promise.all(Array.from({ length: IN_FLIGHT }, (_, lane) => loop(lane)));
-              const seconds = (performance.now() - begun) / 1_000;
-              const { user, system } = process.cpuUsage(cpuBefore);
+              const { took, cpu } = await worker.must('lanes', {
+                how: 'acquire',
+                inFlight: IN_FLIGHT,
+                count,
+              });
               return {
-                perSecond: cycles / seconds,
-                cpu: (user + system) / cycles,
-                commands: ((await servers.sent(contender.sends)) - before) / cycles,
+                perSecond: (1_000 * count) / took,
+                cpu: (1_000 * cpu) / count,
+                commands: ((await servers.sent(contender.sends)) - before) / count,
               };
             },
           })),

@@ -24,7 +24,7 @@ const SENT = new Set([
  */
 const OLD_ENOUGH_MS = 13_000;
 
-/** Fencing counters live longer than that. */
+/** A lock of any group, and what a record outlives it by, end sooner; the ticks of schedules do not. */
 const LONGEST_LOCK_MS = 60_000;
 
 /** Real servers for a group; all contenders use the same, without persistence. */
@@ -38,7 +38,8 @@ export class Servers {
 
   static async start(count: number): Promise<Servers> {
     const servers = new Servers(await startRedisNodes(count));
-    // The guard counts from this marker, which the first client would leave.
+    if (count === 1) return servers;
+    // The guard of several counts from this marker, which the first client would leave.
     const born = `${String(Date.now()).padStart(16, '0')}:${'0'.repeat(16)}`;
     await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-node', born)));
     return servers;
@@ -54,17 +55,27 @@ export class Servers {
   }
 
   /** How many commands clients have sent so far, per node; what scripts call is not counted. */
-  async sent(beside: readonly string[]): Promise<number> {
-    const counts = await Promise.all(
+  sent(beside: readonly string[]): Promise<number> {
+    return this.commandStats('calls', beside);
+  }
+
+  /** Microseconds that a node has worked on what clients have sent so far, with what their scripts call. */
+  served(beside: readonly string[]): Promise<number> {
+    return this.commandStats('usec', beside);
+  }
+
+  /** Keys on all nodes, and bytes of memory that they use, without those for connections. */
+  async stored(): Promise<{ keys: number; bytes: number }> {
+    const each = await Promise.all(
       this.admins.map(async (admin) => {
-        const lines = (await admin.info('commandstats')).split('\r\n');
-        return lines.reduce((sum, line) => {
-          const [, name = '', calls] = /^cmdstat_([^:]+):calls=(\d+)/.exec(line) ?? [];
-          return SENT.has(name) || beside.includes(name) ? sum + Number(calls) : sum;
-        }, 0);
+        const info = await admin.info('memory');
+        const figure = (name: string): number =>
+          Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? NaN);
+        return { keys: await admin.dbsize(), bytes: figure('used_memory') - figure('mem_clients_normal') };
       }),
     );
-    return counts.reduce((sum, count) => sum + count, 0) / counts.length;
+    const sum = (of: 'keys' | 'bytes'): number => each.reduce((total, one) => total + one[of], 0);
+    return { keys: sum('keys'), bytes: sum('bytes') };
   }
 
   /** Milliseconds of CPU time that the first node has used so far. */
@@ -78,18 +89,32 @@ export class Servers {
     await this.onKeys(3, key, (admin, name) => admin.del(name));
   }
 
-  /** Milliseconds that the first two nodes still give a lock, at most; 0 when it is gone. */
-  async remaining(key: string): Promise<number> {
+  /** Milliseconds that the first two nodes still give a lock, at most, by keys that outlive it by `linger`; 0 when it is gone. */
+  async remaining(key: string, linger = 0): Promise<number> {
     const lives = await this.onKeys(2, key, (admin, name) => admin.pttl(name));
-    return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS));
+    return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS).map((life) => life - linger));
   }
 
-  /** How many locks whose keys begin with `start` the first node has. */
-  async locksOf(start: string): Promise<number> {
+  /** How many locks whose keys begin with `start` the first node has; `linger` as in {@link remaining}. */
+  async locksOf(start: string, linger = 0): Promise<number> {
     const admin = this.admins[0]!;
     const names = (await admin.keys('*')).filter((name) => name.includes(start));
     const lives = await Promise.all(names.map((name) => admin.pttl(name)));
-    return lives.filter((life) => life > 0 && life <= LONGEST_LOCK_MS).length;
+    return lives.filter((life) => life > linger && life <= LONGEST_LOCK_MS).length;
+  }
+
+  private async commandStats(figure: 'calls' | 'usec', beside: readonly string[]): Promise<number> {
+    const lineOf = new RegExp(`^cmdstat_([^:]+):.*?\\b${figure}=(\\d+)`);
+    const counts = await Promise.all(
+      this.admins.map(async (admin) => {
+        const lines = (await admin.info('commandstats')).split('\r\n');
+        return lines.reduce((sum, line) => {
+          const [, name = '', count] = lineOf.exec(line) ?? [];
+          return SENT.has(name) || beside.includes(name) ? sum + Number(count) : sum;
+        }, 0);
+      }),
+    );
+    return counts.reduce((sum, count) => sum + count, 0) / counts.length;
   }
 
   /** Every library makes names of its own from a key. */

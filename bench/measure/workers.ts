@@ -38,14 +38,32 @@ export class Worker {
     args: Parameters<Work[Job]>[0],
     within = 60_000,
   ): Promise<Awaited<ReturnType<Work[Job]>> | undefined> {
+    const reply = await this.#answer(job, args, within);
+    return ('result' in reply ? reply.result : undefined) as Awaited<ReturnType<Work[Job]>> | undefined;
+  }
+
+  async #answer(
+    job: keyof Work,
+    args: unknown,
+    within: number,
+  ): Promise<{ result?: unknown; error?: string | undefined }> {
     const id = ++this.#requests;
     const answered = new Promise<{ result?: unknown; error?: string }>((resolve) => {
       this.#pending.set(id, resolve);
     });
     this.#child.send({ id, job, args });
     const gone = this.#ended.then(() => ({ error: 'it has ended' }));
-    const reply = await Promise.race([answered, gone, sleep(within, { error: undefined }, { ref: false })]);
-    return ('result' in reply ? reply.result : undefined) as Awaited<ReturnType<Work[Job]>> | undefined;
+    return Promise.race([answered, gone, sleep(within, { error: undefined }, { ref: false })]);
+  }
+
+  /** @throws Error when there is no answer: {@link ask} is for what may fail */
+  async must<Job extends keyof Work>(
+    job: Job,
+    args: Parameters<Work[Job]>[0],
+  ): Promise<Awaited<ReturnType<Work[Job]>>> {
+    const reply = await this.#answer(job, args, 60_000);
+    if (!('result' in reply)) throw new Error(`A worker has failed to ${job}: ${reply.error ?? 'no answer'}`);
+    return reply.result as Awaited<ReturnType<Work[Job]>>;
   }
 
   /** Nothing in it runs any more; its connections stay open. */

@@ -8,7 +8,7 @@ export interface Tally {
   releasedAt: number | undefined;
 }
 
-/** How often at most nodes that refused are asked again by the one that has the gate; as in `lib/redlock/attempts.ts`. */
+/** How often at most nodes that refused are asked again by the one that has the gate; as in `lib/redlock/acquire.ts`. */
 const MOST_ROUNDS = 4;
 
 /** One process that wants the same lock over and over. */

@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { bytesMade } from '../../bench/measure/allocations.js';
 import { runCommand } from '../consumers/run-command.js';
 import { compile } from '../faults/compile.js';
 
@@ -26,6 +27,15 @@ interface Row {
   readonly cycle: { readonly ratio: { readonly median: number } };
 }
 
+/** The medians of the first table of each group, by contender and figure. */
+async function medians(group: string): Promise<(name: string, figure: string) => number> {
+  const { results } = JSON.parse(await readFile(join(out, 'results.json'), 'utf8')) as {
+    results: Record<string, { tables: { rows: Record<string, Record<string, { median: number }>> }[] }>;
+  };
+  const rows = results[group]?.tables[0]?.rows;
+  return (name, figure) => rows?.[name]?.[figure]?.median ?? NaN;
+}
+
 test('measures a group and writes what it found', async () => {
   const output = await bench('latency', '--only', 'ours,raw', '--nodes', '1', '--effort', '0.05');
   expect(output).toContain('Latency of acquire and release, one node');
@@ -38,6 +48,50 @@ test('measures a group and writes what it found', async () => {
   expect(latency?.rows['raw']?.commands.median).toBe(2);
   expect(latency?.rows['ours']?.commands.median).toBe(2);
   expect(latency?.rows['raw']?.cycle.ratio.median).toBe(1);
+});
+
+test('measures what is made and left, what the server does, and a longer way', async () => {
+  const groups = ['network', 'objects', 'server-time', 'leftovers'];
+  const output = await bench(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
+  for (const group of groups) expect(output).toContain(`== ${group}:`);
+
+  // Two round trips with half a millisecond each; without that they take a twentieth of it.
+  const network = await medians('network');
+  expect(network('raw', 'cycle')).toBeGreaterThan(800);
+  expect(network('ours', 'cycle')).toBeGreaterThan(800);
+  expect(output).toMatch(/A PING takes 0\.\d+ ms/);
+
+  const objects = await medians('objects');
+  for (const name of ['raw', 'ours']) {
+    for (const figure of ['acquire.1', 'acquire.64', 'withLock.1', 'withLock.64']) {
+      expect(objects(name, figure)).toBeGreaterThan(1);
+      expect(objects(name, figure)).toBeLessThan(500);
+    }
+  }
+
+  const serverTime = await medians('server-time');
+  for (const name of ['raw', 'ours']) {
+    for (const figure of ['one.acquire', 'one.release', 'many.acquire', 'many.release'])
+      expect(serverTime(name, figure)).toBeGreaterThan(0);
+  }
+
+  // Ours keeps a record of each key for a while.
+  const leftovers = await medians('leftovers');
+  expect(leftovers('raw', 'keysAtOnce')).toBe(0);
+  expect(leftovers('ours', 'keysAtOnce')).toBe(2_000);
+  expect(leftovers('ours', 'bytesAtOnce')).toBeGreaterThan(200);
+});
+
+test('counts the bytes of objects that are collected meanwhile, right to a tenth', async () => {
+  const ARRAYS = 20_000;
+  let last: unknown;
+  const made = await bytesMade(() => {
+    // 8 bytes for each element, and 32 for the two objects that make an array.
+    for (let index = 0; index < ARRAYS; index++) last = new Array(1_000).fill(index);
+    return Promise.resolve(last);
+  });
+  expect(made / ARRAYS / 8_032).toBeGreaterThan(0.9);
+  expect(made / ARRAYS / 8_032).toBeLessThan(1.1);
 });
 
 test('runs the other groups that one node is enough for', async () => {
@@ -55,7 +109,11 @@ test('runs the other groups that one node is enough for', async () => {
 });
 
 test.each<[string, string[], RegExp]>([
-  ['a group that is none', ['lateness'], /There is no group "lateness"; there are latency, throughput/],
+  [
+    'a group that is none',
+    ['lateness'],
+    /There is no group "lateness"; there are latency, network, throughput/,
+  ],
   [
     'an option that is none',
     ['--bogus'],

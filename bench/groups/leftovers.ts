@@ -1,0 +1,96 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Contender } from '../contenders/contender.js';
+import { type Figure, once, type Sample } from '../measure/rounds.js';
+import { Servers } from '../measure/servers.js';
+import { Worker } from '../measure/workers.js';
+import type { ResultTable } from '../report/tables.js';
+import { distinct, fit, type Group, nodesTitle, progress, times } from './group.js';
+
+const IN_FLIGHT = 64;
+const KEYS = 100_000;
+
+/** What stays in Redis of locks that are gone. */
+export const leftovers: Group = {
+  name: 'leftovers',
+  about: `what is left in Redis a minute after ${KEYS.toLocaleString('en')} different keys were locked and released`,
+  async run(plan) {
+    const tables: ResultTable[] = [];
+    const count = times(KEYS, plan, 100);
+    const seconds = plan.effort < 0.5 ? 1 : 60;
+    // All wait for the same minute; that of the first is over when the last begins its own, or nearly.
+    const waiting: { readonly nodes: number; readonly name: string; readonly sample: Promise<Sample> }[] = [];
+    const ends: (() => Promise<void>)[] = [];
+    try {
+      for (const nodes of plan.nodes) {
+        const contenders = distinct(fit(plan.contenders, nodes));
+        // It takes a server and a process for each: on several nodes ours alone.
+        for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
+          progress(`${contender.name}, ${nodesTitle(nodes)}`);
+          const { sample, end } = await visit(contender, nodes, count, seconds);
+          waiting.push({ nodes, name: contender.name, sample });
+          ends.push(end);
+        }
+      }
+      progress(`waiting for ${seconds} s`);
+      for (const nodes of plan.nodes) {
+        const rows = new Map<string, Readonly<Record<string, Figure>>>();
+        for (const each of waiting) if (each.nodes === nodes) rows.set(each.name, once(await each.sample));
+        tables.push({
+          title: `Left in Redis of ${count.toLocaleString('en')} keys, ${nodesTitle(nodes)}, all together`,
+          rows,
+          columns: [
+            { figure: 'keysAtOnce', title: 'at once: keys', digits: 0 },
+            { figure: 'bytesAtOnce', title: 'kB', digits: 0 },
+            { figure: 'keys', title: `${seconds} s after the last release: keys`, digits: 0 },
+            { figure: 'bytes', title: 'kB', digits: 0 },
+          ],
+          notes: [
+            'Bytes: used_memory without that of connections, less what it was before the first lock. The clients stay.',
+          ],
+        });
+      }
+      return { tables };
+    } finally {
+      await Promise.all(ends.map((end) => end()));
+    }
+  },
+};
+
+/** Locks and releases each key once; what is left then and later. */
+async function visit(
+  { name }: Contender,
+  nodes: number,
+  count: number,
+  seconds: number,
+): Promise<{ sample: Promise<Sample>; end: () => Promise<void> }> {
+  const servers = await Servers.start(nodes);
+  const worker = new Worker();
+  const end = async (): Promise<void> => {
+    await worker.end();
+    await servers.stop();
+  };
+  try {
+    await servers.oldEnough();
+    const fresh = await servers.stored();
+    await worker.must('open', { name, urls: servers.urls });
+    await worker.must('visit', { start: 'left:', inFlight: IN_FLIGHT, count });
+    const atOnce = await servers.stored();
+    const later = async (): Promise<Sample> => {
+      await sleep(1_000 * seconds);
+      const left = await servers.stored();
+      return {
+        keysAtOnce: atOnce.keys,
+        bytesAtOnce: (atOnce.bytes - fresh.bytes) / 1_000,
+        keys: left.keys,
+        bytes: (left.bytes - fresh.bytes) / 1_000,
+      };
+    };
+    const sample = later();
+    // It is waited for later, or not at all.
+    sample.catch(() => undefined);
+    return { sample, end };
+  } catch (error) {
+    await end();
+    throw error;
+  }
+}

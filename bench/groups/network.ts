@@ -1,0 +1,46 @@
+import { LongerWay } from '../measure/longer-way.js';
+import type { ResultTable } from '../report/tables.js';
+import { fit, type Group, nodesTitle, type Plan } from './group.js';
+import { latencyTable } from './latency.js';
+import { withStaff } from './sessions.js';
+
+/** What a round trip takes between two machines of one data centre, in milliseconds. */
+const ADDED = 0.5;
+
+/** A way between client and servers, which the loopback has not and users have. */
+export const network: Group = {
+  name: 'network',
+  about: `acquire and release, one after the other, with ${ADDED} ms added to each round trip`,
+  async run(plan) {
+    const tables: ResultTable[] = [];
+    for (const nodes of plan.nodes) {
+      let way: LongerWay | undefined;
+      const table = await withStaff(
+        nodes,
+        fit(plan.contenders, nodes),
+        (staff, servers) =>
+          latencyTable(
+            `Latency of acquire and release, ${ADDED} ms away, ${nodesTitle(nodes)}, us`,
+            staff,
+            servers,
+            fewer(plan),
+          ),
+        async ({ urls }) => (way = await LongerWay.open(urls, ADDED)),
+      );
+      const [p50 = '', p90 = ''] = [way?.added.p50, way?.added.p90].map((ms) => ms?.toFixed(3));
+      tables.push({
+        ...table,
+        notes: [
+          `By a process between client and servers, which takes a core while something is under way. A PING takes ${p50} ms`,
+          `longer through it (p50; p90 ${p90} ms), as measured before the contenders.`,
+        ],
+      });
+    }
+    return { tables };
+  },
+};
+
+/** Each call takes a millisecond here. */
+function fewer(plan: Plan): Plan {
+  return { ...plan, effort: plan.effort / 4 };
+}

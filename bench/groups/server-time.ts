@@ -1,0 +1,65 @@
+import { interleaved, prefixed, type Sample } from '../measure/rounds.js';
+import type { Servers } from '../measure/servers.js';
+import type { ResultTable } from '../report/tables.js';
+import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
+import { type Employed, withStaff } from './sessions.js';
+
+const IN_FLIGHT = 64;
+
+/** What a lock costs the servers, which have one thread for everybody. */
+export const serverTime: Group = {
+  name: 'server-time',
+  about: `microseconds of a server for an acquire and for a release, one at a time and ${IN_FLIGHT} at once`,
+  async run(plan) {
+    const tables: ResultTable[] = [];
+    for (const nodes of plan.nodes) {
+      const count = times(1_024, plan, 2 * IN_FLIGHT);
+      const rows = await withStaff(nodes, fit(plan.contenders, nodes), (staff, servers) =>
+        interleaved(
+          staff.map((employed) => ({
+            name: employed.contender.name,
+            run: async () => ({
+              ...prefixed('one', await servedFor(employed, servers, count, 1)),
+              ...prefixed('many', await servedFor(employed, servers, count, IN_FLIGHT)),
+            }),
+          })),
+          times(7, plan, 2),
+        ),
+      );
+      tables.push({
+        title: `Server time for each lock, ${nodesTitle(nodes)}, us, of each node`,
+        rows,
+        columns: [
+          {
+            figure: 'one.acquire',
+            title: `one at a time: acquire, ${toFirst(rows)}`,
+            digits: 1,
+            ratio: true,
+          },
+          { figure: 'one.release', title: 'release', digits: 1, ratio: true },
+          { figure: 'many.acquire', title: `${IN_FLIGHT} at once: acquire`, digits: 1, ratio: true },
+          { figure: 'many.release', title: 'release', digits: 1, ratio: true },
+        ],
+        notes: [
+          'By INFO commandstats (usec): running the commands, not reading, parsing and answering them.',
+        ],
+      });
+    }
+    return { tables };
+  },
+};
+
+async function servedFor(
+  { contender, worker }: Employed,
+  servers: Servers,
+  count: number,
+  inFlight: number,
+): Promise<Sample> {
+  const keys = Array.from({ length: count }, (_, index) => `served:${contender.name}:${index}`);
+  const before = await servers.served(contender.sends);
+  await worker.must('take', { keys, inFlight });
+  const between = await servers.served(contender.sends);
+  await worker.must('release', { inFlight });
+  const after = await servers.served(contender.sends);
+  return { acquire: (between - before) / count, release: (after - between) / count };
+}
