@@ -1,5 +1,5 @@
 export { currentLock } from './service/lock-context.js';
-export { InjectLockService } from './module/inject-lock-service.decorator.js';
+export { InjectLockService } from './service/inject-lock-service.decorator.js';
 export {
   LOCK_ACQUIRE_CHANNEL,
   LOCK_HOLD_CHANNEL,

@@ -4,7 +4,7 @@ import { declaredTtls } from '../service/declared-ttls.js';
 import { interceptorToken } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import { LockService } from '../service/lock.service.js';
-import { lockServiceToken } from './inject-lock-service.decorator.js';
+import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
 import { makeRuntime } from './open-runtime.js';
 import { Ticks } from '../decorator/schedule/ticks.js';

@@ -15,8 +15,15 @@ export class JoinedLock implements RunnableLock, Joined {
   #isRun = true;
   #left: Promise<void> | undefined;
 
-  /** @param outer - what it is nested in */
-  constructor(outer: LockScope) {
+  /**
+   * The lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another one has: those two
+   * would run side by side, and under one lock they must not.
+   */
+  static in(outer: LockScope): JoinedLock | undefined {
+    return outer.lock.joined ? undefined : new JoinedLock(outer);
+  }
+
+  private constructor(outer: LockScope) {
     this.#outer = outer;
     this.#lock = outer.lock;
     this.#lock.joined = this;

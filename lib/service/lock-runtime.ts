@@ -1,9 +1,9 @@
 import { type DeclaredTtl, foresee } from './declared-ttls.js';
 import { JoinedLock } from './joined-lock.js';
-import { currentLockOf, currentRun } from './lock-context.js';
+import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
-import { LockScope, type RunnableLock } from './lock-scope.js';
+import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
 import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
@@ -89,7 +89,7 @@ export class LockRuntime {
     tick?: Tick,
   ): Promise<RunnableLock> {
     const outer = options.reentrant ? this.#outerRun(keys) : undefined;
-    const joined = outer?.join();
+    const joined = outer && JoinedLock.in(outer);
     if (joined) return Promise.resolve(joined);
     return this.telemetry.acquire(keys, options.ttl, origin, () =>
       outer
@@ -158,8 +158,8 @@ export class LockRuntime {
    * @throws LockLostError when that lock is lost
    */
   #outerRun(keys: readonly string[]): LockScope | undefined {
-    const outer = currentRun(
-      (run) => run.source === this && run.covers && keys.every((key) => run.lock.keys.includes(key)),
+    const outer = currentScope(
+      (scope) => scope.source === this && scope.covers && keys.every((key) => scope.lock.keys.includes(key)),
     );
     outer?.lock.assertHeld();
     return outer;

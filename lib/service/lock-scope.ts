@@ -1,21 +1,32 @@
-import { JoinedLock } from './joined-lock.js';
-import { runInside } from './lock-context.js';
+import { AsyncLocalStorage } from 'node:async_hooks';
+import type { WatchableLock } from '../telemetry/lock-telemetry.js';
 import type { Surrounded } from '../telemetry/lock-telemetry.events.js';
-import type { LockLostError } from '../core/errors.js';
 import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { NO_SLOT } from '../core/slot-list.js';
 
 /** A lock as what runs under it needs it. */
-export interface RunnableLock extends LockHandle {
-  /** Milliseconds that the nodes keep the lock. */
-  readonly ttl: number;
-  /** Whether the lock was lost before it was released, and why. */
-  readonly loss: LockLostError | undefined;
+export interface RunnableLock extends LockHandle, WatchableLock {
   /** What has joined the lock and not left it yet (S18). */
   joined: Joined | undefined;
   /** Takes the lock for lost. */
   lose(reason: string): void;
+}
+
+/** What runs under a lock, and what runs around that. */
+interface Frame {
+  readonly scope: LockScope;
+  readonly outer: Frame | undefined;
+}
+
+const frames = new AsyncLocalStorage<Frame>();
+
+/** The innermost scope that the running call is in and that `fits`. */
+export function currentScope(fits: (scope: LockScope) => boolean): LockScope | undefined {
+  for (let frame = frames.getStore(); frame; frame = frame.outer) {
+    if (fits(frame.scope)) return frame.scope;
+  }
+  return undefined;
 }
 
 /** Code that runs under a lock: from the acquisition to the release. */
@@ -33,9 +44,9 @@ export class LockScope {
     private readonly ended: () => void,
   ) {}
 
-  /** Runs `task` so that it finds the lock as its current one. */
+  /** Runs `task` so that it, and all that it starts, finds the lock as its current one. */
   inside<T>(task: () => T): T {
-    const run = (): T => runInside(this, task);
+    const run = (): T => frames.run({ scope: this, outer: frames.getStore() }, task);
     return this.around ? this.around(run) : run();
   }
 
@@ -43,14 +54,6 @@ export class LockScope {
   get covers(): boolean {
     const { state } = this.lock;
     return state === 'lost' || (state !== 'released' && !this.#isOver);
-  }
-
-  /**
-   * The lock for a nested call that joins it (S18). `undefined` while another one has: those two would run side by side,
-   * and under one lock they must not.
-   */
-  join(): JoinedLock | undefined {
-    return this.lock.joined ? undefined : new JoinedLock(this);
   }
 
   /** What had joined the lock has left it, or is not waited for any longer. */

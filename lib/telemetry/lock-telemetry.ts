@@ -1,6 +1,5 @@
 import { Logger } from '@nestjs/common';
 import type { LockOrigin } from './lock-origin.js';
-import type { RunnableLock } from '../service/lock-scope.js';
 import {
   acquisitions,
   holds,
@@ -11,7 +10,17 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import type { LockLostError } from '../core/errors.js';
+import type { LockHandle } from '../core/lock-handle.js';
 import { isWatched, lockStates, type LockStateEvent } from '../core/lock-events.js';
+
+/** A lock as those who watch it need it. */
+export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'isHeld'> {
+  /** Milliseconds that the nodes keep the lock. */
+  readonly ttl: number;
+  /** Whether the lock was lost before it was released, and why. */
+  readonly loss: LockLostError | undefined;
+}
 
 /** A lock that is held, as those who watch it know it. */
 interface Hold {
@@ -39,7 +48,7 @@ export class LockTelemetry {
   ) {}
 
   /** Runs `acquire`, which acquires a lock, and follows the lock to its end. */
-  acquire<Lock extends RunnableLock>(
+  acquire<Lock extends WatchableLock>(
     keys: readonly string[],
     ttl: number,
     origin: LockOrigin,
@@ -49,7 +58,7 @@ export class LockTelemetry {
     return this.#acquireWatched(keys, ttl, origin, acquire);
   }
 
-  async #acquireWatched<Lock extends RunnableLock>(
+  async #acquireWatched<Lock extends WatchableLock>(
     keys: readonly string[],
     ttl: number,
     origin: LockOrigin,
@@ -95,7 +104,7 @@ export class LockTelemetry {
     this.#tell({ type: 'skipped', ...event });
   }
 
-  #follow(lock: RunnableLock, subject: LockSubject): void {
+  #follow(lock: WatchableLock, subject: LockSubject): void {
     const about = { ...subject, id: lock.id, fencingToken: lock.fencingToken };
     const event: LockHoldEvent = { ...about, ttl: lock.ttl };
     const ended = new Promise<void>((resolve, reject) => {

@@ -20,7 +20,7 @@ import {
 } from '../../lib/index.js';
 import { RedlockTestingModule, type RedlockTestingOptions, TestLocks } from '../../lib/testing/index.js';
 import { LogLines } from '../support/log-lines.js';
-import { lockServiceToken } from '../../lib/module/inject-lock-service.decorator.js';
+import { lockServiceToken } from '../../lib/service/inject-lock-service.decorator.js';
 
 @Injectable()
 class Orders {

@@ -1,6 +1,6 @@
 import { Inject, type InjectionToken } from '@nestjs/common';
 import { badOption } from '../core/checks.js';
-import { LockService } from '../service/lock.service.js';
+import { LockService } from './lock.service.js';
 
 /** What a module provides its `LockService` as. Nest names it when it cannot resolve it, so its description says what to do. */
 export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
