@@ -193,8 +193,8 @@ function cannot(what: string): Promise<never> {
   return Promise.reject(new Error(`this store cannot ${what}`));
 }
 
-async function* noPages(): AsyncGenerator<readonly string[]> {
-  await cannot('show locks');
+function noPages(): AsyncIterable<never> {
+  return { [Symbol.asyncIterator]: () => ({ next: () => cannot('show locks') }) };
 }
 
 function errorVote({ name }: LockStore, error: Error): NodeVote {
