@@ -42,9 +42,9 @@ async function playBroken(
 describe('the judge flags', () => {
   test('a token that is not written back: J2, J3', async () => {
     const patch = {
-      file: 'lib/redlock/attempts.ts',
-      find: 'agreeing >= quorum ||',
-      replace: 'agreeing >= 0 ||',
+      file: 'lib/redlock/tally.ts',
+      find: 'return this.#agreeing >= this.quorum;',
+      replace: 'return this.#agreeing >= 0;',
     };
     const scenario = scenarioNamed('counters of the nodes apart');
     await expect(playBroken(scenario, 'tokenFaults', [patch])).resolves.not.toEqual([]);
@@ -52,9 +52,9 @@ describe('the judge flags', () => {
 
   test('an id that is used for every attempt (S5): J1', async () => {
     const patch = {
-      file: 'lib/ioredis/lock-value.ts',
-      find: 'return `${id}:${since}:${owner}`;',
-      replace: "return `${'0'.repeat(32)}:0:x`;",
+      file: 'lib/core/lease.ts',
+      find: 'readonly id = randomId();',
+      replace: "readonly id = randomId().replaceAll(/./g, '0');",
     };
     const scenario = scenarioNamed('several waits side by side');
     await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
@@ -62,9 +62,9 @@ describe('the judge flags', () => {
 
   test('a validity that is counted from the reply (S4): J1', async () => {
     const patch = {
-      file: 'lib/redlock/attempts.ts',
-      find: 'new HeldLock(claim, token, this.#upkeep, sent,',
-      replace: 'new HeldLock(claim, token, this.#upkeep, now(),',
+      file: 'lib/redlock/acquire.ts',
+      find: 'new HeldLock(lease, token, context, this.sent, request)',
+      replace: 'new HeldLock(lease, token, context, now(), request)',
     };
     const scenario = scenarioNamed('slow replies to one client');
     await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
@@ -80,8 +80,8 @@ describe('the judge flags', () => {
 
 describe('a change that is not made is loud:', () => {
   test.each([
-    ['the line is not there', { file: 'lib/redlock/claim.ts', find: 'no such line', replace: '' }],
-    ['the line is there more than once', { file: 'lib/redlock/claim.ts', find: 'readonly', replace: '' }],
+    ['the line is not there', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
+    ['the line is there more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
     ['the file is not there', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
   ])('%s', async (_what, patch) => {
     await expect(compile(FOLDERS, [patch])).rejects.toThrow(patch.file);
