@@ -15,7 +15,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   redlock: ['core'],
   'stores/memory': ['core'],
   'stores/redis': ['core', 'ioredis'],
-  telemetry: ['core', 'redlock', '@nestjs/common'],
+  telemetry: ['core', 'redlock'],
   service: ['core', 'redlock', 'telemetry', '@nestjs/common', '@nestjs/core', 'reflect-metadata'],
   decorator: [
     ...['core', 'service', 'telemetry'],

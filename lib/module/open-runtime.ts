@@ -1,5 +1,6 @@
 import { hostname } from 'node:os';
 import { Logger } from '@nestjs/common';
+import { eventListener } from './event-listener.js';
 import { type DeclaredTtl, foresee } from '../service/declared-ttls.js';
 import { NodeLog } from './node-log.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
@@ -83,7 +84,7 @@ export function makeRuntime(
   const locker: LockRuntime = new Made(
     redlock,
     inspection,
-    new LockTelemetry(name, options.onEvent),
+    new LockTelemetry(name, eventListener(options.onEvent, logger)),
     options.defaults ?? {},
     options.shutdownTimeout ?? 10_000,
     async () => {

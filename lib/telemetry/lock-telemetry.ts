@@ -1,4 +1,3 @@
-import { Logger } from '@nestjs/common';
 import type { LockOrigin } from './lock-origin.js';
 import {
   acquisitions,
@@ -36,15 +35,14 @@ interface Hold {
  * listens it keeps nothing and does nothing.
  */
 export class LockTelemetry {
-  readonly #logger = new Logger('RedlockModule');
   /** By id; only while somebody listens. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 
-  /** @param listener - the option `onEvent` */
+  /** @param listener - never throws */
   constructor(
     private readonly instance: string | undefined,
-    private readonly listener: ((event: LockEvent) => unknown) | undefined,
+    private readonly listener: ((event: LockEvent) => void) | undefined,
   ) {}
 
   /** Runs `acquire`, which acquires a lock, and follows the lock to its end. */
@@ -84,11 +82,11 @@ export class LockTelemetry {
     try {
       lock = await acquisitions.tracePromise(timed, event);
     } catch (error) {
-      this.#tell({ type: 'refused', ...subject, error: error as Error, waited: event.waited ?? 0 });
+      this.listener?.({ type: 'refused', ...subject, error: error as Error, waited: event.waited ?? 0 });
       throw error;
     }
     const { id, fencingToken } = lock;
-    this.#tell({ type: 'acquired', ...subject, id, fencingToken, waited: event.waited ?? 0 });
+    this.listener?.({ type: 'acquired', ...subject, id, fencingToken, waited: event.waited ?? 0 });
     this.#follow(lock, subject);
     return lock;
   }
@@ -101,7 +99,7 @@ export class LockTelemetry {
   skipped(skip: LockSkippedEvent): void {
     const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
     if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
-    this.#tell({ type: 'skipped', ...event });
+    this.listener?.({ type: 'skipped', ...event });
   }
 
   #follow(lock: WatchableLock, subject: LockSubject): void {
@@ -122,7 +120,7 @@ export class LockTelemetry {
     const hold = this.#holds.get(id);
     if (!hold) return;
     if (state === 'lost' || state === 'released') this.#end(id, error);
-    else if (error) this.#tell({ type: 'unconfirmed', ...hold.about, error });
+    else if (error) this.listener?.({ type: 'unconfirmed', ...hold.about, error });
   }
 
   #end(id: string, loss: Error | undefined): void {
@@ -134,21 +132,8 @@ export class LockTelemetry {
     hold.event.heldFor = heldFor;
     hold.settle(loss);
     const { about } = hold;
-    this.#tell(
+    this.listener?.(
       loss ? { type: 'lost', ...about, heldFor, error: loss } : { type: 'released', ...about, heldFor },
     );
-  }
-
-  /** Calls the listener. What it throws, or what its promise rejects with, is logged and changes nothing. */
-  #tell(event: LockEvent): void {
-    if (!this.listener) return;
-    const failed = (error: unknown): void =>
-      this.#logger.error(`onEvent failed for '${event.type}': ${String(error)}`);
-    try {
-      const result = this.listener(event);
-      if (result instanceof Promise) result.catch(failed);
-    } catch (error) {
-      failed(error);
-    }
   }
 }

@@ -1,0 +1,20 @@
+import type { Logger } from '@nestjs/common';
+import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
+
+/** The option `onEvent` so that it never throws: what it throws, or what its promise rejects with, is logged. */
+export function eventListener(
+  onEvent: ((event: LockEvent) => unknown) | undefined,
+  logger: Logger,
+): ((event: LockEvent) => void) | undefined {
+  if (!onEvent) return undefined;
+  return (event) => {
+    const failed = (error: unknown): void =>
+      logger.error(`onEvent failed for '${event.type}': ${String(error)}`);
+    try {
+      const result = onEvent(event);
+      if (result instanceof Promise) result.catch(failed);
+    } catch (error) {
+      failed(error);
+    }
+  };
+}
