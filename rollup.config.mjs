@@ -4,7 +4,7 @@ import { minify } from '@swc/core';
 import { dts } from 'rollup-plugin-dts';
 
 // Makes what is published, dist/esm and dist/cjs, from what `nest build` has compiled, dist/lib. Few files, because to open
-// one takes longer than to run what is in it; and small ones: test/consumers/packed-package.test.ts has the limits.
+// one takes longer than to run what is in it: test/consumers/packed-package.test.ts has the limits.
 
 const { exports } = JSON.parse(readFileSync('package.json', 'utf8'));
 /** `.` and `./fencing` are dist/lib/index and dist/lib/fencing/index, and become index and fencing. */
@@ -20,26 +20,24 @@ const inputOf = (ending) =>
 const COMMAND = 'cli/main';
 
 /**
- * The file for what several entry points have in common.
- *
- * `base` is for those that must load neither Nest nor ioredis: OpenTelemetry instruments what is loaded after it. The
- * rest is apart because a tarball has `esm/redlock.js` next to `cjs/redlock.js`, and gzip looks back no further than 32 KiB:
- * the second copy of a file costs next to nothing if it is smaller than that.
+ * The files for what several entry points have in common, by the folders that are in them; the first that fits counts. `base`
+ * is what those need that must load neither Nest nor ioredis: OpenTelemetry instruments what is loaded after it. Several of
+ * middling size, because gzip finds what lies 32 KiB back in the copy for the other format: with one file for Redis and one
+ * for Nest the package has 22 KiB more.
  */
+const SHARED = {
+  base: /^(core|telemetry|stores\/memory)\//,
+  redlock: /^redlock\//,
+  // With what the scripts read and write.
+  scripts: /^stores\/redis\/(scripts\/|record|lock-key)/,
+  redis: /^stores\/redis\//,
+  service: /^(service|decorator)\//,
+  nest: /^(module|http)\//,
+};
+
 function sharedFile(id) {
-  const path = posix.relative(posix.resolve('dist/lib'), id).replace(/\.(js|d\.ts)$/, '');
-  if (
-    /^(redlock\/(checks|errors|keys|lock-events|printable)|lock-skipped|lock-telemetry\.events)$/.test(path)
-  )
-    return 'base';
-  // With some files that need neither Nest nor rxjs, for which that of Nest has no room.
-  if (
-    /^(memory\/|(ioredis\/scripts|held-iterator|iterable-promise|stand-in|joined-lock|ticks|cron-tick|check-node)$)/.test(
-      path,
-    )
-  )
-    return 'stores';
-  return path.includes('/') ? /^(redlock|ioredis)(?=\/)/.exec(path)?.[0] : 'nest';
+  const path = posix.relative(posix.resolve('dist/lib'), id);
+  return Object.keys(SHARED).find((file) => SHARED[file].test(path));
 }
 
 /** Takes out comments and shortens the names of local variables; names that show in errors and stack traces stay. */
@@ -55,7 +53,7 @@ function small() {
         mangle: { ...keep, keep_private_props: true },
       });
       // Lua scripts: the only texts of several lines in that file.
-      const dense = name === 'stores' ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n') : minified.code;
+      const dense = name === 'scripts' ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n') : minified.code;
       const short = shortFields(dense, this.parse(dense));
       return inLines(short, this.parse(short));
     },
