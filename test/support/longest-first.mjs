@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import Sequencer from '@jest/test-sequencer';
 
 /** What takes long, longest first: begun last, it would run on while the other worker has nothing left to do. */
@@ -7,21 +8,27 @@ const LONG = [
   'consumers/packed-package',
   'faults/scenarios.clients',
   'waiting/contention',
-  'ticks',
+  'bench/bench',
+  'decorator/schedule/ticks',
   'contract/redis',
-  'ioredis/node-inspection',
-  'ioredis/renewals',
+  'stores/redis/health/server-probe',
+  'stores/redis/renewals',
   'docs',
+  'faults/nodes-away',
   'waiting/waiters',
   'faults/controls',
   'lab/lab',
   'lab/endings',
   'readme',
-  'ioredis/ioredis-node',
+  'stores/redis/redis-store',
   'fencing/paused-holder',
   'sample-app/instance',
   'cli/cli',
 ].map((name) => `/test/${name}.test.ts`);
+
+const missing = LONG.filter((name) => !existsSync(`.${name}`));
+if (missing.length > 0)
+  throw new Error(`longest-first.mjs names tests that are not there: ${missing.join(', ')}`);
 
 /** Runs the test files that take long before the others; without it a fresh clone goes by the size of the files. */
 export default class LongestFirst extends Sequencer {

@@ -11,7 +11,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
-// Beside test/ioredis/cluster.test.ts, which has what goes wrong on a Cluster, on one server.
+// Beside test/stores/redis/cluster.test.ts, which has what goes wrong on a Cluster, on one server.
 
 const once = { retry: false } as const;
 

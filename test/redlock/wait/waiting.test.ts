@@ -6,7 +6,7 @@ import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 
-// On nodes in memory, by the clock of the test. What Redis does is in test/ioredis/scripts.test.ts, and what comes of it
+// On nodes in memory, by the clock of the test. What Redis does is in test/stores/redis/scripts.test.ts, and what comes of it
 // on real servers in test/waiting.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
