@@ -51,13 +51,19 @@ describe('the judge flags', () => {
   });
 
   test('an id that is used for every attempt (S5): J1', async () => {
-    const patch = {
+    const reused = {
       file: 'lib/core/lease.ts',
       find: 'readonly id = randomId();',
       replace: "readonly id = randomId().replaceAll(/./g, '0');",
     };
+    // A node knows the id of what has ended and refuses it, so that after the first release nobody gets anything.
+    const forgotten = {
+      file: 'lib/stores/redis/scripts/acquire.ts',
+      find: "answer = redis.error_reply('ERR this lease was stored before, and has ended')",
+      replace: 'token = math.max(token, last + 1)',
+    };
     const scenario = scenarioNamed('several waits side by side');
-    await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
+    await expect(playBroken(scenario, 'overlaps', [reused, forgotten])).resolves.not.toEqual([]);
   });
 
   test('a validity that is counted from the reply (S4): J1', async () => {
