@@ -11,7 +11,7 @@ import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { CliProcess, type Ended, runCli } from '../support/cli.js';
-import { nodesTo, recordOf, redlockOver } from '../support/core.js';
+import { countLocks, nodesTo, recordOf, redlockOver } from '../support/core.js';
 import { freePort } from '../support/free-port.js';
 import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
@@ -152,7 +152,7 @@ describe('inspect', () => {
   });
 
   test('what stands on a minority is explained, with code 1', async () => {
-    await servers[0]!.client().set('lock:{k}', 'somebody');
+    await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
       stdout: expect.stringContaining('"k" is not held: it stands on too few nodes'),
@@ -171,7 +171,7 @@ describe('release', () => {
       code: 1,
       stdout: '"k" is not held.\n',
     });
-    for (const server of servers) await expect(server.client().exists('lock:{k}')).resolves.toBe(0);
+    for (const server of servers) await expect(countLocks(server.client())).resolves.toBe(0);
   });
 
   test('--json', async () => {
@@ -190,7 +190,7 @@ describe('release', () => {
       stdout: '',
       stderr: expect.stringContaining('Write --yes to do it'),
     });
-    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(1);
+    await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
 });
 
@@ -241,7 +241,7 @@ describe('on a terminal', () => {
     expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if it had the lock\./);
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);
-    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(code);
+    await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
   });
 
   test('the end of the input, or Ctrl-C, is a no', async () => {
@@ -257,7 +257,7 @@ describe('on a terminal', () => {
       leave(screen);
       await expect(done).resolves.toBe(1);
     }
-    await expect(servers[0]!.client().exists('lock:{k}')).resolves.toBe(1);
+    await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
 
   test('watch draws a table anew, no longer than the terminal', async () => {
@@ -310,12 +310,12 @@ describe('watch, without a terminal', () => {
   test('nodes that are away are said, and it goes on', async () => {
     const server = await startRedis();
     const run = new CliProcess(['watch', '--interval', '100', '--node', server.url]);
-    await server.client().set('lock:{a}', 'somebody');
+    await server.client().set('lock:{a}', recordOf('somebody'));
     await run.says('a {2}somebody');
     await server.kill();
     await run.says('unavailable {2}Could not list all locks');
     await server.restart();
-    await server.client().set('lock:{b}', 'somebody');
+    await server.client().set('lock:{b}', recordOf('somebody'));
     await run.says('b {2}somebody');
     run.signal('SIGINT');
     await expect(run.ended).resolves.toMatchObject({ code: 0 });
@@ -399,7 +399,7 @@ describe('users, passwords and TLS', () => {
       '+info',
       '+ping',
     );
-    await looker.set('lock:{k}', 'somebody');
+    await looker.set('lock:{k}', recordOf('somebody'));
     const at = `127.0.0.1:${server.port}`;
     const good = `redis://ops:${encoded}@${at}`;
     const wrong = `redis://ops:${encoded}wrong@${at}`;

@@ -194,7 +194,7 @@ describe('what it finds, with code 1 when it is a problem', () => {
 test('a master behind a Sentinel', async () => {
   const port = await startSentinel(good[0]!, 'main');
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
-  await good[0]!.client().set('lock:{k}', 'somebody');
+  await good[0]!.client().set('lock:{k}', recordOf('somebody'));
   const run = await doctor([url]);
   expect(run.code).toBe(0);
   expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +redis `));
