@@ -191,6 +191,15 @@ static void expand_messages(const State *from, int k, int n) {
       }
     }
   }
+  // A duplicate of what is held is granted again, under the guard, too, and lasts no longer for that.
+  if (own && node->left && claim->phase == ASKING && !node->granted[k]) {
+    next = *from;
+    next.nodes[n].granted[k] = 1;
+    int granted = 0;
+    for (int i = 0; i < SET(NODES); i++) granted += next.nodes[i].granted[k];
+    if (granted >= quorum()) hold(&next, k);
+    step(next, "claim %d acquires again on node %d%s", k, n, granted >= quorum() ? ", and holds the lock" : "");
+  }
   const int releases = own && (claim->phase == ENDED || SET(PLANT) == ID_USED_AGAIN);
   // Of a claim that is neither of the two.
   if (releases || (node->owner && SET(PLANT) == RELEASE_ANY_OWNER)) {

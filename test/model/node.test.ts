@@ -1,85 +1,544 @@
-import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { randomInt } from 'node:crypto';
-import { openClient } from '../../lib/stores/redis/connection/connection.js';
-import { RedisStore } from '../../lib/stores/redis/redis-store.js';
-import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { GuardedNodeError, NoTimeError } from '../../lib/core/errors.js';
+import { LEAD_MS, STEPS_PER_SECOND } from '../../lib/core/fencing-token.js';
 import { Lease } from '../../lib/core/lease.js';
-import { counterAt } from '../../lib/core/fencing-token.js';
-import type { LockStore } from '../../lib/core/ports.js';
+import type { AcquireReply, LockStore, QuorumStore, Tell } from '../../lib/core/ports.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { openClient } from '../../lib/stores/redis/connection/connection.js';
+import { LINGER_MS, parseRecord } from '../../lib/stores/redis/record.js';
+import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { newFleet } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
-import { acquireOn, type NodeState, raiseOn } from './node.js';
+import { acquireAll, type Claim, extendAll, raiseAll, type Records, releaseAll } from './many-records.js';
+import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js';
 
-// The model check proves a protocol whose nodes behave as `node.ts` says. Here the real ones are given long random
-// sequences of the same messages, late, repeated and crossed ones among them, and must answer the same all the way.
+// The searches prove a protocol whose nodes do what `record.ts` says. Here the real ones are given long random sequences
+// of messages, late and repeated ones among them, and must answer the same all the way.
+//
+// Times are in steps of a token, as in the rules. A record ends to a millisecond, which is some thousand steps.
 
-const CLAIMS = 4;
-const MESSAGES = 400;
-/** A day ahead, so that the counter never jumps with the clock while the test runs. */
-const AHEAD = counterAt(Date.now() + 86_400_000);
+/** So many times, each with other messages. */
+const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
+/** Within so many every outcome comes up: `SEEN`. */
+const REDIS_MESSAGES = 1_200;
+const MEMORY_MESSAGES = 6_000;
+/** Within so many every planted error is found, most of them within a hundred. */
+const MOST_MESSAGES = 5_000;
+const LINGER = steps(LINGER_MS);
+const GUARD_MS = 30;
+const LONG_MS = 60_000;
+/**
+ * A lock that lapses in so short a time is waited for. A message is not judged if one lapsed while it was under way: nobody
+ * knows which came first.
+ */
+const CLOSE = steps(4);
+
+const RULES: RecordRules = { ...RIGHT, linger: LINGER, lead: steps(LEAD_MS), guard: steps(GUARD_MS) };
+/** A single node needs no marker, and no message is late. */
+const MEMORY_RULES: RecordRules = {
+  ...RULES,
+  lead: Infinity,
+  guard: 0,
+  deadline: false,
+  marker: 'nothing',
+  aboveMarker: 'never',
+};
+
+/** What the keys of locks may be. */
+const KEYS = ['a', 'b'];
+const LOCKS = [['a'], ['a'], ['b'], ['a', 'b'], ['a', 'b']];
+
+function steps(milliseconds: number): number {
+  return (milliseconds * STEPS_PER_SECOND) / 1_000;
+}
+
+/** The same numbers for the same seed. */
+function randomFrom(seed: number): (count: number) => number {
+  let state = seed;
+  return (count) => {
+    state = (state + 0x6d_2b_79_f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * count);
+  };
+}
+
+/** The leases as the rules know them: by numbers. */
+class Claims {
+  readonly #numbers = new Map<string, number>();
+
+  of({ id, keys }: Lease): Claim {
+    this.#numbers.set(id, this.#numbers.get(id) ?? this.#numbers.size);
+    return { id: this.numberOf(id), keys };
+  }
+
+  numberOf(id: string): number {
+    return this.#numbers.get(id) ?? -1;
+  }
+}
+
+/** What the messages go to. */
+interface Node {
+  readonly store: LockStore & QuorumStore;
+  readonly shortMs: number;
+  readonly minHoldMs: number;
+  /** How far ahead of the clock tokens are asked for, in milliseconds. */
+  readonly aheadMs: number;
+  readonly guardMs: number;
+  /** Whether a message can come after its deadline. */
+  readonly late: boolean;
+  clock(): Promise<number>;
+  /** What is there; `undefined` where only answers can be seen. */
+  read(claims: Claims): Promise<Records | undefined>;
+  /** Lets some time pass, sometimes more than a record is kept. */
+  pass(random: (count: number) => number): Promise<{ readonly forgets: boolean }>;
+  /** Changes what is there, by hand. */
+  tamper?(random: (count: number) => number): Promise<void>;
+}
+
+/** What is sent, and what the rules make of it. */
+interface Message {
+  readonly name: string;
+  readonly send: () => Promise<readonly unknown[]>;
+  readonly rule: (before: Records, now: number) => { after: Records; answers: readonly unknown[] };
+}
+
+async function answersTo<Reply>(
+  count: number,
+  ask: (tell: Tell<Reply>) => void,
+): Promise<readonly (Reply | Error)[]> {
+  const answers: (Reply | Error)[] = [];
+  await new Promise<void>((resolve) => {
+    let missing = count;
+    ask((index, reply) => {
+      answers[index] = reply;
+      if (--missing === 0) resolve();
+    });
+  });
+  return answers;
+}
+
+/** The token of a grant; `undefined` for a refusal. Other errors are none of the rules. */
+function tokenOf(reply: AcquireReply | Error): number | undefined {
+  if (!(reply instanceof Error)) return reply.granted ? reply.token : undefined;
+  const isRule = reply instanceof NoTimeError || reply instanceof GuardedNodeError;
+  if (isRule || reply.message.includes('this lease was stored before')) return undefined;
+  throw reply;
+}
+
+class Conversation {
+  readonly #claims = new Claims();
+  readonly #leases: Lease[] = [];
+  readonly #kept = new Set<Lease>();
+  readonly #random: (count: number) => number;
+  #state: Records = { records: new Map(), marker: undefined, born: undefined };
+  /** What has happened, to see that everything has. */
+  readonly seen = new Set<string>();
+
+  constructor(
+    private readonly node: Node,
+    private readonly rules: RecordRules,
+    private readonly seed: number,
+  ) {
+    this.#random = randomFrom(seed);
+  }
+
+  /** The first difference; `undefined` when there is none. */
+  async run(messages: number): Promise<unknown> {
+    this.#renewLeases();
+    this.#state = (await this.node.read(this.#claims)) ?? this.#state;
+    for (let at = 0; at < messages; at++) {
+      const kind = this.#random(100);
+      if (kind < 6) this.#renewLease(this.#random(LOCKS.length));
+      else if (kind < 12) {
+        const { forgets } = await this.node.pass(this.#random);
+        // Whoever asked before has given up: the deadline is far shorter than that.
+        if (forgets) this.#renewLeases();
+      } else if (kind < 22 && this.node.tamper) {
+        await this.node.tamper(this.#random);
+        this.#state = (await this.node.read(this.#claims)) ?? this.#state;
+      } else {
+        const difference = await this.#exchange(this.#message());
+        if (difference) return { seed: this.seed, at, ...difference };
+      }
+    }
+    return undefined;
+  }
+
+  #renewLeases(): void {
+    LOCKS.forEach((_, index) => this.#renewLease(index));
+  }
+
+  #renewLease(index: number): void {
+    const ttl = this.#random(2) === 0 ? this.node.shortMs : LONG_MS;
+    this.#leases[index] = new Lease(LOCKS[index] ?? [], 'model', ttl);
+  }
+
+  /** The message, and its answer by the rules at a time at which it may have been carried out. */
+  async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
+    const before = this.#state;
+    await this.#waitForChanges();
+    const from = await this.node.clock();
+    const answers = await send();
+    const stored = await this.node.read(this.#claims);
+    const to = await this.node.clock();
+    if (this.#changesBetween(from - CLOSE, to + CLOSE, from !== to)) {
+      this.#state = stored ?? before;
+      return undefined;
+    }
+    const tokens = answers.filter((answer) => typeof answer === 'number');
+    const times = [from, to, ...tokens, ...tokens.map((token) => token - this.rules.lead)];
+    for (const time of times) {
+      if (time < from || time > to) continue;
+      const { after, answers: expected } = rule(before, time);
+      if (!sameAnswers(answers, expected)) continue;
+      if (stored && !sameRecords(stored, after, time, to - from + CLOSE)) continue;
+      this.#note(name, answers, before, after);
+      // A record ends some part of a millisecond sooner or later.
+      this.#state = stored ?? after;
+      return undefined;
+    }
+    const expected = rule(before, from);
+    return { name, answers, expected: expected.answers, before, stored, after: expected.after, from, to };
+  }
+
+  #note(name: string, answers: readonly unknown[], before: Records, after: Records): void {
+    const [word] = name.split(' ', 1);
+    for (const answer of answers) this.seen.add(`${word}: ${answer === undefined ? 'no' : 'yes'}`);
+    const isGranted = answers.some((answer) => typeof answer === 'number');
+    if (isGranted && before.records === after.records) this.seen.add('acquire: again');
+    if (before.marker !== after.marker) this.seen.add(`${word}: marker`);
+    for (const { state } of after.records.values()) this.seen.add(state);
+  }
+
+  /** When the rules would say something else. */
+  #changes(): number[] {
+    const { records, born } = this.#state;
+    const ends = [...records.values()].flatMap(({ end }) => [end - this.rules.linger, end]);
+    return born === undefined ? ends : [...ends, born + steps(GUARD_MS)];
+  }
+
+  #changesBetween(from: number, to: number, timeGoesOn: boolean): boolean {
+    return timeGoesOn && this.#changes().some((time) => time > from && time < to);
+  }
+
+  async #waitForChanges(): Promise<void> {
+    for (;;) {
+      const now = await this.node.clock();
+      if (!this.node.tamper || !this.#changesBetween(now - CLOSE, now + 2 * CLOSE, true)) return;
+      await sleep(2);
+    }
+  }
+
+  #message(): Message {
+    const { store } = this.node;
+    const kind = this.#random(10);
+    if (kind < 5) return this.#acquisition();
+    if (kind < 8) {
+      const lease = this.#oneToRaise();
+      const claim = this.#claims.of(lease);
+      const token = this.#tokenToRaise(lease);
+      return {
+        name: `raise ${claim.id} to ${token}`,
+        send: async () => [(await store.raise(lease, token)) || undefined],
+        rule: (before, now) => {
+          const { after, answers } = raiseAll(before, claim, now, token, this.rules);
+          const isAhead = answers[0] === true && token > now + this.rules.lead;
+          return { after: isAhead ? this.#met(after, now) : after, answers };
+        },
+      };
+    }
+    const leases = this.#some(() => true);
+    const claims = leases.map((one) => this.#claims.of(one));
+    const names = claims.map(({ id }) => id).join(', ');
+    if (kind < 9) {
+      const ttl = this.#random(2) === 0 ? this.node.shortMs : LONG_MS;
+      return {
+        name: `extend ${names} by ${ttl}`,
+        send: async () => {
+          const answers = await answersTo<boolean>(leases.length, (tell) => store.extend(leases, ttl, tell));
+          return answers.map((answer) => answer || undefined);
+        },
+        rule: (before, now) => extendAll(before, claims, now, steps(ttl), this.rules),
+      };
+    }
+    let kept: (Claim & { readonly keep: number })[] = [];
+    return {
+      name: `release ${names}`,
+      send: () => {
+        kept = leases.map((one) => ({ ...this.#claims.of(one), keep: steps(one.keepFor) }));
+        const requests = leases.map((one) => ({ lease: one, pause: 0 }));
+        return answersTo<undefined>(leases.length, (tell) => store.release(requests, tell));
+      },
+      rule: (before, now) => ({
+        after: releaseAll(before, kept, now, this.rules),
+        answers: leases.map(() => undefined),
+      }),
+    };
+  }
+
+  /** One command: what it asks for has one ttl, and one key or several. */
+  #acquisition(): Message {
+    const { store, late, guardMs, aheadMs } = this.node;
+    const [first] = this.#some(() => true) as [Lease];
+    const leases = this.#some(({ ttl, keys }) => ttl === first.ttl && keys.length === first.keys.length);
+    const claims = leases.map((one) => this.#claims.of(one));
+    const isLate = late && this.#random(5) === 0;
+    const ahead = this.#random(2) === 0 ? undefined : this.#random(aheadMs) - 100;
+    const proposal = ahead === undefined ? 0 : Math.floor(steps(Date.now() + ahead));
+    return {
+      name: `acquire ${claims.map(({ id }) => id).join(', ')}${isLate ? ' too late' : ''}, ${proposal}`,
+      send: async () => {
+        const requests = leases.map((lease) => ({
+          lease,
+          since: Date.now(),
+          limit: isLate ? -1_000 : LONG_MS,
+          guard: guardMs,
+          proposal,
+          position: undefined,
+        }));
+        const answers = await answersTo<AcquireReply>(leases.length, (tell) =>
+          store.acquire(requests, false, tell),
+        );
+        const tokens = answers.map(tokenOf);
+        leases.forEach((lease, index) => {
+          if (tokens[index] === undefined || this.#kept.has(lease) || this.#random(3) > 0) return;
+          lease.acquired(performance.now(), this.node.minHoldMs);
+          this.#kept.add(lease);
+        });
+        return tokens;
+      },
+      rule: (before, now) => {
+        const ttl = steps(first.ttl);
+        const message = { ttl, proposal, deadline: isLate ? now - 1 : now };
+        const { after, answers } = acquireAll(this.#met(before, now), claims, now, message, this.rules);
+        return { after, answers: answers.map((token) => token && Math.floor(token)) };
+      },
+    };
+  }
+
+  /** A node without a marker has lost its data. It writes one, when it is asked for a lock or has to lift the marker. */
+  #met(records: Records, now: number): Records {
+    return this.node.guardMs > 0 && records.born === undefined ? { ...records, born: now } : records;
+  }
+
+  /** Mostly one that has a record, as others are refused. */
+  #oneToRaise(): Lease {
+    const ids = new Set([...this.#state.records.values()].map(({ id }) => id));
+    const owners = this.#leases.filter((lease) => ids.has(this.#claims.of(lease).id));
+    const leases = this.#random(4) > 0 && owners.length > 0 ? owners : this.#leases;
+    return leases[this.#random(leases.length)] as Lease;
+  }
+
+  #tokenToRaise({ keys: [key = ''] }: Lease): number {
+    const token = this.#state.records.get(key)?.token;
+    if (token !== undefined && this.#random(2) === 0) return token + this.#random(6) - 2;
+    return Math.floor(steps(Date.now() + this.#random(this.node.aheadMs)));
+  }
+
+  /** One to three leases, different ones. */
+  #some(fit: (lease: Lease) => boolean): Lease[] {
+    const fitting = this.#leases.filter(fit);
+    const count = 1 + this.#random(Math.min(3, fitting.length));
+    return Array.from({ length: count }, () => fitting.splice(this.#random(fitting.length), 1)).flat();
+  }
+}
+
+function sameAnswers(answers: readonly unknown[], expected: readonly unknown[]): boolean {
+  return expected.every((answer, index) => (answer || undefined) === answers[index]);
+}
+
+function sameRecords(stored: Records, after: Records, now: number, tolerance: number): boolean {
+  const isClose = (one = 0, other = 0): boolean => Math.abs(one - other) <= tolerance;
+  const isSame = (key: string): boolean => {
+    const record = stored.records.get(key);
+    const expected = recordAt({ ...after, record: after.records.get(key) }, now);
+    if (!record || !expected) return record === expected;
+    const { id, state, token, end } = expected;
+    const isOne = record.id === id && record.state === state && record.token === Math.floor(token);
+    return isOne && isClose(record.end, end);
+  };
+  const isMarker = (stored.marker ?? 0) === Math.floor(after.marker ?? 0) && isClose(stored.born, after.born);
+  return KEYS.every(isSame) && isMarker;
+}
 
 let server: RedisServer;
+let count = 0;
 
 beforeAll(async () => {
   server = await startRedis();
 });
 afterAll(() => server.stop());
+afterEach(() => {
+  jest.useRealTimers();
+});
 
-async function redisNode(key: string): Promise<LockStore> {
-  const node = new RedisStore(openClient(server.url), true, newFleet());
-  await node.connect();
-  await server.client().set(`lock:{${key}}:f`, String(AHEAD));
-  return node;
-}
+/** The time, each record with what is left of it, and the marker, all at once: within a millisecond. */
+const READ = `
+local function now()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + time[2] / 1000
+end
+local began, found
+repeat
+  began = now()
+  found = {string.format('%.3f', began)}
+  for i = 1, #KEYS - 1 do
+    found[#found + 1] = redis.call('GET', KEYS[i]) or ''
+    found[#found + 1] = tostring(redis.call('PTTL', KEYS[i]))
+  end
+until now() - began < 1
+found[#found + 1] = redis.call('GET', KEYS[#KEYS]) or ''
+return found`;
 
-/** A message to a node, and what came back: the counter of a grant, the success of a raise. */
-interface Exchange {
-  readonly message: string;
-  readonly reply: number | boolean | undefined;
-}
+const STATES: Readonly<Record<string, LockRecord['state']>> = { H: 'held', K: 'kept', F: 'free' };
 
-describe.each([
-  ['Redis, by its Lua scripts', redisNode],
-  ['memory', () => Promise.resolve(new MemoryStore())],
-])('a node in %s', (_kind, open) => {
-  test.each([1, 2, 3, 4, 5])(
-    'answers %#: what the model does, whatever the order of the messages',
-    async (round) => {
-      const key = `model-${round}`;
-      const node = await open(key);
-      const claims = Array.from({ length: CLAIMS }, () => new Lease([key], 'model', 60_000));
-      const said: Exchange[] = [];
-      const expected: Exchange[] = [];
-      let state: NodeState = { owner: undefined, counter: AHEAD };
-
-      // A node that starts without a counter takes what it is given: see the first grant.
-      const first = await node.acquire(claims[0]!, { limit: 5_000, guard: 0, seed: AHEAD, floor: 'coarse' });
-      if (!first.granted) throw new Error('the first claim was refused');
-      state = { owner: 0, counter: first.counter };
-
-      for (let at = 0; at < MESSAGES; at++) {
-        const id = randomInt(CLAIMS);
-        const claim = claims[id]!;
-        const kind = randomInt(5);
-        if (kind < 2) {
-          const step = acquireOn(state, id, 0);
-          const reply = await node.acquire(claim, { limit: 5_000, guard: 0, seed: AHEAD, floor: 'coarse' });
-          expected.push({ message: `${at}: acquire ${id}`, reply: step.counter });
-          said.push({ message: `${at}: acquire ${id}`, reply: reply.granted ? reply.counter : undefined });
-          state = step.node;
-        } else if (kind < 4) {
-          const token = state.counter + randomInt(-2, 4);
-          const step = raiseOn(state, id, token);
-          expected.push({ message: `${at}: raise ${id} to ${token}`, reply: step.counter !== undefined });
-          said.push({ message: `${at}: raise ${id} to ${token}`, reply: await node.raise(claim, token) });
-          state = step.node;
-        } else {
-          await node.release(claim);
-          if (state.owner === id) state = { ...state, owner: undefined };
-        }
-      }
-      await node.close();
-      expect(said).toEqual(expected);
+async function redisNode(): Promise<Node> {
+  const client = server.client();
+  const context = { ...newFleet(true, true), keyPrefix: `round-${count++}:` };
+  const store = new RedisStore(openClient(server.url), true, context);
+  await store.connect();
+  // The server is older than the guard, so the age of its marker alone decides.
+  await sleep(2 * GUARD_MS);
+  const marker = `${context.keyPrefix}redlock-node`;
+  const recordOf = (key: string): string => `${context.keyPrefix}{${key}}`;
+  const clock = async (): Promise<number> => {
+    const [seconds, micros] = await client.time();
+    return Math.floor(steps(Number(seconds) * 1_000 + Number(micros) / 1_000));
+  };
+  return {
+    store,
+    shortMs: 25,
+    minHoldMs: LONG_MS,
+    aheadMs: 2 * LEAD_MS,
+    guardMs: GUARD_MS,
+    late: true,
+    clock,
+    read: async (claims) => {
+      const [now, ...found] = (await client.eval(READ, KEYS.length + 1, ...KEYS.map(recordOf), marker)) as [
+        string,
+        ...string[],
+      ];
+      const records = new Map<string, LockRecord>();
+      KEYS.forEach((key, index) => {
+        const [record = '', left] = found.slice(2 * index);
+        if (record === '') return;
+        const { id, fencingToken: token } = parseRecord(record);
+        const state = STATES[record.slice(0, 1)] as LockRecord['state'];
+        records.set(key, { id: claims.numberOf(id), token, state, end: steps(Number(now) + Number(left)) });
+      });
+      const mark = found.at(-1) ?? '';
+      const [born, high] = mark === '' ? [] : mark.split(':').map(Number);
+      return { records, marker: high || undefined, born: born === undefined ? undefined : steps(born) };
     },
-  );
+    pass: async (random) => {
+      await sleep(1 + random(25));
+      return { forgets: false };
+    },
+    tamper: async (random) => {
+      const key = recordOf(KEYS[random(KEYS.length)] ?? '');
+      const kind = random(5);
+      if (kind === 0) await client.del(marker);
+      else if (kind === 1) await client.pexpire(key, 0);
+      else await client.pexpire(key, LINGER_MS / 2);
+    },
+  };
+}
+
+/** Every time is a whole number of steps. */
+const TICK_MS = 125;
+
+function memoryNode(): Promise<Node> {
+  jest.useFakeTimers({ now: 14_000_000_000 * TICK_MS });
+  return Promise.resolve({
+    store: new MemoryStore(),
+    shortMs: 2 * TICK_MS,
+    // Shorter than any ttl: what has lapsed is not kept in memory, as it is in Redis.
+    minHoldMs: TICK_MS,
+    // Without a marker no token is to be further ahead than a record is kept.
+    aheadMs: LEAD_MS / 2,
+    guardMs: 0,
+    late: false,
+    clock: () => Promise.resolve(steps(Date.now())),
+    read: () => Promise.resolve(undefined),
+    pass: (random) => {
+      const forgets = random(4) === 0;
+      jest.advanceTimersByTime(forgets ? LONG_MS + 2 * LINGER_MS : TICK_MS * (1 + random(3)));
+      return Promise.resolve({ forgets });
+    },
+  });
+}
+
+async function firstDifference(
+  open: () => Promise<Node>,
+  rules: RecordRules,
+  messages: number,
+): Promise<{ readonly difference: unknown; readonly seen: ReadonlySet<string> }> {
+  const node = await open();
+  const conversation = new Conversation(node, rules, randomInt(2 ** 31));
+  const difference = await conversation.run(messages);
+  await node.store.close();
+  return { difference, seen: conversation.seen };
+}
+
+const SEEN = [
+  ...[
+    'acquire: yes',
+    'acquire: no',
+    'acquire: again',
+    'raise: yes',
+    'raise: no',
+    'extend: yes',
+    'extend: no',
+  ],
+  ...['held', 'kept', 'free'],
+];
+
+type Planted = [string, Partial<RecordRules>];
+
+const PLANTED: Planted[] = [
+  ['a new token need not be above the one of the record', { above: false }],
+  ['a duplicate is granted while the record bears its id', { refuseOwn: false }],
+  ['what is not held is raised', { raiseHeld: false }],
+  ['a token is raised that is below the one of the record', { raiseUpTo: false }],
+  ['what has lapsed is extended', { extendHeld: false }],
+  ['a lock of somebody else is extended', { extendOwn: false }],
+  ['a release does not free the record', { free: false }],
+];
+
+describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Planted[]]>([
+  [
+    'Redis, by its Lua scripts',
+    redisNode,
+    REDIS_MESSAGES,
+    RULES,
+    [...SEEN, 'acquire: marker', 'raise: marker'],
+    [
+      ...PLANTED,
+      ['a release deletes the record', { lingers: false }],
+      ['an acquisition has no deadline', { deadline: false }],
+      ['there is no guard', { guard: 0 }],
+      ['grants do not lift the marker', { marker: 'raises' }],
+      ['raises do not lift the marker', { marker: 'grants' }],
+      ['the marker is not looked at', { aboveMarker: 'never' }],
+      ['the marker is not looked at where there is a record', { aboveMarker: 'without a record' }],
+      ['a token that is ahead by less than the lead lifts the marker', { lead: steps(LEAD_MS - 200) }],
+    ],
+  ],
+  ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
+])('a node in %s', (_kind, open, messages, rules, outcomes, planted) => {
+  test('answers what the rules say, whatever the order of the messages', async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const { difference, seen } = await firstDifference(open, rules, messages);
+      expect(difference).toBeUndefined();
+      expect([...seen]).toEqual(expect.arrayContaining(outcomes));
+    }
+  });
+
+  test.each(planted)('is found to differ from rules by which %s', async (_what, plant) => {
+    const { difference } = await firstDifference(open, { ...rules, ...plant }, MOST_MESSAGES);
+    expect(difference).toBeDefined();
+  });
 });

@@ -3,6 +3,7 @@ import {
   acquireRecord,
   extendRecord,
   isHeld,
+  type LockRecord,
   nextToken,
   raiseRecord,
   recordAt,
@@ -40,6 +41,8 @@ export interface NodeScope {
   readonly raises?: boolean;
   /** Whether extensions and grants are judged, too; yes by default. */
   readonly exclusion?: boolean;
+  /** Ticks for which a release may keep the record in the way of others; none by default. */
+  readonly keep?: number;
   /** Whether the memory may be short when a lock is released. */
   readonly short?: boolean;
   /** How often the data is lost. */
@@ -143,13 +146,14 @@ function* changes(world: OneNode, scope: NodeScope): Generator<Step<OneNode>> {
 function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode>> {
   const { clock, node } = world;
   const { rules, ttl } = scope;
+  yield* duplicates(world, scope);
   const others = node.record?.id === OTHER ? ANOTHER : OTHER;
   const most = mostOf(world, scope);
   for (const id of world.deadline === undefined ? [others] : [WATCHED, others]) {
     const deadline = id === WATCHED ? world.deadline! : clock;
     for (let proposal = nextToken(node, clock, rules); proposal <= most; proposal++) {
       const granted = acquireRecord(node, clock, { id, ttl, deadline, proposal }, rules);
-      if (!granted || granted.token > most) break;
+      if (!granted || granted.node === node || granted.token > most) break;
       const { token } = granted;
       const broken =
         world.top !== undefined && token <= world.top
@@ -169,6 +173,27 @@ function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode
       if (world.token === undefined && !world.done) yield { event, state: { ...state, token }, broken };
     }
   }
+}
+
+/** A duplicate of what is held is granted again, also after its deadline. Only to hear of it is something new. */
+function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<OneNode>> {
+  const { clock, node, top } = world;
+  const { record } = node;
+  const message = { id: WATCHED, ttl, deadline: clock - 1, proposal: clock };
+  const granted = acquireRecord(node, clock, message, rules);
+  if (!record || granted?.node !== node || world.token !== undefined || world.done) return;
+  const { token } = granted;
+  yield {
+    event: `the claim acquires again: ${token}`,
+    // From the send of the first one on, so no longer than the node holds it.
+    state: { ...world, watched: 'held', token, sure: max(world.sure, record.end - rules.linger - clock) },
+    broken:
+      world.last !== WATCHED
+        ? 'duplicate: the claim is granted again, though another was granted since'
+        : token < top!
+          ? `duplicate: the claim is granted ${token} again where ${top!} was seen`
+          : undefined,
+  };
 }
 
 function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator<Step<OneNode>> {
@@ -192,8 +217,14 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   if (id === WATCHED && !world.done && world.deadline !== undefined) {
     yield { event: 'the claim gives up', state: givenUp };
   }
-  for (const short of scope.short ? [false, true] : [false]) {
-    const released = releaseRecord(node, clock, { id, short }, rules);
+  const { keep = 0 } = scope;
+  const releases = [
+    { id, keep: 0, short: false },
+    ...(scope.short ? [{ id, keep: 0, short: true }] : []),
+    ...(keep > 0 ? [{ id, keep, short: false }] : []),
+  ];
+  for (const release of releases) {
+    const released = releaseRecord(node, clock, release, rules);
     if (!released) continue;
     const state: OneNode =
       id === WATCHED
@@ -208,6 +239,8 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   if (scope.raises === false) return;
   // What another one counts on does not matter here: any claim may be the one that is watched.
   const counts = id === WATCHED && world.token !== undefined;
+  // A claim raises only where it heard that it was granted.
+  if (id === WATCHED && !counts && !world.done) return;
   const least = counts ? world.token : lowOf(world, scope) - 1;
   const most = counts && world.raising ? world.token : mostOf(world, scope);
   for (let token = least; token <= most; token++) {
@@ -299,6 +332,7 @@ function normal(world: OneNode, scope: NodeScope): OneNode {
   };
 }
 
+const STATES: readonly LockRecord['state'][] = ['held', 'kept', 'free'];
 const WATCHES: readonly Watched[] = ['not granted', 'held', 'lapsed', 'released'];
 
 /** The same for worlds that need not be told apart. */
@@ -322,7 +356,7 @@ export function oneNodeKey(world: OneNode): string {
 
 function codesOf({ record, marker, born }: RecordNode): number[] {
   return [
-    record ? record.id * 2 + Number(record.free) + 1 : 0,
+    record ? record.id * STATES.length + STATES.indexOf(record.state) + 1 : 0,
     code(record?.token),
     code(record?.end),
     code(marker),

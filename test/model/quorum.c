@@ -9,6 +9,7 @@
 // What need not be modelled:
 // - How a lock ends. A grant may come at any time, to the owner, too: its lock ended before.
 // - Refused and lost messages, late replies: the sender counts none of them.
+// - Duplicates of a grant that still holds: they change nothing, and say what a late reply says.
 typedef signed char byte;
 enum { MOST_NODES = 5, NOBODY = 0, CLAIM = 1 };
 typedef struct {

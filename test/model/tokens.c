@@ -241,7 +241,7 @@ static void expand_node(const State *from, int n) {
   for (int token = from_token; token <= to_token && token <= most(); token++) {
     for (int k = 0; k < 2; k++) {
       State next = *from;
-      // A duplicate of what the record says.
+      // A duplicate of what is held changes nothing, and says what a late reply says.
       if (node->owner == CLAIM + k && is_held(node)) continue;
       const int known = node->known[k];
       if (from->phase[k] == ASKING) {
