@@ -147,10 +147,13 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
     const { keys } = lease;
     const ran = this.#ranAlready(lease);
     if (ran) return { granted: false, ran: true, holder: ran };
+    const mine = keys.filter((key) => this.#heldBy(lease, key));
+    // Asked twice it grants again, by the same token, as in Redis.
+    if (mine.length === keys.length)
+      return { granted: true, token: this.#records.get(keys[0] ?? '')?.token ?? 0 };
+    if (mine.length > 0) return new Error('this lease was stored before, and a part of it is gone');
     for (const key of keys) {
       const record = this.#live(key);
-      // Asked twice it grants again, by the same token, as in Redis.
-      if (record?.lease === lease && record.state === 'held') return { granted: true, token: record.token };
       if (!record) continue;
       if (ordered && position) this.#queues.wait(key, position, this.#isFree);
       const holder = { id: record.lease.id, owner: record.lease.owner, remaining: remainingOf(record) };
@@ -194,7 +197,9 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   #release({ lease, pause }: ReleaseRequest): void {
     const { keepFor } = lease;
     for (const key of lease.keys) {
-      if (this.#heldBy(lease, key)) {
+      const record = this.#records.get(key);
+      // Also what has lapsed, as long as nobody else took it.
+      if (record?.lease === lease && record.state === 'held') {
         if (keepFor > 0) this.#change(key, { since: now(), ttl: keepFor, state: 'kept' });
         else this.#free(key);
       }
