@@ -22,7 +22,7 @@ export interface Session {
  * @throws UsageError
  */
 export async function openSession(target: Target): Promise<Session> {
-  const fleet: StoreContext = {
+  const context: StoreContext = {
     keyPrefix: target.keyPrefix,
     // The guard leaves a marker on the nodes, and to look at locks must not change them.
     guarded: false,
@@ -32,7 +32,7 @@ export async function openSession(target: Target): Promise<Session> {
     // `doctor` says all that, at length.
     warnOnce: () => undefined,
   };
-  const nodes = openNodes(target).map((client) => new RedisStore(client, true, fleet));
+  const nodes = openNodes(target).map((client) => new RedisStore(client, true, context));
   await fanOut(
     nodes,
     NODE_LIMIT_MS,

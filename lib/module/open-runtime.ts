@@ -37,7 +37,7 @@ export interface Parts {
   /** The ttls that are known before the first lock. */
   readonly ttls?: readonly DeclaredTtl[];
   /** The tests of users replace it, as the next. */
-  readonly nodesOf?: (options: RedlockModuleOptions, fleet: StoreContext) => readonly Store[];
+  readonly nodesOf?: (options: RedlockModuleOptions, context: StoreContext) => readonly Store[];
   readonly Locker?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
 }
 
@@ -57,7 +57,7 @@ export function makeRuntime(
   foresee(guard, ttls);
   const isClosing = (): boolean => locker.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
-  const fleet: StoreContext = {
+  const context: StoreContext = {
     keyPrefix: options.keyPrefix ?? 'lock:',
     guarded: guard.duration > 0,
     mayForget: options.restartGuard === false && !isGuardedByDefault(options),
@@ -68,7 +68,7 @@ export function makeRuntime(
     nodeLost: (node) => nodeLog.lost(node),
     nodeReady: (node) => nodeLog.ready(node),
   };
-  const nodes = open(options, fleet);
+  const nodes = open(options, context);
   const settings: RedlockSettings = {
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,

@@ -11,18 +11,18 @@ export function countNodes({ nodes }: RedlockModuleOptions): number {
 }
 
 /** The nodes that the checked options of a module name. */
-export function openStores({ nodes }: RedlockModuleOptions, fleet: StoreContext): readonly Store[] {
+export function openStores({ nodes }: RedlockModuleOptions, context: StoreContext): readonly Store[] {
   const all = isList(nodes) ? nodes : [nodes];
   return all.map((node) => {
     if (node === 'memory') {
-      fleet.warnOnce(
+      context.warnOnce(
         "nodes: 'memory' locks inside this process only. Give Redis nodes when several processes run.",
       );
       return new MemoryStore();
     }
     return isClient(node)
-      ? new RedisStore(node, false, fleet)
-      : new RedisStore(openClient(node), true, fleet);
+      ? new RedisStore(node, false, context)
+      : new RedisStore(openClient(node), true, context);
   });
 }
 

@@ -13,6 +13,7 @@ import {
   some,
   toTheEnd,
 } from '../scenario.js';
+import { recordOf } from '../../support/core.js';
 
 async function standStill(
   things: readonly { pause(): void; resume(): void }[],
@@ -153,7 +154,9 @@ export const stalls: readonly Scenario[] = [
     seconds: [2, 10],
     async before({ servers }) {
       await Promise.all(
-        servers.slice(2).map((server) => server.client().set('lock:{k}', 'somebody else', 'PX', 60_000)),
+        servers
+          .slice(2)
+          .map((server) => server.client().set('lock:{k}', recordOf('somebody else'), 'PX', 90_000)),
       );
     },
     enough: (events) => refusals(events, 'LOCK_HELD') > 3,

@@ -47,23 +47,23 @@ export class ServerProbe {
   #uptime: { readonly least: number; readonly at: number } | undefined;
   /** Those that were asked last. */
   #servers: readonly Redis[] = [];
-  /** Those in the fleet's list that are of this node. */
+  /** Those in the list of the context that are of this node. */
   #runIds: readonly string[] = [];
 
   constructor(
     private readonly name: string,
     private readonly channel: CommandChannel,
-    private readonly fleet: StoreContext,
+    private readonly context: StoreContext,
   ) {}
 
   /** Whether the node can be kept from voting after a restart. The marker and the keys of a Cluster lie in different slots. */
   get guarded(): boolean {
-    return this.fleet.guarded && !this.channel.client.isCluster;
+    return this.context.guarded && !this.channel.client.isCluster;
   }
 
   /** Whether it does not matter here how the server is written to disk. */
   get #mayForget(): boolean {
-    return this.guarded || (this.fleet.mayForget ?? false);
+    return this.guarded || (this.context.mayForget ?? false);
   }
 
   /** A new connection is ready. */
@@ -122,14 +122,14 @@ export class ServerProbe {
   }
 
   async #inspect(): Promise<void> {
-    if (this.fleet.guarded && !this.guarded) {
-      this.fleet.warnOnce(
+    if (this.context.guarded && !this.guarded) {
+      this.context.warnOnce(
         `${this.name}: restartGuard does not work on a Cluster; set appendonly to yes and appendfsync to always`,
       );
     }
     await this.#inspectServers();
     // Leaves the marker by which a loss of data will be noticed (S12).
-    const packed: Packed = this.guarded ? [1, markerKey(this.fleet.keyPrefix)] : [0];
+    const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros))));
   }
@@ -177,7 +177,7 @@ export class ServerProbe {
         if (this.channel.client.isCluster) return undefined;
         throw error;
       }
-      this.fleet.warnOnce(
+      this.context.warnOnce(
         `${this.name}: its user may not run INFO, so a replica, a server listed twice, eviction, and a restart from ` +
           'old data go unnoticed; allow it with ACL SETUSER <user> +info',
       );
@@ -188,7 +188,7 @@ export class ServerProbe {
   #judge(answers: readonly (Answer | undefined)[]): void {
     // SELECT was sent before INFO, so it is known by now whether it failed.
     if (this.channel.lacksDatabase) this.#refuse(NO_SUCH_DATABASE);
-    const { runIds } = this.fleet;
+    const { runIds } = this.context;
     for (const runId of this.#runIds) runIds.delete(runId);
     this.#runIds = [];
     const known = answers.filter((answer) => answer !== undefined);
@@ -206,11 +206,11 @@ export class ServerProbe {
       ...(which === '' ? untoldBy(report) : []),
       ...weakBecause(report, appendfsync, this.#mayForget).map((weakness) => `${which}${weakness}`),
     ]);
-    for (const weakness of this.weaknesses) this.fleet.warnOnce(`${this.name}: ${weakness}`);
+    for (const weakness of this.weaknesses) this.context.warnOnce(`${this.name}: ${weakness}`);
   }
 
   #refuse(reason: string): never {
-    this.fleet.warnOnce(`${this.name} cannot be used for locks: ${reason}`);
+    this.context.warnOnce(`${this.name} cannot be used for locks: ${reason}`);
     throw new UnsafeNodeError(`cannot be used for locks: ${reason}`);
   }
 
