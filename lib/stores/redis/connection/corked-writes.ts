@@ -1,10 +1,5 @@
 import type { Duplex } from 'node:stream';
-
-/**
- * The real one, also where a test puts fake timers in place later. To import it takes 2 ms: for the sake of all that
- * `node:process` exports, Node would set up stdin and read the list of its own options.
- */
-export const { nextTick } = process;
+import { nextTick } from '../../../core/next-tick.js';
 
 /**
  * Writes what is sent in one turn of the event loop to the socket at once, when the turn ends: one system call for many
