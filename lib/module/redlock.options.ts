@@ -1,7 +1,15 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 import { checkNode, NODES_RULE } from './check-node.js';
-import { badNumber, badOption, checkMilliseconds, checkOptionNames, listed } from '../core/checks.js';
+import {
+  badNumber,
+  badOption,
+  badValue,
+  checkMilliseconds,
+  checkOptionNames,
+  listed,
+} from '../core/checks.js';
+import { MOST_NODES } from '../redlock/node-set.js';
 import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from '../core/lock-options.js';
 
 /** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
@@ -127,6 +135,10 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   } = options;
   const all: readonly unknown[] = Array.isArray(nodes) ? nodes : [nodes];
   if (all.length === 0) throw badOption('nodes', NODES_RULE, nodes);
+  if (all.length > MOST_NODES) {
+    const rule = `at most ${MOST_NODES}; three or five are usual`;
+    throw badValue('the number of `nodes`', rule, all.length);
+  }
   for (const node of all) checkNode(node, all.length);
   if (keyPrefix !== undefined && (typeof keyPrefix !== 'string' || keyPrefix.includes('{}'))) {
     // An empty hash tag would spread the keys of one lock over several slots of a Cluster (S19).

@@ -407,6 +407,10 @@ describe('options that do not fit', () => {
   const cases: [unknown, string][] = [
     [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is the variable set that it comes from?`],
     [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
+    [
+      { nodes: Array.from({ length: 32 }, (_, index) => `redis://localhost:${7_000 + index}`) },
+      'Expected the number of `nodes` to be at most 31; three or five are usual, got 32',
+    ],
     [{ nodes: '' }, `Expected \`nodes\` to be ${NODES}, got ''`],
     [{ nodes: null }, `Expected \`nodes\` to be ${NODES}, got null`],
     [{ nodes: [7] }, `Expected \`nodes\` to be ${NODES}, got 7`],
