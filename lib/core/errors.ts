@@ -1,8 +1,16 @@
+import type { LockHolder } from './lock-info.js';
+import { type LockKind, nameOfKind } from './lock-mode.js';
 import { printable, quoted } from './printable.js';
 
 /** The machine-readable reason of a {@link RedlockError}. */
 export type RedlockErrorCode =
-  'LOCK_HELD' | 'LOCK_UNAVAILABLE' | 'LOCK_LOST' | 'LOCK_NOT_INJECTED' | 'MAX_HOLD_REACHED' | 'TOKEN_STALE';
+  | 'LOCK_HELD'
+  | 'LOCK_UNAVAILABLE'
+  | 'LOCK_LOST'
+  | 'LOCK_NOT_INJECTED'
+  | 'LOCK_UPGRADE'
+  | 'MAX_HOLD_REACHED'
+  | 'TOKEN_STALE';
 
 /** Base of all errors of this package but those for bad options, which are `TypeError` and `RangeError`. */
 export class RedlockError extends Error {
@@ -29,9 +37,12 @@ export class LockHeldError extends RedlockError {
   constructor(
     /** The keys that were asked for. */
     readonly keys: readonly string[],
-    /** Readable name of the holder (the module option `owner` of its process). */
+    /**
+     * Readable name of the holder (the module option `owner` of its process). Of several the one to wait for: the first to
+     * end of those who have permits, for an exclusive lock the last reader.
+     */
     readonly owner: string,
-    /** Milliseconds until the lock ends at the latest if its holder does not renew it; `Infinity` if the key has no expiry. */
+    /** Milliseconds until that lock ends at the latest if its holder does not renew it; `Infinity` if the key has no expiry. */
     readonly retryAfter: number,
     details: LockHeldDetails = {},
   ) {
@@ -39,13 +50,22 @@ export class LockHeldError extends RedlockError {
     super(
       'LOCK_HELD',
       ranTick === undefined
-        ? `${quoted(keys)} is held by ${printable(owner)}${whatToDo(retryAfter, details)}`
+        ? `${quoted(keys)} is held by ${printable(owner)}${otherKind(details)}${whatToDo(retryAfter, details)}`
         : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
     this.heldByCaller = details.heldByCaller ?? false;
     this.ranTick = ranTick;
     this.limit = details.limit;
+    this.holders = details.holders ?? [];
+    // For a copy of this one. Not enumerable: a log shows what a person can use.
+    Object.defineProperty(this, 'kind', { value: details.kind });
   }
+
+  /**
+   * Those who hold the lock, as far as the nodes named them when they refused: the one to wait for first, and of those who
+   * have permits up to ten. `LockService.inspect` names all. None when it is free, and somebody else's turn.
+   */
+  readonly holders: readonly LockHolder[];
 
   /** Whether the call that asked is itself under a lock of one of the keys, and so waited for itself. */
   readonly heldByCaller: boolean;
@@ -70,11 +90,22 @@ export interface LockHeldDetails {
   readonly heldByCaller?: boolean;
   readonly ranTick?: number | undefined;
   readonly limit?: RetryLimit | undefined;
+  readonly holders?: readonly LockHolder[];
+  /** What was asked for. */
+  readonly kind?: LockKind;
 }
 
 /** For people. */
 export function nameOfTick(at: number): string {
   return at === 0 ? 'this interval' : `the tick of ${new Date(at).toISOString()}`;
+}
+
+/** Two kinds of lock on one key are mostly a mistake. */
+function otherKind({ holders = [], kind }: LockHeldDetails): string {
+  const [holder] = holders;
+  if (!holder || !kind || holder.mode === kind.mode) return '';
+  const held = holder.mode === 'permits' ? 'as one of several permits' : `in the mode '${holder.mode}'`;
+  return ` ${held}, which excludes ${nameOfKind(kind)}`;
 }
 
 function whatToDo(retryAfter: number, { heldByCaller, limit }: LockHeldDetails): string {

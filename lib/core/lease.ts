@@ -1,4 +1,5 @@
 import { randomFillSync } from 'node:crypto';
+import { EXCLUSIVE, type LockKind } from './lock-mode.js';
 import type { Tick, TickMark } from './tick.js';
 
 /** 128 bits, so that two attempts never share an id (S5). */
@@ -35,6 +36,12 @@ export class Lease {
    */
   ended = false;
 
+  /**
+   * The slot that it has of each key, in the order of the keys; only with permits, and once it is known. A node that has
+   * another one for it does not count as holding it.
+   */
+  slots: readonly number[] | undefined;
+
   /** What the release leaves behind, if anything. */
   #afterwards: Afterwards | undefined;
 
@@ -45,6 +52,7 @@ export class Lease {
     public ttl: number,
     /** The firing of a schedule that it is for, if any. */
     readonly tick?: Tick,
+    readonly kind: LockKind = EXCLUSIVE,
   ) {}
 
   /**

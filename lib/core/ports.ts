@@ -1,8 +1,9 @@
 import type { Lease } from './lease.js';
+import type { LockMode } from './lock-mode.js';
 import type { NodeCheck } from './node-status.js';
 import type { WaiterId } from './waiter-id.js';
 
-/** What a store knows of the lease that is in the way. */
+/** What a store knows of what is in the way of a lease: a holder, the one whose turn it is, or who ran a tick. */
 export interface Holder {
   /** Tells holders apart: two nodes that name the same id are held by the same lease. */
   readonly id: string;
@@ -12,15 +13,37 @@ export interface Holder {
   readonly remaining: number;
 }
 
-/** What a store has under a key that is held. */
-export interface HeldKey extends Holder {
+/** One of those who hold a key in a store. */
+export interface KeyHolder extends Holder {
   /** When it was asked for, in milliseconds since 1970 by the holder's clock. */
   readonly since: number;
   readonly fencingToken: number;
+  readonly mode: LockMode;
+  /** Only with permits. */
+  readonly slot?: number;
+}
+
+/** What a store has under a key that is held. */
+export interface HeldKey {
+  readonly mode: LockMode;
+  /** The most that any of those asked for who have held the key lately; only with permits. */
+  readonly permits?: number;
+  /** One in an exclusive lock. First to end first. */
+  readonly holders: readonly KeyHolder[];
 }
 
 /** What a store says of a key: who holds it, `undefined` when nobody does, or why it cannot be read. */
 export type KeyState = HeldKey | Error | undefined;
+
+/** The slots that a lease with permits is to get, one of each key. */
+export interface SlotWish {
+  readonly slots: readonly number[];
+  /**
+   * These and no others, and what the lease has of others it gives up: so that a quorum of nodes comes to the same. Else the
+   * store takes the next ones that are free.
+   */
+  readonly exactly: boolean;
+}
 
 /** What is asked of every node for one attempt to lock some keys. */
 export interface AcquireRequest {
@@ -38,6 +61,8 @@ export interface AcquireRequest {
   readonly proposal: number;
   /** Where the one who asks stands among those who wait; only the node that keeps the order reads it. */
   readonly position: QueuePosition | undefined;
+  /** Only with permits. */
+  readonly wish?: SlotWish | undefined;
 }
 
 /** Where the one who asks stands among those who wait. */
@@ -58,10 +83,15 @@ export type AcquireReply =
       readonly token: number;
       /** The next waiter, who took over the place ({@link QueuePosition.next}), is the first in line. */
       readonly nextIsFirst?: boolean;
+      /** Of each key, in their order; only with permits. */
+      readonly slots?: readonly number[];
     }
   | {
       readonly granted: false;
-      readonly holder: Holder;
+      /** The one to wait for: whose end may admit the lease. */
+      readonly holder: Holder | KeyHolder;
+      /** Others who hold the key, as far as they are known without asking more; only with permits. */
+      readonly others?: readonly KeyHolder[];
       /** The lease's tick has run already; `holder` says where, and for how long the node will know it. */
       readonly ran?: true;
     };
@@ -89,12 +119,17 @@ export interface LockStore {
   /** Resolves when the store can be asked; rejects when the first try to reach it failed, or it must not be used. */
   connect(): Promise<void>;
 
+  /** What it can store; a lock of another mode is refused with an error before it is asked for. */
+  readonly modes: readonly LockMode[];
+
   /** Whether an answer can be expected, as far as is known without asking. */
   readonly available: boolean;
 
   /**
-   * Stores each lease under all its keys, or, if any of them is held by another lease or the store remembers that its tick
-   * has run, under none.
+   * Stores each lease under all its keys, or, if any of them is held by another lease beside which it cannot be, or the
+   * store remembers that its tick has run, under none. With permits a lease gets a slot of each key, which no other has
+   * while it lasts, and each slot a token larger than those that it had before. A reader that joins others may get the
+   * token that they have. Whoever asks again with the same lease gets the same.
    *
    * @param ordered - whether this node keeps the order of those who wait: then nobody passes those who came earlier, and
    * who is refused and has a {@link QueuePosition} is put in line
@@ -104,7 +139,8 @@ export interface LockStore {
   /**
    * Makes the keys of each lease live for at least `ttl` milliseconds from now, if it holds all of them; the answer is
    * whether it does. Never shortens a life, and revives nothing: a late duplicate of an earlier call must not undo a later
-   * one. What is wrong with one lease must not keep others from being extended.
+   * one. What is wrong with one lease must not keep others from being extended. Each holder has an end of its own: nobody's
+   * extension touches another's (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 
@@ -139,6 +175,17 @@ export interface WaitQueue {
 
   /** Takes the waiter out of the queues. */
   leave(waiter: WaiterId): Promise<void>;
+
+  /**
+   * Keeps those out for a few seconds who ask later than the waiter in another mode which several can hold at a time: a
+   * stream of them that never ends would starve it (S22). The store need not be the one at which waiters queue.
+   *
+   * @param waited - milliseconds that the waiter has waited; it goes by when it came
+   */
+  holdBack(waiter: WaiterId, waited: number): Promise<void>;
+
+  /** Ends what {@link holdBack} began. */
+  letPass(waiter: WaiterId): Promise<void>;
 }
 
 /** Messages for one waiter at one store. */
@@ -160,8 +207,8 @@ export interface LockDirectory {
    */
   scan(prefix: string): AsyncIterable<readonly string[]>;
 
-  /** Frees the key if it is held under one of these ids; resolves to that id. */
-  forceRelease(key: string, ids: readonly string[]): Promise<string | undefined>;
+  /** Ends those of the key's holders that have one of these ids; resolves to the ids of those that it ended. */
+  forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]>;
 }
 
 /** What only stores need that are used several at a time. */
@@ -170,8 +217,8 @@ export interface QuorumStore {
   time(): number | undefined;
 
   /**
-   * Lifts the lease's tokens to `token`, if it holds all its keys and none has a larger one; resolves to whether they are
-   * there.
+   * Lifts the lease's tokens to `token`, if it holds all its keys, and none has a larger one or it is a reader's; resolves
+   * to whether they are at least there.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }

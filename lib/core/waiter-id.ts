@@ -1,6 +1,9 @@
-/** The waiters of one process for the same keys, who stand as one in the queue of a node. */
+import type { LockMode } from './lock-mode.js';
+
+/** The waiters of one process for the same keys in the same mode, who stand as one in the queue of a node. */
 export interface WaiterId {
   readonly keys: readonly string[];
+  readonly mode: LockMode;
   /** Random, 16 hexadecimal digits: the same for all waiters of one process. */
   readonly process: string;
   /** Tells the waiters of a process apart. */

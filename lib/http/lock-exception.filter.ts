@@ -20,6 +20,7 @@ const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, m
   LOCK_LOST: [409, 'The lock on this was lost before the work was done; look what has become of it'],
   MAX_HOLD_REACHED: [409, 'The work took too long; look what has become of it'],
   TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
+  LOCK_UPGRADE: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],
 };
 

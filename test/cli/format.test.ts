@@ -64,15 +64,15 @@ test('a key cannot move the cursor or begin a line of its own', () => {
   expect(printable('ключ 🔑')).toBe('ключ 🔑');
 });
 
-const held: LockVote = {
-  node: 'a:1',
-  vote: 'held',
+const holder = {
   id: 'x',
   owner: 'me',
   since: new Date(0),
   remaining: 1_500,
   fencingToken: 7,
+  mode: 'exclusive' as const,
 };
+const held: LockVote = { node: 'a:1', vote: 'held', ...holder, holders: [holder] };
 const free: LockVote = { node: 'b:1', vote: 'free' };
 const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
 

@@ -18,11 +18,14 @@ function memoryBackend(): Promise<Backend> {
     check: () => node.check(),
     scan: (prefix) => node.scan(prefix),
     forceRelease: (key, ids) => node.forceRelease(key, ids),
+    modes: node.modes,
     available: node.available,
     subscribed: node.subscribed,
     contended: () => node.contended(),
     listen: (waiter, onMessage) => node.listen(waiter, onMessage),
     leave: (waiter) => node.leave(waiter),
+    holdBack: (waiter, waited) => node.holdBack(waiter, waited),
+    letPass: (waiter) => node.letPass(waiter),
     close: () => Promise.resolve(),
   };
   return Promise.resolve({

@@ -5,7 +5,15 @@ import type { LockStore } from '../../lib/core/ports.js';
 const SINCE = new Date(1_700_000_000_000);
 
 function has(id: string, remaining = 1_000, fencingToken = 7): LockVote {
-  return { node: 'n', vote: 'held', id, owner: `owner of ${id}`, since: SINCE, remaining, fencingToken };
+  const holder = {
+    id,
+    owner: `owner of ${id}`,
+    since: SINCE,
+    remaining,
+    fencingToken,
+    mode: 'exclusive' as const,
+  };
+  return { node: 'n', vote: 'held', ...holder, holders: [holder] };
 }
 const free: LockVote = { node: 'n', vote: 'free' };
 const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
@@ -62,9 +70,11 @@ describe('the fencing token is the one that a quorum of those who have it agree 
 
 test('a node that has nothing, has something, or cannot say', () => {
   const node = { name: 'a' } as LockStore;
-  const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, fencingToken: 2 };
+  const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, fencingToken: 2, mode: 'exclusive' as const };
+  const holder = { ...entry, since: new Date(5) };
   const error = new Error('WRONGTYPE');
   expect(voteOf(node, undefined)).toEqual({ node: 'a', vote: 'free' });
-  expect(voteOf(node, entry)).toEqual({ node: 'a', vote: 'held', ...entry, since: new Date(5) });
+  const state = { mode: 'exclusive' as const, holders: [entry] };
+  expect(voteOf(node, state)).toEqual({ node: 'a', vote: 'held', ...holder, holders: [holder] });
   expect(voteOf(node, error)).toEqual({ node: 'a', vote: 'error', error });
 });

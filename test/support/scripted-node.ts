@@ -30,6 +30,10 @@ export class ScriptedNode implements Store {
   available = true;
   readonly subscribed = true;
 
+  get modes(): Store['modes'] {
+    return this.memory.modes;
+  }
+
   constructor(readonly name = 'node') {}
 
   connect(): Promise<void> {
@@ -90,7 +94,7 @@ export class ScriptedNode implements Store {
       yield this.#answer('scan', () => Promise.resolve(page));
   }
 
-  forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
+  forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     return this.#answer('forceRelease', () => this.memory.forceRelease(key, ids));
   }
 

@@ -9,7 +9,7 @@ test.each([
   ['in a test', () => new TestNode()],
 ])('a node %s tells who waits when to try, as the release says', async (_where, make) => {
   const node = make();
-  const waiter = { keys: ['k'], process: 'b', number: 1, owner: 'them' };
+  const waiter = { keys: ['k'], mode: 'exclusive' as const, process: 'b', number: 1, owner: 'them' };
   const told: number[] = [];
   node.listen(waiter, (after) => told.push(after));
   const lease = new Lease(['k'], 'me', 60_000);

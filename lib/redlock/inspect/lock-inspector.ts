@@ -81,11 +81,11 @@ export class LockInspector {
     );
     // A copy: a lock that is lost leaves the list, and its listeners may release others.
     for (const lock of [...this.held]) {
-      const gone = answers.filter(({ reply }) => reply === lock.id).length;
+      const gone = answers.filter(({ reply }) => reply?.includes(lock.id)).length;
       if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
     }
     this.#requireQuorum([key], what, answers.map(voteOnRelease));
-    return answers.some(({ reply }) => reply !== undefined);
+    return answers.some(({ reply }) => reply !== undefined && reply.length > 0);
   }
 
   /** How fit every node is to vote. Never rejects. */

@@ -1,12 +1,14 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { tokenAt } from '../../core/fencing-token.js';
 import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
   HeldKey,
   Holder,
+  KeyHolder,
   KeyState,
   LockDirectory,
   LockStore,
@@ -58,6 +60,7 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   readonly #queues = new MemoryQueues();
   readonly #isFree = (key: string): boolean => !this.#live(key);
   #sweepAt = LEAST_SWEPT;
+  readonly modes: readonly LockMode[] = ['exclusive'];
   readonly available = true;
   readonly subscribed = true;
 
@@ -104,6 +107,14 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
     return this.#queues.listen(waiter, onMessage);
   }
 
+  holdBack(_waiter: WaiterId, _waited: number): Promise<void> {
+    return Promise.resolve();
+  }
+
+  letPass(_waiter: WaiterId): Promise<void> {
+    return Promise.resolve();
+  }
+
   leave(waiter: WaiterId): Promise<void> {
     this.#queues.leave(waiter, waiter.keys, this.#isFree);
     return Promise.resolve();
@@ -125,12 +136,12 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
     yield page;
   }
 
-  forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
+  forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     const id = this.#live(key)?.lease.id;
-    if (id === undefined || !ids.includes(id)) return Promise.resolve(undefined);
+    if (id === undefined || !ids.includes(id)) return Promise.resolve([]);
     this.#free(key);
     this.#queues.wake(key, 0);
-    return Promise.resolve(id);
+    return Promise.resolve([id]);
   }
 
   check(): Promise<NodeCheck> {
@@ -156,7 +167,16 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
       const record = this.#live(key);
       if (!record) continue;
       if (ordered && position) this.#queues.wait(key, position, this.#isFree);
-      const holder = { id: record.lease.id, owner: record.lease.owner, remaining: remainingOf(record) };
+      const { lease: held, token: fencingToken, acquiredAt } = record;
+      const { id, owner } = held;
+      const holder: KeyHolder = {
+        id,
+        owner,
+        remaining: remainingOf(record),
+        since: acquiredAt,
+        fencingToken,
+        mode: 'exclusive',
+      };
       return { granted: false, holder };
     }
     if (keys.some((key) => this.#records.get(key)?.lease === lease))
@@ -214,7 +234,8 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
     if (!record) return undefined;
     const { lease, acquiredAt, token } = record;
     const remaining = remainingOf(record);
-    return { id: lease.id, owner: lease.owner, since: acquiredAt, remaining, fencingToken: token };
+    const holder = { id: lease.id, owner: lease.owner, since: acquiredAt, remaining, fencingToken: token };
+    return { mode: 'exclusive', holders: [{ ...holder, mode: 'exclusive' }] };
   }
 
   #ranAlready({ keys, tick }: Lease): Holder | undefined {

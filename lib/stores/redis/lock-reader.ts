@@ -61,5 +61,6 @@ type Found = readonly [] | readonly [error: string] | readonly [record: string, 
 function stateOf([text, pttl]: Found): KeyState {
   if (text === undefined) return undefined;
   if (pttl === undefined) return new Error(text);
-  return { ...parseRecord(text), remaining: Number(pttl) === -1 ? Infinity : Number(pttl) };
+  const remaining = Number(pttl) === -1 ? Infinity : Number(pttl);
+  return { mode: 'exclusive', holders: [{ ...parseRecord(text), remaining, mode: 'exclusive' }] };
 }

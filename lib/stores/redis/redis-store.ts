@@ -2,6 +2,7 @@ import type { Cluster, Redis } from 'ioredis';
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { asError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
@@ -79,6 +80,7 @@ const LONGEST_DEADLINE_MS = LINGER_MS / 3;
  */
 export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
   readonly name: string;
+  readonly modes: readonly LockMode[] = ['exclusive'];
   readonly #channel: CommandChannel;
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
@@ -247,12 +249,13 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     }
   }
 
-  async forceRelease(key: string, ids: readonly string[]): Promise<string | undefined> {
+  async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     await this.#probe.passed();
     const { keyPrefix } = this.context;
     const record = recordKey(keyPrefix, key);
     const packed = [2, record, queueKey(keyPrefix, key), this.#channelBase, ...ids] as const;
-    return ids[Number(await this.#channel.run(FORCE_RELEASE, packed)) - 1];
+    const ended = ids[Number(await this.#channel.run(FORCE_RELEASE, packed)) - 1];
+    return ended === undefined ? [] : [ended];
   }
 
   async check(guard: number): Promise<NodeCheck> {
@@ -300,6 +303,14 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
         for (const subscription of subscriptions) subscription.stop();
       },
     };
+  }
+
+  holdBack(_waiter: WaiterId, _waited: number): Promise<void> {
+    return Promise.resolve();
+  }
+
+  letPass(_waiter: WaiterId): Promise<void> {
+    return Promise.resolve();
   }
 
   async leave(waiter: WaiterId): Promise<void> {

@@ -67,7 +67,7 @@ test.each(OWNERS)(
 test.each(OWNERS)('the name of a waiter begins with its process, and tells its owner: %p', (owner) => {
   const process = '0123456789abcdef';
   for (const number of [1, 42]) {
-    const name = waiterName({ keys: ['k'], process, number, owner });
+    const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
     expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
     // What a message ends with: the number, by which a process finds its waiter.
     expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);

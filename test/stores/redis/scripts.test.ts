@@ -1087,6 +1087,7 @@ describe('READ', () => {
 function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
   return {
     keys: keys.length > 0 ? keys : ['k'],
+    mode: 'exclusive',
     process: letter.repeat(16),
     number: 1,
     owner: `host:${letter}`,

@@ -348,8 +348,12 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
     return { granted: false, ran: true, holder: { id: text, owner: ownerOfMark(text), remaining } };
   if (code === TURN_OF_ANOTHER)
     return { granted: false, holder: { id: text, owner: ownerOfWaiter(text), remaining } };
-  const { id, owner } = parseRecord(text);
-  return { granted: false, holder: { id, owner, remaining: remaining < 0 ? Infinity : remaining } };
+  const holder = {
+    ...parseRecord(text),
+    remaining: remaining < 0 ? Infinity : remaining,
+    mode: 'exclusive' as const,
+  };
+  return { granted: false, holder };
 }
 
 /** A grant without a token is worth nothing. */
