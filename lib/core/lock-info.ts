@@ -104,7 +104,7 @@ export interface LockInfo {
 /** One node's answer as a vote. */
 export function voteOf({ name }: LockStore, state: KeyState): LockVote {
   if (state instanceof Error) return { node: name, vote: 'error', error: state };
-  const holders = (state?.holders ?? []).map(nodeHolder);
+  const holders = (state?.holders ?? []).map(asHolder);
   const [first] = holders;
   if (!state || !first) return { node: name, vote: 'free' };
   const { permits } = state;
@@ -162,7 +162,8 @@ function holderOf(same: readonly NodeHolder[], quorum: number): LockHolder {
   return { ...holder, remaining, fencingToken };
 }
 
-function nodeHolder({ id, owner, since, remaining, fencingToken, mode, slot }: KeyHolder): NodeHolder {
+/** A holder as people see it. */
+export function asHolder({ id, owner, since, remaining, fencingToken, mode, slot }: KeyHolder): NodeHolder {
   return {
     id,
     owner,

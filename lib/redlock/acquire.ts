@@ -172,7 +172,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);
-    return isPending && !tally.isWon && !tally.ran && !tally.isHeldByOne;
+    return isPending && !tally.isWon && !tally.ran && !tally.isHeld;
   }
 
   #decide(): void {
@@ -271,9 +271,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       : late !== undefined
         ? tally.unavailable(lease.keys, stores, late)
         : shut
-          ? tally.shutOut(lease.keys, stores)
-          : tally.failure(lease.keys, stores);
-    this.done(this.#result(outcome, !ran && !shut && !tally.isHeldByOne));
+          ? tally.shutOut(lease, stores)
+          : tally.failure(lease, stores);
+    this.done(this.#result(outcome, !ran && !shut && !tally.isHeld));
   }
 
   aborted({ reason }: AbortSignal): void {
@@ -291,7 +291,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
     // The next in line would fare no better at once, and tell the one after it, and so on as fast as the nodes answer.
-    const pause = tally.isHeldByOne ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
+    const pause = tally.isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
     // Now, and not when the turn ends: the caller may close its client next (S6).

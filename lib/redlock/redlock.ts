@@ -179,7 +179,13 @@ export class Redlock {
   }
 
   #newQueue(name: string, keys: readonly string[]): LocalQueue {
-    const waiter = { keys, mode: 'exclusive' as const, process: this.#process, number: ++this.#waiters, owner: this.settings.owner };
+    const waiter = {
+      keys,
+      mode: 'exclusive' as const,
+      process: this.#process,
+      number: ++this.#waiters,
+      owner: this.settings.owner,
+    };
     const queue = new LocalQueue(this.stores, waiter);
     this.#queues.set(name, queue);
     // A call that is asking already came first.

@@ -1,11 +1,21 @@
 import type { LockStore } from '../core/ports.js';
 import { LockHeldError, LockUnavailableError, type NodeVote } from '../core/errors.js';
-import type { AcquireReply, Holder } from '../core/ports.js';
+import type { Lease } from '../core/lease.js';
+import { asHolder, type LockHolder } from '../core/lock-info.js';
+import type { AcquireReply, Holder, KeyHolder } from '../core/ports.js';
 import { hasNode, nodeSet, type NodeSet, sizeOf } from './node-set.js';
 import { freeAfter, quorumOf } from './quorum.js';
 
 /** A refusal, or no vote. */
-type Against = { readonly holder: Holder; readonly ran: boolean } | Error;
+type Against =
+  | { readonly holder: Holder | KeyHolder; readonly others: readonly KeyHolder[]; readonly ran: boolean }
+  | Error;
+
+/** What a node granted of permits. */
+interface Grant {
+  readonly slots: readonly number[];
+  readonly token: number;
+}
 
 /**
  * The votes on one lease, and what they come to. Counts only, while all agree: votes against are listed when there are any.
@@ -21,6 +31,10 @@ export class Tally {
   #agreeing = 0;
   #nextIsFirst = false;
   #against: (Against | undefined)[] | undefined;
+  /** Only with permits. */
+  #grants: (Grant | undefined)[] | undefined;
+  #sameSlots: NodeSet = 0;
+  #slots: readonly number[] | undefined;
 
   constructor(private readonly nodeCount: number) {
     this.quorum = quorumOf(nodeCount);
@@ -32,15 +46,42 @@ export class Tally {
       (this.#against ??= [])[node] = reply;
     } else if (reply.granted) {
       this.granted |= nodeSet(node);
-      if (reply.token > this.token) {
-        this.token = reply.token;
-        this.#agreeing = 0;
-      }
-      if (reply.token === this.token) this.#agreeing++;
       this.#nextIsFirst ||= reply.nextIsFirst === true;
+      if (reply.slots) this.#countSlots(node, { slots: reply.slots, token: reply.token });
+      else this.#countToken(reply.token);
     } else {
       this.refused |= nodeSet(node);
-      (this.#against ??= [])[node] = { holder: reply.holder, ran: reply.ran === true };
+      const { holder, others = NO_HOLDERS, ran = false } = reply;
+      (this.#against ??= [])[node] = { holder, others, ran };
+    }
+  }
+
+  #countToken(token: number): void {
+    if (token > this.token) {
+      this.token = token;
+      this.#agreeing = 0;
+    }
+    if (token === this.token) this.#agreeing++;
+  }
+
+  /** Permits are won in one and the same slot (S20): of the slots that were granted, those count that most nodes gave. */
+  #countSlots(node: number, grant: Grant): void {
+    const grants = (this.#grants ??= []);
+    grants[node] = grant;
+    this.#sameSlots = 0;
+    for (const [first, candidate] of grants.entries()) {
+      if (!candidate || !hasNode(this.granted, first)) continue;
+      let same: NodeSet = 0;
+      for (const [other, { slots } = NO_GRANT] of grants.entries()) {
+        if (hasNode(this.granted, other) && isSame(slots, candidate.slots)) same |= nodeSet(other);
+      }
+      if (sizeOf(same) <= sizeOf(this.#sameSlots)) continue;
+      this.#sameSlots = same;
+      this.#slots = candidate.slots;
+    }
+    this.token = this.#agreeing = 0;
+    for (const [other, { token } = NO_GRANT] of grants.entries()) {
+      if (hasNode(this.#sameSlots, other)) this.#countToken(token);
     }
   }
 
@@ -54,9 +95,24 @@ export class Tally {
     }
   }
 
-  /** A quorum granted. */
+  /** The nodes whose grants count together: all that granted, with permits those that gave the same {@link slots}. */
+  get together(): NodeSet {
+    return this.#grants ? this.#sameSlots : this.granted;
+  }
+
+  /** The slot of each key; only with permits. */
+  get slots(): readonly number[] | undefined {
+    return this.#slots;
+  }
+
+  /** A quorum granted, in the same slot. */
   get isWon(): boolean {
-    return sizeOf(this.granted) >= this.quorum;
+    return sizeOf(this.together) >= this.quorum;
+  }
+
+  /** A quorum granted, but not in the same slot. */
+  get isSplitInSlots(): boolean {
+    return !this.isWon && sizeOf(this.granted) >= this.quorum;
   }
 
   /** A quorum gave the same token, so nothing is left to agree on. */
@@ -75,10 +131,15 @@ export class Tally {
     return undefined;
   }
 
-  /** The holder that a quorum names, if there is one: without it the votes are split, and trying again soon makes sense. */
-  get isHeldByOne(): boolean {
+  /**
+   * A quorum names the same holder, or such as hold it together, of whom each node may name another one. Without that the
+   * votes are split, and trying again soon makes sense.
+   */
+  get isHeld(): boolean {
     if (!this.#against) return false;
     const holders = this.#holders();
+    const severalHold = holders.filter((holder) => 'mode' in holder && holder.mode !== 'exclusive');
+    if (severalHold.length >= this.quorum) return true;
     return holders.some(({ id }) => holders.filter((other) => other.id === id).length >= this.quorum);
   }
 
@@ -87,9 +148,11 @@ export class Tally {
    * too few nodes answer. A tie is decided like everything else (S1).
    */
   get isDecided(): boolean {
+    if (this.isWon || this.ran) return true;
     const granted = sizeOf(this.granted);
-    if (granted >= this.quorum || this.ran) return true;
     const pending = this.nodeCount - sizeOf(this.granted | this.refused | this.failed);
+    if (sizeOf(this.together) + pending >= this.quorum) return false;
+    if (granted >= this.quorum) return true;
     if (granted + pending >= this.quorum) return false;
     const fit = granted + sizeOf(this.refused);
     return fit >= this.quorum || fit + pending < this.quorum;
@@ -101,22 +164,24 @@ export class Tally {
   }
 
   /** Why the lock was not won. */
-  failure(keys: readonly string[], nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
+  failure({ keys, kind }: Lease, nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
     const [holder] = this.#holders();
     const fit = this.granted | this.refused;
     if (holder && sizeOf(fit) >= this.quorum) {
       const remaining = this.#holders().map((each) => each.remaining);
       const free = Array.from({ length: sizeOf(this.granted) }, () => 0);
-      return new LockHeldError(keys, holder.owner, freeAfter([...free, ...remaining], this.quorum));
+      const retryAfter = freeAfter([...free, ...remaining], this.quorum);
+      return new LockHeldError(keys, holder.owner, retryAfter, { holders: this.#named(), kind });
     }
     const reason = `${this.quorum} of ${nodes.length} nodes must agree, and ${sizeOf(this.failed)} gave no vote`;
     return this.unavailable(keys, nodes, reason);
   }
 
   /** The node that keeps the order was asked alone, and did not grant. */
-  shutOut(keys: readonly string[], nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
+  shutOut({ keys, kind }: Lease, nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
     const [holder] = this.#holders();
-    if (holder) return new LockHeldError(keys, holder.owner, holder.remaining);
+    if (holder)
+      return new LockHeldError(keys, holder.owner, holder.remaining, { holders: this.#named(), kind });
     const asked = this.#votes(nodes).filter(({ vote }) => vote !== 'pending');
     return new LockUnavailableError(keys, 'the node at which waiters queue gave no vote', asked);
   }
@@ -134,7 +199,26 @@ export class Tally {
     });
   }
 
-  #holders(): Holder[] {
+  #holders(): (Holder | KeyHolder)[] {
     return (this.#against ?? []).flatMap((each) => (each && !(each instanceof Error) ? [each.holder] : []));
   }
+
+  /** Those who hold the lock, as the nodes name them; not one whose turn it is only. */
+  #named(): LockHolder[] {
+    const named = new Map<string, LockHolder>();
+    const against = (this.#against ?? []).filter((each) => each && !(each instanceof Error));
+    for (const { holder } of against as Exclude<Against, Error>[])
+      if ('mode' in holder && !named.has(holder.id)) named.set(holder.id, asHolder(holder));
+    for (const { others } of against as Exclude<Against, Error>[])
+      for (const other of others) if (!named.has(other.id)) named.set(other.id, asHolder(other));
+    return [...named.values()];
+  }
+}
+
+const NO_HOLDERS: readonly KeyHolder[] = [];
+
+const NO_GRANT: Grant = { slots: [], token: 0 };
+
+function isSame(some: readonly number[], others: readonly number[]): boolean {
+  return some.every((slot, index) => slot === others[index]);
 }

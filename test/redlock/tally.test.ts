@@ -1,4 +1,5 @@
 import { describe, expect, test } from '@jest/globals';
+import { Lease } from '../../lib/core/lease.js';
 import { LockHeldError, LockUnavailableError } from '../../lib/core/errors.js';
 import type { AcquireReply } from '../../lib/core/ports.js';
 import { Tally } from '../../lib/redlock/tally.js';
@@ -11,6 +12,7 @@ const held = (id = 'x', remaining = 500): AcquireReply => ({
 });
 const ran: AcquireReply = { ...held('tick'), ran: true } as AcquireReply;
 const away = new Error('away');
+const lease = new Lease(['k'], 'me', 1_000);
 
 /** The votes in the order in which they come; `undefined` for one that has not come. */
 function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | undefined)[]): Tally {
@@ -61,13 +63,13 @@ describe('why a lock was not won', () => {
   const nodes = scriptedNodes(3);
 
   test('held: by whom, and when a quorum can be free', () => {
-    const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(['k'], nodes);
+    const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
   test('no quorum of votes: what each node said', () => {
-    const error = tallyOf(3, [granted(), away, undefined]).failure(['k'], nodes);
+    const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
       { node: 'a', vote: 'granted' },
@@ -80,8 +82,58 @@ describe('why a lock was not won', () => {
     const tally = tallyOf(3, [granted(), held(), held()]);
     tally.forget(0b110);
     expect(tally.isDecided).toBe(false);
-    expect(tally.isHeldByOne).toBe(false);
+    expect(tally.isHeld).toBe(false);
     tally.count(1, granted());
     expect(tally.isWon).toBe(true);
+  });
+});
+
+describe('permits are won in one and the same slot (S20)', () => {
+  const slot = (...slots: number[]): AcquireReply => ({ granted: true, token: 10 + (slots[0] ?? 0), slots });
+  const full = (id: string, remaining: number): AcquireReply => ({
+    granted: false,
+    holder: { id, owner: `owner of ${id}`, remaining, since: 5, fencingToken: 7, mode: 'permits', slot: 0 },
+  });
+
+  test.each<[string, (AcquireReply | Error | undefined)[], Partial<Tally>]>([
+    ['all alike', [slot(1), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, isAgreed: true }],
+    ['a quorum alike', [slot(2), slot(1), slot(1)], { isWon: true, slots: [1], token: 11, together: 0b110 }],
+    [
+      'no two alike',
+      [slot(0), slot(1), slot(2)],
+      { isWon: false, isSplitInSlots: true, isDecided: true, together: 0b001 },
+    ],
+    ['two alike may come yet', [slot(0), slot(1)], { isWon: false, isDecided: false }],
+    [
+      'two of five alike, one away',
+      [slot(0), slot(1), slot(1), slot(2), away],
+      { isSplitInSlots: true, together: 0b110, slots: [1] },
+    ],
+    [
+      'no quorum granted',
+      [slot(0), full('x', 5), full('y', 5)],
+      { isWon: false, isSplitInSlots: false, isHeld: true },
+    ],
+    [
+      'of several keys each is alike',
+      [slot(0, 1), slot(0, 2), slot(0, 1)],
+      { isWon: true, slots: [0, 1], together: 0b101 },
+    ],
+  ])('%s', (_name, votes, expected) => {
+    expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
+  });
+
+  test('the token is that of the slot: what a node gave another slot counts no more', () => {
+    const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
+    expect([tally.token, tally.isAgreed]).toEqual([11, true]);
+  });
+
+  test('all holders that the nodes name are told, and when the first of them can end', () => {
+    const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
+    expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
+    expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([
+      ['x', 0],
+      ['y', 0],
+    ]);
   });
 });

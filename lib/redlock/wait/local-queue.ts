@@ -1,5 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { LockHeldError, LockUnavailableError } from '../../core/errors.js';
+import type { LockHolder } from '../../core/lock-info.js';
+import { EXCLUSIVE, type LockKind, type LockMode } from '../../core/lock-mode.js';
 import type { Store, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import type { AttemptPlan, AttemptResult } from '../acquire.js';
@@ -14,6 +16,7 @@ interface Holding {
   readonly owner: string;
   /** Milliseconds from then on. */
   readonly retryAfter: number;
+  readonly holders: readonly LockHolder[];
   readonly at: Instant;
 }
 
@@ -53,14 +56,21 @@ export class LocalQueue {
   #before: string | undefined;
   /** A node that gave no vote when it was the queue node, and since when. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
+  #holdsBack = false;
 
   constructor(
     private readonly stores: readonly Store[],
     private readonly id: WaiterId,
+    private readonly kind: LockKind = EXCLUSIVE,
   ) {}
 
   get isEmpty(): boolean {
     return this.#waiters.length === 0;
+  }
+
+  /** Whether those are held back at the nodes who come later in another mode that several can hold at a time (S22). */
+  get holdsBack(): boolean {
+    return this.#holdsBack;
   }
 
   /** The waiter that asks the nodes. */
@@ -84,9 +94,11 @@ export class LocalQueue {
 
   /** Stops listening, and leaves the queues of the nodes. */
   end(): readonly Promise<unknown>[] {
+    const passing = this.#letPass();
     for (const subscription of this.#subscriptions.values()) subscription.stop();
     this.#subscriptions.clear();
-    return [...this.#queuedAt].map((node) => this.stores[node]?.leave?.(this.id) ?? Promise.resolve());
+    const leaving = [...this.#queuedAt].map((node) => this.stores[node]?.leave?.(this.id));
+    return [...passing, ...leaving].filter((promise) => promise !== undefined);
   }
 
   /**
@@ -118,7 +130,8 @@ export class LocalQueue {
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
-    const next = ready ? this.#waiters[1] : undefined;
+    // A reader goes with those before it: it need not wait until it is told.
+    const next = ready && this.kind.mode !== 'shared' ? this.#waiters[1] : undefined;
     return {
       left,
       queueNode,
@@ -153,10 +166,38 @@ export class LocalQueue {
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
+    } else if (held) {
+      this.#refusal = { owner: this.id.owner, retryAfter: outcome.ttl, holders: [], at: now() };
+      this.#settled(this.#letPass());
     } else {
-      const [owner, retryAfter] = held ? [this.id.owner, outcome.ttl] : [outcome.owner, outcome.retryAfter];
-      this.#refusal = { owner, retryAfter, at: now() };
+      const { owner, retryAfter, holders } = outcome;
+      this.#refusal = { owner, retryAfter, holders, at: now() };
+      if (holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
     }
+  }
+
+  /** Whether holders of this mode can follow each other for ever without a gap in which we could be granted. */
+  #couldStarve(mode: LockMode): boolean {
+    return mode !== 'exclusive' && mode !== this.kind.mode;
+  }
+
+  /** At every node: those who come later get a quorum without the queue node. */
+  #holdBack(): void {
+    const waiter = this.first;
+    if (!waiter) return;
+    this.#holdsBack = true;
+    this.#settled(this.stores.map((store) => store.holdBack?.(this.id, elapsedSince(waiter.since))));
+  }
+
+  #letPass(): (Promise<void> | undefined)[] {
+    if (!this.#holdsBack) return [];
+    this.#holdsBack = false;
+    return this.stores.map((store) => store.letPass?.(this.id));
+  }
+
+  /** Advice to the nodes: what comes of it is no matter. */
+  #settled(promises: readonly (Promise<void> | undefined)[]): void {
+    for (const promise of promises) promise?.catch(() => undefined);
   }
 
   /** Whether the waiter stands in line, so that a message will come. */
@@ -183,8 +224,9 @@ export class LocalQueue {
     return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
   }
 
-  #heldError({ owner, retryAfter, at }: Holding): LockHeldError {
-    return new LockHeldError(this.id.keys, owner, Math.max(0, retryAfter - elapsedSince(at)));
+  #heldError({ owner, retryAfter, holders, at }: Holding): LockHeldError {
+    const left = Math.max(0, retryAfter - elapsedSince(at));
+    return new LockHeldError(this.id.keys, owner, left, { holders, kind: this.kind });
   }
 
   #queueNode(): number {

@@ -103,6 +103,7 @@ async function insist(
       atQueueNode,
       queueNodeFirst: plan.queueNodeFirst,
       isQueued: queue.isQueued(),
+      holdsBack: queue.holdsBack,
       canQueue: isHeld && atQueueNode !== 'granted' && queue.canQueue(),
       timeLeft: timeLeft(),
       random: Math.random(),

@@ -45,6 +45,8 @@ export type WaitEvent =
       readonly queueNodeFirst: boolean;
       /** A message will come when the lock is free. */
       readonly isQueued: boolean;
+      /** Others are held back for it, which lapses unless it asks again (S22). */
+      readonly holdsBack: boolean;
       /** Asking again at once would put it in line. */
       readonly canQueue: boolean;
       readonly timeLeft: number;
@@ -65,6 +67,9 @@ export type WaitStep =
  * get lost; asking is what counts.
  */
 const LONGEST_SLEEP_MS = 5_000;
+
+/** The longest that one sleeps for whom others are held back, in milliseconds: half of what that lasts (S22). */
+const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 
 /** How soon to try again when votes were split, in milliseconds. */
 const SPLIT_VOTE_MS = 10;
@@ -113,10 +118,11 @@ function ask(state: WaitState, timeLeft: number, { lastAttempt }: WaitTerms): re
 }
 
 function sleepAfter(
-  { isHeld, freeIn, split, isQueued, random }: Extract<WaitEvent, { kind: 'refused' }>,
+  { isHeld, freeIn, split, isQueued, holdsBack, random }: Extract<WaitEvent, { kind: 'refused' }>,
   { attempts, delay, jitter }: WaitTerms,
 ): number {
   const isTold = attempts === Infinity && isQueued;
-  const longest = isTold ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
+  const longestTold = holdsBack ? LONGEST_WHILE_HOLDING_BACK_MS : LONGEST_SLEEP_MS;
+  const longest = isTold ? longestTold : split && isHeld ? SPLIT_VOTE_MS : delay;
   return Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
 }

@@ -21,6 +21,7 @@ const HELD: Refused = {
   atQueueNode: 'refused',
   queueNodeFirst: true,
   isQueued: true,
+  holdsBack: false,
   canQueue: false,
   timeLeft: 60_000,
   random: 0.5,
@@ -63,6 +64,12 @@ describe('who was refused', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
     ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
+    [
+      'asks again before those are let pass who are held back for it',
+      { holdsBack: true, freeIn: 60_000 },
+      {},
+      sleep(1_050),
+    ],
     ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
     ['polls with a limit of attempts, each of which shall count', {}, { attempts: 5 }, sleep(250)],
     ['tries again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
