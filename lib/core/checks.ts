@@ -33,12 +33,10 @@ export function checkOptionNames(
 ): void {
   if (typeof options !== 'object' || options === null)
     throw badValue(`the options of \`${of}\``, 'an object', options);
-  const unknown = Object.keys(options).find(
-    (name) => !known.includes(name) && (options as Record<string, unknown>)[name] !== undefined,
-  );
-  if (unknown !== undefined) {
-    const rest = remedy?.(unknown) ?? `The options are ${listed(known)}`;
-    throw new TypeError(`Unknown option \`${unknown}\` in \`${of}\`. ${rest}`);
+  for (const name of Object.keys(options)) {
+    if (known.includes(name) || (options as Record<string, unknown>)[name] === undefined) continue;
+    const rest = remedy?.(name) ?? `The options are ${listed(known)}`;
+    throw new TypeError(`Unknown option \`${name}\` in \`${of}\`. ${rest}`);
   }
 }
 

@@ -2,8 +2,9 @@ import { now, elapsedSince, type Instant } from '../core/clock.js';
 import { LockHeldError, type LockUnavailableError } from '../core/errors.js';
 import { proposedToken } from '../core/fencing-token.js';
 import { Lease } from '../core/lease.js';
+import type { LockKind } from '../core/lock-mode.js';
 import { type Abortable, type AbortWatch, onAbort } from '../core/on-abort.js';
-import type { AcquireReply, AcquireRequest, QueuePosition } from '../core/ports.js';
+import type { AcquireReply, AcquireRequest, QueuePosition, SlotWish } from '../core/ports.js';
 import type { Tick } from '../core/tick.js';
 import { fanOut } from './fan-out.js';
 import { HeldLock, type HoldTerms, type LeaseContext } from './held-lock.js';
@@ -20,6 +21,8 @@ export interface LockRequest extends HoldTerms {
   readonly minHold?: number;
   /** The firing of a schedule that the lock is for: refused when it has run already. */
   readonly tick?: Tick | undefined;
+  /** What it takes of each key; exclusive by default. */
+  readonly kind?: LockKind;
   /** Any of them ends the attempt with its reason. */
   readonly signals: readonly AbortSignal[];
 }
@@ -69,6 +72,13 @@ const MOST_ROUNDS = 4;
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
+/** Whom an attempt is made for; told once. */
+export interface AttemptCaller {
+  attempted(result: AttemptResult): void;
+  /** A signal ended it, for this reason. */
+  aborted(reason: unknown): void;
+}
+
 /** What attempts of one {@link Redlock} share. */
 export interface AcquireContext extends LeaseContext {
   /** Called with a lock that was acquired. */
@@ -85,35 +95,37 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly lease: Lease;
   readonly guard: number;
   readonly proposal: number;
+  /** Which slots the nodes are to give; only with permits. */
+  wish: SlotWish | undefined;
   readonly #tally: Tally;
   /** When the first node was asked (S2). */
   readonly sent: Instant = now();
   #phase: Phase;
   #rounds = 0;
+  #hasMended = false;
   #cutShort = false;
   readonly #nodeLimit: number;
-  readonly #watches: readonly AbortWatch[];
+  #watch: AbortWatch | undefined;
 
-  /** @param done - called once, unless a signal aborted; `failed` with its reason then */
   constructor(
     keys: readonly string[],
     private readonly request: LockRequest,
-    private readonly plan: AttemptPlan,
+    readonly plan: AttemptPlan,
     private readonly context: AcquireContext,
-    private readonly done: (result: AttemptResult) => void,
-    private readonly failed: (reason: unknown) => void,
+    private readonly caller: AttemptCaller,
   ) {
     const { nodes, settings } = context;
-    const { ttl, tick, signals } = request;
+    const { ttl, tick, kind, signals } = request;
     super(nodes);
-    this.lease = new Lease(keys, settings.owner, ttl, tick);
+    this.lease = new Lease(keys, settings.owner, ttl, tick, kind);
+    if (kind?.mode === 'permits' && nodes.stores.length > 1) this.wish = anySlots(keys.length, kind.permits);
     this.guard = settings.guard.duration;
     // A single node has nobody to agree with.
     this.proposal = nodes.stores.length === 1 ? 0 : proposedToken(nodes.latestTime());
     this.#tally = new Tally(nodes.stores.length);
     this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
     this.#phase = plan.queueNodeFirst ? 'queue-node' : 'all';
-    this.#watches = signals.map((signal) => onAbort(signal, this));
+    for (const signal of signals) this.#watch = onAbort(signal, this, this.#watch);
     this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all);
   }
 
@@ -122,7 +134,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get position(): QueuePosition | undefined {
-    return this.plan.position;
+    // What is asked after it was won is asked for order's sake, and nobody waits for it.
+    return this.isSettled ? undefined : this.plan.position;
   }
 
   get #all(): NodeSet {
@@ -130,8 +143,12 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   #ask(asked: NodeSet): void {
-    const { plan, context } = this;
     this.wait(asked, this.#timeLeft());
+    this.#send(asked);
+  }
+
+  #send(asked: NodeSet): void {
+    const { plan, context } = this;
     const { outboxes } = context.nodes;
     for (let node = 0; node < outboxes.length; node++) {
       if (hasNode(asked, node)) outboxes[node]?.acquire(this, node === plan.queueNode);
@@ -177,10 +194,28 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #decide(): void {
     const tally = this.#tally;
+    if (tally.isSplitInSlots && !tally.ran && !this.#hasMended) return this.#mend();
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
+    this.lease.slots = tally.slots;
     if (!tally.isAgreed) return this.#agree();
     this.#handOver(tally.token);
+  }
+
+  /** Asks the nodes that gave other slots for those that most of them gave: one more round trip, once (S20). */
+  #mend(): void {
+    const { granted, together } = this.#tally;
+    this.#hasMended = true;
+    this.stopWaiting();
+    this.#askExactly(granted & ~together);
+  }
+
+  /** Nodes that gave other slots are to give these. What they gave before they take back, also when they refuse. */
+  #askExactly(asked: NodeSet): void {
+    const { slots = [] } = this.#tally;
+    this.wish = { slots, exactly: true };
+    this.#tally.forget(asked);
+    this.#ask(asked);
   }
 
   /**
@@ -193,6 +228,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       this.#rounds < MOST_ROUNDS &&
       !tally.isWon &&
       !tally.ran &&
+      // Another slot is more likely to be free than the one that somebody else was faster to get.
+      this.lease.kind.mode !== 'permits' &&
       tally.couldWin &&
       hasNode(tally.granted, this.plan.queueNode) &&
       elapsedSince(this.sent) < Math.min(this.plan.left, 2 * this.#nodeLimit)
@@ -215,11 +252,11 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   /** Lifts the tokens of those that granted to the largest; it is the lock's when a quorum has it. */
   #agree(): void {
-    const { token, quorum, granted } = this.#tally;
+    const { token, quorum, together } = this.#tally;
     const { stores } = this.context.nodes;
     this.#phase = 'agreeing';
     this.stopWaiting();
-    const granting = stores.filter((_, node) => hasNode(granted, node));
+    const granting = stores.filter((_, node) => hasNode(together, node));
     const count = (answers: readonly { readonly reply?: boolean | undefined }[]): number =>
       answers.filter(({ reply }) => reply === true).length;
     const raised = fanOut(
@@ -246,10 +283,11 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       return this.#undo(reason);
     }
     this.#end();
+    this.#mendStragglers();
     lease.acquired(this.sent.monotonic, request.minHold ?? 0);
     const lock = new HeldLock(lease, token, context, this.sent, request);
     context.began(lock);
-    this.done(this.#result(lock, false));
+    this.caller.attempted(this.#result(lock, false));
   }
 
   /**
@@ -273,14 +311,23 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
         : shut
           ? tally.shutOut(lease, stores)
           : tally.failure(lease, stores);
-    this.done(this.#result(outcome, !ran && !shut && !tally.isHeld));
+    this.caller.attempted(this.#result(outcome, !ran && !shut && !tally.isHeld));
   }
 
   aborted({ reason }: AbortSignal): void {
     if (this.isSettled) return;
     this.#end();
     this.#giveBack();
-    this.failed(reason);
+    this.caller.aborted(reason);
+  }
+
+  /** A node that gave another slot keeps that from others for nothing. */
+  #mendStragglers(): void {
+    const { slots, granted, together } = this.#tally;
+    const stragglers = granted & ~together;
+    if (!slots || stragglers === 0) return;
+    this.wish = { slots, exactly: true };
+    this.#send(stragglers);
   }
 
   #giveBack(): void {
@@ -300,7 +347,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #end(): void {
     this.settle();
-    for (const watch of this.#watches) watch.stop();
+    this.#watch?.stop();
   }
 
   #result(outcome: Outcome, split: boolean): AttemptResult {
@@ -315,4 +362,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
           : 'pending';
     return { outcome, atQueueNode, split, cutShort: this.#cutShort, nextIsFirst };
   }
+}
+
+/** At random, as those who ask at the same time are to ask for others. */
+function anySlots(keyCount: number, permits: number): SlotWish {
+  const slots = Array.from({ length: keyCount }, () => Math.floor(Math.random() * permits));
+  return { slots, exactly: false };
 }

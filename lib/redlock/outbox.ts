@@ -76,8 +76,12 @@ export class Outbox {
     if (ordered) this.#ordered = [];
     else this.#unordered = [];
     // What has ended meanwhile must not be stored: its release is on its way (S15).
-    const attempts = asked.filter(({ lease }) => !lease.ended);
+    const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
     if (attempts.length === 0) return;
     this.store.acquire(attempts, ordered, (at, reply) => attempts[at]?.answered(this.index, reply));
   }
+}
+
+function hasEnded({ lease }: Attempt): boolean {
+  return lease.ended;
 }

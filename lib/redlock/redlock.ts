@@ -1,18 +1,20 @@
 import { randomBytes } from 'node:crypto';
 import { now } from '../core/clock.js';
 import { LockHeldError } from '../core/errors.js';
+import { EXCLUSIVE, type LockKind } from '../core/lock-mode.js';
 import type { ResolvedRetry } from '../core/lock-options.js';
 import type { Store } from '../core/ports.js';
 import {
   type AcquireContext,
   Attempt,
-  type AttemptPlan,
+  type AttemptCaller,
   type AttemptResult,
   type LockRequest,
 } from './acquire.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
 import type { RestartGuard } from './restart-guard.js';
+import { ShortLivedMap } from '../core/short-lived-map.js';
 import { SlotList } from '../core/slot-list.js';
 import { nodeTimeLimit } from './validity.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
@@ -38,10 +40,12 @@ export class Redlock {
   readonly #context: AcquireContext;
   /** Those who wait, by what they wait for. */
   readonly #queues = new Map<string, LocalQueue>();
-  /** The attempts of calls that do not wait yet, by what they ask for: of many calls for one lock in a turn, one asks. */
-  readonly #asking = new Map<string, Attempt>();
-  /** Where such a call stands in line, once others have come behind it. */
-  readonly #ahead = new Map<Attempt, Waiter>();
+  /** The calls that make their first attempt, by what they ask for: of many calls for one lock in a turn, one asks. */
+  readonly #asking = new ShortLivedMap<string, Call>();
+  readonly #firstAttempts: FirstAttempts = {
+    attempted: (call, result) => this.#attempted(call, result),
+    aborted: (call, reason) => this.#aborted(call, reason),
+  };
   readonly #process = randomBytes(8).toString('hex');
   #waiters = 0;
   /** What is under way that must have ended before the nodes are closed. */
@@ -83,34 +87,37 @@ export class Redlock {
    * @throws LockHeldError or LockUnavailableError, as the last attempt ended, or a signal's reason
    */
   acquire(keys: readonly string[], options: AcquireOptions): Promise<HeldLock> {
-    const { retry, ttl, signals } = options;
-    this.settings.guard.note(ttl);
+    this.settings.guard.note(options.ttl);
+    if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
     return new Promise((resolve, reject) => {
-      const call: Call = { name: queueName(keys), keys, options, resolve, reject };
-      for (const { aborted, reason } of signals) if (aborted) return fail(call, reason);
-      const isSingle = retry.attempts === 1;
-      // With a limit of attempts each of them is to count, and one without a place in line is worth less.
-      const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call));
-      if (waits) return this.#wait(call, undefined);
-      const plan = {
-        left: retry.timeout,
-        queueNode: queueNodeOf(this.stores),
-        position: undefined,
-        queueNodeFirst: false,
-      };
-      const attempt = new Attempt(
-        keys,
-        options,
-        plan,
-        this.#context,
-        (result) => this.#attempted(call, attempt, plan, result),
-        (reason) => {
-          this.#ended(call, attempt);
-          fail(call, reason);
-        },
-      );
-      this.#asking.set(call.name, attempt);
+      this.#begin(new Call(keys, options, resolve, reject, this.#firstAttempts));
     });
+  }
+
+  /** @throws TypeError when a store cannot store such a lock */
+  #checkMode({ mode }: LockKind): void {
+    const unable = this.stores.find(({ modes }) => !modes.includes(mode));
+    if (!unable) return;
+    const { name, modes } = unable;
+    throw new TypeError(
+      `${name} cannot store a lock of the mode '${mode}', only ${modes.map((each) => `'${each}'`).join(' and ')}; ` +
+        'use another store for it',
+    );
+  }
+
+  #begin(call: Call): void {
+    const { keys, options } = call;
+    const { retry, signals } = options;
+    for (const { aborted, reason } of signals) if (aborted) return call.fail(reason);
+    const queueNode = queueNodeOf(this.stores);
+    const isSingle = retry.attempts === 1;
+    // With a limit of attempts each of them is to count, and one without a place in line is worth less.
+    const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
+    if (waits) return this.#wait(call, undefined);
+    const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
+    call.attempt = new Attempt(keys, options, plan, this.#context, call);
+    // Others need not wait for one who does not keep them out.
+    if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
   /** Sends what was asked for, waits for the releases of failed attempts, then ends what was opened for the nodes. */
@@ -120,8 +127,7 @@ export class Redlock {
     await Promise.all(this.stores.map((store) => store.close()));
   }
 
-  /** The first attempt of a call has come to an end. */
-  #attempted(call: Call, attempt: Attempt, plan: AttemptPlan, result: AttemptResult): void {
+  #attempted(call: Call, result: AttemptResult): void {
     const { outcome } = result;
     const isFinal =
       outcome instanceof HeldLock ||
@@ -129,40 +135,41 @@ export class Redlock {
       (outcome instanceof LockHeldError && outcome.ranTick !== undefined);
     if (!isFinal) {
       this.#asking.delete(call.name);
-      const waiter = this.#ahead.get(attempt);
-      this.#ahead.delete(attempt);
-      return this.#wait(call, { plan, result, since: attempt.sent, waiter });
+      const { plan, sent } = call.attempt as Attempt;
+      return this.#wait(call, { plan, result, since: sent, waiter: call.waiter });
     }
-    this.#ended(call, attempt, plan, result);
+    this.#ended(call, result);
     if (outcome instanceof HeldLock) call.resolve(outcome);
-    else fail(call, outcome);
+    else call.fail(outcome);
+  }
+
+  #aborted(call: Call, reason: unknown): void {
+    this.#ended(call);
+    call.fail(reason);
   }
 
   /** A call ends without having waited; those that have come behind it go on. */
-  #ended({ name }: Call, attempt: Attempt, plan?: AttemptPlan, result?: AttemptResult): void {
+  #ended({ name, attempt, waiter }: Call, result?: AttemptResult): void {
     this.#asking.delete(name);
-    if (this.#ahead.size === 0) return;
-    const waiter = this.#ahead.get(attempt);
     const queue = this.#queues.get(name);
-    this.#ahead.delete(attempt);
     if (!waiter || !queue) return;
-    if (plan && result) queue.note(plan, result);
+    if (attempt && result) queue.note(attempt.plan, result);
     queue.leave(waiter);
     this.#endIfEmpty(name, queue);
   }
 
-  #isContended({ name, keys }: Call): boolean {
+  #isContended({ name, keys }: Call, queueNode: number): boolean {
     if (this.#queues.has(name) || this.#asking.has(name)) return true;
-    return this.stores[queueNodeOf(this.stores)]?.contended?.(keys) === true;
+    return this.stores[queueNode]?.contended?.(keys) === true;
   }
 
   #wait(call: Call, made: MadeAttempt | undefined): void {
-    this.#waitInLine(call, made).then(call.resolve, (error: unknown) => fail(call, error));
+    this.#waitInLine(call, made).then(call.resolve, (error: unknown) => call.fail(error));
   }
 
-  async #waitInLine({ name, keys, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
+  async #waitInLine({ name, keys, kind, options }: Call, made: MadeAttempt | undefined): Promise<HeldLock> {
     const { retry, ttl, signals } = options;
-    const queue = this.#queues.get(name) ?? this.#newQueue(name, keys);
+    const queue = this.#queues.get(name) ?? this.#newQueue(name, keys, kind);
     try {
       return await waitForLock(queue, {
         signals,
@@ -171,26 +178,28 @@ export class Redlock {
         since: made?.since ?? now(),
         made,
         attempt: (plan) =>
-          new Promise((resolve, reject) => new Attempt(keys, options, plan, this.#context, resolve, reject)),
+          new Promise((attempted, aborted) => {
+            new Attempt(keys, options, plan, this.#context, { attempted, aborted });
+          }),
       });
     } finally {
       this.#endIfEmpty(name, queue);
     }
   }
 
-  #newQueue(name: string, keys: readonly string[]): LocalQueue {
+  #newQueue(name: string, keys: readonly string[], kind: LockKind): LocalQueue {
     const waiter = {
       keys,
-      mode: 'exclusive' as const,
+      mode: kind.mode,
       process: this.#process,
       number: ++this.#waiters,
       owner: this.settings.owner,
     };
-    const queue = new LocalQueue(this.stores, waiter);
+    const queue = new LocalQueue(this.stores, waiter, kind);
     this.#queues.set(name, queue);
     // A call that is asking already came first.
-    const attempt = this.#asking.get(name);
-    if (attempt) this.#ahead.set(attempt, queue.join(attempt.sent));
+    const asking = this.#asking.get(name);
+    if (asking?.attempt) asking.waiter = queue.join(asking.attempt.sent);
     return queue;
   }
 
@@ -204,21 +213,48 @@ export class Redlock {
   }
 }
 
-/** One call of {@link Redlock.acquire}. */
-interface Call {
+/** Told of the first attempts of calls. */
+interface FirstAttempts {
+  readonly attempted: (call: Call, result: AttemptResult) => void;
+  readonly aborted: (call: Call, reason: unknown) => void;
+}
+
+/** One call of {@link Redlock.acquire}, for which the first attempt is made. */
+class Call implements AttemptCaller {
   /** What it asks for, as a name of its queue. */
   readonly name: string;
-  readonly keys: readonly string[];
-  readonly options: AcquireOptions;
-  readonly resolve: (lock: HeldLock) => void;
-  readonly reject: (error: unknown) => void;
+  readonly kind: LockKind;
+  attempt: Attempt | undefined;
+  /** Where it stands in line, once others have come behind it. */
+  waiter: Waiter | undefined;
+
+  constructor(
+    readonly keys: readonly string[],
+    readonly options: AcquireOptions,
+    readonly resolve: (lock: HeldLock) => void,
+    private readonly reject: (error: unknown) => void,
+    private readonly firstAttempts: FirstAttempts,
+  ) {
+    this.kind = options.kind ?? EXCLUSIVE;
+    this.name = queueName(keys, this.kind);
+  }
+
+  attempted(result: AttemptResult): void {
+    this.firstAttempts.attempted(this, result);
+  }
+
+  aborted(reason: unknown): void {
+    this.firstAttempts.aborted(this, reason);
+  }
+
+  fail(error: unknown): void {
+    const { keys, options } = this;
+    this.reject(options.explain?.(keys, error) ?? error);
+  }
 }
 
-function fail({ keys, options, reject }: Call, error: unknown): void {
-  reject(options.explain?.(keys, error) ?? error);
-}
-
-function queueName(keys: readonly string[]): string {
-  // No key begins like the other.
-  return keys.length === 1 ? (keys[0] ?? '') : `}${JSON.stringify(keys)}`;
+function queueName(keys: readonly string[], kind: LockKind): string {
+  // No key begins like the others.
+  if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
+  return `}${kind.mode === 'permits' ? kind.permits : kind.mode}${JSON.stringify(keys)}`;
 }

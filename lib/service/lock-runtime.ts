@@ -5,10 +5,11 @@ import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError } from '../core/errors.js';
-import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '../core/lock-options.js';
+import type { LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
-import type { Redlock } from '../redlock/redlock.js';
+import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
+import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
 import type { Tick } from '../core/tick.js';
 
@@ -20,7 +21,9 @@ export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
   /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
   readonly #closing = new AbortController();
-  readonly #closingOnly = [this.#closing.signal];
+  readonly #options: ResolvedOptions;
+  /** What a call under no lock asked for last, without a signal or a tick of its own: mostly the next one asks for the same. */
+  #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
   #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
@@ -30,10 +33,11 @@ export class LockRuntime {
     private readonly redlock: Redlock,
     readonly inspection: LockInspector,
     readonly telemetry: LockTelemetry,
-    private readonly defaults: LockOptions,
+    defaults: LockOptions,
     private readonly shutdownTimeout: number,
     private readonly connect: () => Promise<void>,
   ) {
+    this.#options = new ResolvedOptions(defaults);
     // Every call listens to this signal. As long as somebody does, that costs next to nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
   }
@@ -73,7 +77,7 @@ export class LockRuntime {
 
   /** Fills in the defaults of the module and of the package. */
   resolve(options: LockOptions): ResolvedLockOptions {
-    return resolveLockOptions(options, this.defaults);
+    return this.#options.of(options);
   }
 
   /**
@@ -94,7 +98,7 @@ export class LockRuntime {
     return this.telemetry.acquire(keys, options.ttl, origin, () =>
       outer
         ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
-        : this.#acquireNew(keys, options, signal ? [signal] : [], tick),
+        : this.#acquireNew(keys, options, signal ? [signal] : NO_SIGNALS, tick),
     );
   }
 
@@ -111,17 +115,30 @@ export class LockRuntime {
 
   #acquireOpen(
     keys: readonly string[],
-    { ttl, retry, renew, minHold, maxHold }: ResolvedLockOptions,
+    options: ResolvedLockOptions,
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
-    const isUnderLock = currentLockOf(this)?.isHeld() === true;
-    const ends = given.length === 0 ? this.#closingOnly : [...given, this.#closing.signal];
-    const signals = isUnderLock ? given : ends;
-    const terms = { ttl, retry, renew, minHold, maxHold, tick, signals, explain: whyClosing };
-    const acquired = this.redlock.acquire(keys, terms);
-    return isUnderLock ? acquired.catch((error: unknown) => this.#refusedUnderLock(keys, error)) : acquired;
+    if (currentLockOf(this)?.isHeld()) {
+      return this.redlock
+        .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
+        .catch((error: unknown) => this.#refusedUnderLock(keys, error));
+    }
+    return this.redlock.acquire(keys, this.#termsOf(options, given, tick));
+  }
+
+  #termsOf(
+    options: ResolvedLockOptions,
+    given: readonly AbortSignal[],
+    tick: Tick | undefined,
+  ): AcquireOptions {
+    const isPlain = given.length === 0 && tick === undefined;
+    if (isPlain && this.#lastTerms?.of === options) return this.#lastTerms.terms;
+    const signals = [...given, this.#closing.signal];
+    const terms = { ...options, tick, signals, explain: whyClosing };
+    if (isPlain) this.#lastTerms = { of: options, terms };
+    return terms;
   }
 
   /** Says so when a call waited for itself. */
@@ -229,6 +246,8 @@ export class LockRuntime {
     });
   }
 }
+
+const NO_SIGNALS: readonly AbortSignal[] = [];
 
 const SHUTTING_DOWN = new Error('the application is shutting down');
 

@@ -258,7 +258,8 @@ export class LocalQueue {
  * @param except - one that gave no vote a moment ago
  */
 export function queueNodeOf(stores: readonly Store[], except?: number): number {
-  const found = stores.findIndex(({ available }, node) => available && node !== except);
-  if (found >= 0) return found;
+  for (let node = 0; node < stores.length; node++) {
+    if (node !== except && stores[node]?.available) return node;
+  }
   return except === 0 && stores.length > 1 ? 1 : 0;
 }

@@ -1,5 +1,4 @@
 import type { Cluster, Redis } from 'ioredis';
-import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { asError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
@@ -18,15 +17,10 @@ import type {
   WaitQueue,
 } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
+import { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
-import {
-  CommandChannel,
-  isAboutKeys,
-  isNoScript,
-  isRefusal,
-  type Packed,
-} from './connection/command-channel.js';
+import { CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
 import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe, UnsafeNodeError } from './health/server-probe.js';
@@ -35,42 +29,19 @@ import { LockReader } from './lock-reader.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
 import { RecentWaiters } from './pubsub/recent-waiters.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
-import { LINGER_MS, waiterName } from './record.js';
-import {
-  ACQUIRE,
-  isPlain,
-  isTooLate,
-  packAcquire,
-  readAcquireReply,
-  showsWaiters,
-  tooYoungFor,
-} from './scripts/acquire.js';
+import { waiterName } from './record.js';
+import type { RedisNode } from './redis-node.js';
+import { Releases } from './releases.js';
 import { BIRTH } from './scripts/birth.js';
 import { EXTEND, packExtend } from './scripts/extend.js';
 import { FORCE_RELEASE } from './scripts/force-release.js';
 import { LEAVE } from './scripts/leave.js';
 import { PROBE } from './scripts/probe.js';
 import { packRaise, RAISE } from './scripts/raise.js';
-import { packRelease, RELEASE } from './scripts/release.js';
 import type { StoreContext } from './store-context.js';
-
-/** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
-const MOST_PENDING_RELEASES = 10_000;
-
-/** How long after a release that failed it is tried again, in milliseconds. */
-const RELEASE_AGAIN_MS = 500;
-
-/** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
-const UNFIT_FOR_MS = 1_000;
 
 /** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
 const UNSUBSCRIBED_JITTER_MS = 100;
-
-/**
- * A duplicate of an acquisition must be refused by its deadline before the record of its lease is forgotten, also with a
- * clock that was stepped back meanwhile (S16).
- */
-const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
 /**
  * One Redis, over an ioredis client.
@@ -87,27 +58,13 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   readonly #masterWatch: MasterWatch | undefined;
   readonly #connecting: ClusterConnecting | undefined;
 
-  /**
-   * Releases that came to nothing, and since when by `performance.now()`: a wall clock that is put forward must not end
-   * them. They are sent again when the node is back, and a while after it refused one: the lease may have been stored by a
-   * command whose reply was lost (S6).
-   */
-  readonly #pendingReleases = new Map<Lease, number>();
-  #retry: NodeJS.Timeout | undefined;
-
-  /**
-   * Leases that a client of the user's was asked to store and has not answered for, with what is to be done then. It may
-   * send them again by itself after a cut, behind a release that was sent meanwhile, and so have them stored with nobody
-   * to release them (S15).
-   */
-  readonly #unanswered = new Map<Lease, (() => void) | undefined>();
-
   #whenReady: (() => void) | undefined;
-  #toldTooYoung = false;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
   readonly #waiters = new RecentWaiters();
-  /** When it last could not vote; `undefined` since it could. */
-  #unfitSince: Instant | undefined;
+  readonly #acquisitions: Acquisitions;
+  readonly #releases: Releases;
+  readonly #channelBase: string;
+  readonly #marker: string | undefined;
 
   readonly #onClose = (): void => this.context.nodeLost?.(this.name);
 
@@ -118,7 +75,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     this.#channel.connected();
     this.#probe.begin();
     this.#masterWatch?.begin();
-    this.#sendPendingReleases();
+    this.#releases.sendPending();
   };
 
   /**
@@ -133,6 +90,23 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     this.#channel = new CommandChannel(client, opened);
     this.#probe = new ServerProbe(this.name, this.#channel, context);
     this.#reader = new LockReader(this.#channel, context.keyPrefix);
+    const { isCluster } = client;
+    this.#channelBase = isCluster ? '' : channelBase(this.#channelPrefix);
+    const { guarded, several, keyPrefix } = context;
+    this.#marker = (guarded || several) && !isCluster ? markerKey(keyPrefix) : undefined;
+    const node: RedisNode = {
+      name: this.name,
+      context,
+      isCluster,
+      opened,
+      channel: this.#channel,
+      probe: this.#probe,
+      waiters: this.#waiters,
+      channelBase: this.#channelBase,
+      marker: this.#marker,
+    };
+    this.#acquisitions = new Acquisitions(node);
+    this.#releases = new Releases(node, this.#acquisitions);
     if (!client.isCluster && (client as Redis).options.sentinels) {
       this.#masterWatch = new MasterWatch(client as Redis, (master) => {
         this.#channel.follow(master);
@@ -163,8 +137,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   }
 
   get available(): boolean {
-    const unfit = this.#unfitSince && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
-    return !unfit && this.#channel.canSend;
+    return !this.#acquisitions.isUnfit && this.#channel.canSend;
   }
 
   get subscribed(): boolean {
@@ -180,16 +153,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   }
 
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
-    const asked = now();
-    const answered: Tell<AcquireReply> = (index, reply) => {
-      this.#unfitSince = reply instanceof Error ? now() : undefined;
-      tell(index, reply);
-    };
-    if (this.#probe.isFit) return this.#acquire(requests, ordered, asked, true, answered);
-    this.#probe.passed().then(
-      () => this.#acquire(requests, ordered, asked, true, answered),
-      (error: unknown) => requests.forEach((_, index) => answered(index, asError(error))),
-    );
+    this.#acquisitions.acquire(requests, ordered, tell);
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
@@ -214,19 +178,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   }
 
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
-    let before = 0;
-    for (const part of chunkByKeys(requests, leaseOf, this.client.isCluster)) {
-      const first = before;
-      before += part.length;
-      this.#release(part, (index, reply) => {
-        const { lease } = part[index] as ReleaseRequest;
-        // At once in any case, as the process may end before there is an answer (S6); and once more behind the answer.
-        if (!this.#unanswered.has(lease)) return tell(first + index, reply);
-        this.#unanswered.set(lease, () =>
-          this.#release([part[index] as ReleaseRequest], (_, again) => tell(first + index, again)),
-        );
-      });
-    }
+    this.#releases.release(requests, tell);
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
@@ -332,183 +284,15 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     this.client.off('close', this.#onClose);
     this.client.off('refresh', this.#onRefresh);
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
-    clearTimeout(this.#retry);
-    this.#pendingReleases.clear();
+    this.#releases.close();
     if (this.opened) this.client.disconnect();
     return Promise.resolve();
-  }
-
-  get #channelBase(): string {
-    return this.client.isCluster ? '' : channelBase(this.#channelPrefix);
   }
 
   /** On a Cluster a script makes the name of a channel of a key, before which the client has put its own prefix. */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
-  }
-
-  /** The key of the node's marker; a Cluster has none, as it would lie in another slot than the locks. */
-  get #marker(): string | undefined {
-    const { guarded, several, keyPrefix } = this.context;
-    return (guarded || several) && !this.client.isCluster ? markerKey(keyPrefix) : undefined;
-  }
-
-  /** What one command is for has one ttl, one time limit and one form; mostly everything has. */
-  #acquire(
-    requests: readonly AcquireRequest[],
-    ordered: boolean,
-    asked: Instant,
-    again: boolean,
-    tell: Tell<AcquireReply>,
-  ): void {
-    const [first] = requests;
-    if (!first) return;
-    // What has ended is not started: its release is on its way already, and would leave it to its ttl (S15).
-    if (requests.some(hasEnded)) {
-      requests.forEach(({ lease }, index) => {
-        if (lease.ended) tell(index, new Error('given up before it could be asked'));
-      });
-      return this.#acquireThose((request) => !hasEnded(request), requests, ordered, asked, again, tell);
-    }
-    const isLike = (request: AcquireRequest): boolean => isAlike(request, first, ordered);
-    if (!requests.every(isLike)) {
-      this.#acquireThose(isLike, requests, ordered, asked, again, tell);
-      this.#acquireThose((request) => !isLike(request), requests, ordered, asked, again, tell);
-      return;
-    }
-    let before = 0;
-    for (const part of chunkByKeys(requests, leaseOf, this.client.isCluster)) {
-      const offset = before;
-      before += part.length;
-      this.#store(part, ordered, asked, again, (at, reply) => tell(offset + at, reply));
-    }
-  }
-
-  #acquireThose(
-    fit: (request: AcquireRequest) => boolean,
-    requests: readonly AcquireRequest[],
-    ordered: boolean,
-    asked: Instant,
-    again: boolean,
-    tell: Tell<AcquireReply>,
-  ): void {
-    const indexes = requests.flatMap((request, index) => (fit(request) ? [index] : []));
-    const some = indexes.map((index) => requests[index] as AcquireRequest);
-    this.#acquire(some, ordered, asked, again, (at, reply) => tell(indexes[at] as number, reply));
-  }
-
-  /**
-   * Asks the server with one command to store leases.
-   *
-   * @param again - whether to ask once more where it finds that it was asked too late
-   */
-  #store(
-    requests: readonly AcquireRequest[],
-    ordered: boolean,
-    asked: Instant,
-    again: boolean,
-    tell: Tell<AcquireReply>,
-  ): void {
-    const [{ limit, guard }] = requests as [AcquireRequest];
-    const { connection } = this.#probe;
-    const left = Math.min(limit - elapsedSince(asked), LONGEST_DEADLINE_MS);
-    const packed = packAcquire(requests, {
-      keyPrefix: this.context.keyPrefix,
-      base: this.#channelBase,
-      ordered,
-      marker: this.#marker,
-      deadline: Math.ceil((this.time() ?? 0) + left),
-      guard: this.#leastAge(guard),
-    });
-    if (!this.opened) for (const { lease } of requests) this.#unanswered.set(lease, undefined);
-    const answered: Tell<AcquireReply> = (index, reply) => {
-      const { lease } = requests[index] as AcquireRequest;
-      const afterwards = this.#unanswered.get(lease);
-      this.#unanswered.delete(lease);
-      tell(index, reply);
-      afterwards?.();
-    };
-    const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
-    this.#channel.run(ACQUIRE, packed, wanted).then(
-      (result) => {
-        const answers = result as readonly unknown[];
-        if (connection !== this.#probe.connection) {
-          // The client sent it again by itself, to a server that had not been probed.
-          const error = new Error('the connection was replaced before the answer came');
-          return requests.forEach((_, index) => answered(index, error));
-        }
-        this.#probe.clock.learn(Number(answers[requests.length]));
-        const late: number[] = [];
-        for (let index = 0; index < requests.length; index++) {
-          const answer = answers[index];
-          // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
-          // suspended machine or a step. It is right now.
-          if (again && isTooLate(answer) && elapsedSince(asked) < limit) late.push(index);
-          else answered(index, this.#voteOf(requests[index] as AcquireRequest, answer, ordered));
-        }
-        if (late.length === 0) return;
-        const some = late.map((index) => requests[index] as AcquireRequest);
-        this.#acquire(some, ordered, asked, false, (at, reply) => answered(late[at] as number, reply));
-      },
-      (thrown: unknown) => {
-        const error = asError(thrown);
-        const isOne = requests.length === 1;
-        // The server did not know the script, and some are not wanted any more: the others are asked for again.
-        const isForgotten = isNoScript(error) && !isOne;
-        requests.forEach((request, index) => {
-          if (isForgotten || (!isOne && isAboutKeys(error)))
-            this.#acquire([request], ordered, asked, again, (_, reply) => answered(index, reply));
-          else answered(index, error);
-        });
-      },
-    );
-  }
-
-  /** A restart from old data brings an old marker with it. While that is so, no marker is old enough. */
-  #leastAge(guard: number): number {
-    if (!this.#probe.guarded) return 0;
-    return this.#probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard;
-  }
-
-  #voteOf({ lease, guard }: AcquireRequest, answer: unknown, ordered: boolean): AcquireReply | Error {
-    const wait = tooYoungFor(answer);
-    if (wait !== undefined) {
-      const untilOldEnough = Math.ceil(guard - this.#probe.age());
-      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
-    }
-    const reply = answer instanceof Error ? this.#channel.explained(answer) : readAcquireReply(answer);
-    if (reply instanceof Error) return reply;
-    this.#toldTooYoung = false;
-    if (ordered && showsWaiters(answer)) this.#waiters.note(lease.keys);
-    return reply;
-  }
-
-  #release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
-    const { keyPrefix } = this.context;
-    const failed = (index: number, error: Error): void => {
-      const { lease } = requests[index] as ReleaseRequest;
-      this.#keepRelease(lease);
-      if (isRefusal(error)) this.#reportRefusal(error);
-      tell(index, error);
-    };
-    this.#channel.run(RELEASE, packRelease(requests, keyPrefix, this.#channelBase)).then(
-      (answers) => {
-        requests.forEach(({ lease }, index) => {
-          const answer = (answers as readonly unknown[])[index];
-          if (answer instanceof Error) return failed(index, this.#channel.explained(answer));
-          if (Number(answer) > 0) this.#waiters.note(lease.keys);
-          this.#pendingReleases.delete(lease);
-          tell(index, undefined);
-        });
-      },
-      (thrown: unknown) => {
-        const error = asError(thrown);
-        if (requests.length === 1 || !isAboutKeys(error))
-          return requests.forEach((_, index) => failed(index, error));
-        requests.forEach((request, index) => this.#release([request], (_, reply) => tell(index, reply)));
-      },
-    );
   }
 
   /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
@@ -535,62 +319,4 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
       ? new ClusterSubscriber(client as Cluster, denied)
       : new Subscriber(() => copyForMessages(client as Redis), false, denied);
   }
-
-  /** Logged once for each time that the node is kept from voting. */
-  #tooYoung(wait: number): Error {
-    const error = new GuardedNodeError(wait);
-    if (!this.#toldTooYoung) this.context.warnOnce(`${this.name} ${error.message}`);
-    this.#toldTooYoung = true;
-    return error;
-  }
-
-  /** What fails stays pending until the next time. */
-  #sendPendingReleases(): void {
-    for (const [lease, since] of this.#pendingReleases) {
-      if (performance.now() - since > lease.pendingFor) this.#pendingReleases.delete(lease);
-      else if (this.#channel.canSend) this.#release([{ lease, pause: 0 }], () => undefined);
-      else return this.#retryLater();
-    }
-  }
-
-  /** A server may refuse a release for a while without ending the connection (MISCONF, NOREPLICAS, BUSY). */
-  #retryLater(): void {
-    this.#retry ??= setTimeout(() => {
-      this.#retry = undefined;
-      this.#sendPendingReleases();
-    }, RELEASE_AGAIN_MS).unref();
-  }
-
-  #reportRefusal({ message }: Error): void {
-    this.context.warnOnce(
-      `${this.name} refuses to release locks, which end with their ttl meanwhile: ${message}`,
-    );
-  }
-
-  #keepRelease(lease: Lease): void {
-    if (!this.#pendingReleases.has(lease)) this.#pendingReleases.set(lease, performance.now());
-    for (const [oldest, since] of this.#pendingReleases) {
-      const isTooMany = this.#pendingReleases.size > MOST_PENDING_RELEASES;
-      if (!isTooMany && performance.now() - since <= oldest.pendingFor) break;
-      this.#pendingReleases.delete(oldest);
-    }
-    this.#retryLater();
-  }
-}
-
-function leaseOf({ lease }: { readonly lease: Lease }): Lease {
-  return lease;
-}
-
-function hasEnded({ lease }: AcquireRequest): boolean {
-  return lease.ended;
-}
-
-function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolean {
-  return (
-    a.lease.ttl === b.lease.ttl &&
-    a.limit === b.limit &&
-    a.guard === b.guard &&
-    isPlain(a, ordered) === isPlain(b, ordered)
-  );
 }

@@ -1,0 +1,35 @@
+/** So many entries come before the map is made anew, or twice as many as it has, if that is more. */
+const LEAST_ENTRIES = 256;
+
+/**
+ * A map of what comes and goes all the time.
+ *
+ * Not a Map alone: V8 replaces the table of one that entries come to and leave all the time, and each old table leads to the
+ * next. Once one of them has lived long, what was in any of them is kept from the collection of young garbage. A Map that is
+ * made anew now and then ends that chain. Of 2 kB for each lock that outlived it, 10 bytes are left, and of 10.7
+ * microseconds of client CPU 7.1 (64 in flight on one node, `npm run bench -- throughput`).
+ */
+export class ShortLivedMap<Key, Value> {
+  #entries = new Map<Key, Value>();
+  #added = 0;
+
+  has(key: Key): boolean {
+    return this.#entries.has(key);
+  }
+
+  get(key: Key): Value | undefined {
+    return this.#entries.get(key);
+  }
+
+  set(key: Key, value: Value): void {
+    if (++this.#added > Math.max(LEAST_ENTRIES, 2 * this.#entries.size)) {
+      this.#entries = new Map(this.#entries);
+      this.#added = 1;
+    }
+    this.#entries.set(key, value);
+  }
+
+  delete(key: Key): void {
+    this.#entries.delete(key);
+  }
+}

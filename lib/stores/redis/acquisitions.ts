@@ -1,0 +1,229 @@
+import { elapsedSince, type Instant, now } from '../../core/clock.js';
+import { asError, GuardedNodeError } from '../../core/errors.js';
+import type { Lease } from '../../core/lease.js';
+import type { AcquireReply, AcquireRequest, Tell } from '../../core/ports.js';
+import { chunkByKeys } from './chunk-by-keys.js';
+import { isAboutKeys, isNoScript } from './connection/command-channel.js';
+import { LINGER_MS } from './record.js';
+import type { RedisNode } from './redis-node.js';
+import {
+  ACQUIRE,
+  isPlain,
+  isTooLate,
+  packAcquire,
+  readAcquireReply,
+  showsWaiters,
+  tooYoungFor,
+} from './scripts/acquire.js';
+
+/** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
+const UNFIT_FOR_MS = 1_000;
+
+/**
+ * A duplicate of an acquisition must be refused by its deadline before the record of its lease is forgotten, also with a
+ * clock that was stepped back meanwhile (S16).
+ */
+const LONGEST_DEADLINE_MS = LINGER_MS / 3;
+
+/** What one node is asked to store, and how it answers. */
+export class Acquisitions {
+  /**
+   * Leases that a client of the user's was asked to store and has not answered for, with what is to be done then. It may
+   * send them again by itself after a cut, behind a release that was sent meanwhile, and so have them stored with nobody
+   * to release them (S15).
+   */
+  readonly #unanswered = new Map<Lease, (() => void) | undefined>();
+  #toldTooYoung = false;
+  /** When the node last could not vote; `undefined` since it could. */
+  #unfitSince: Instant | undefined;
+
+  constructor(readonly node: RedisNode) {}
+
+  /** Whether the node could not vote a moment ago. */
+  get isUnfit(): boolean {
+    return this.#unfitSince !== undefined && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
+  }
+
+  /** Part of the store, see `LockStore.acquire`. */
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    const { probe } = this.node;
+    const batch = new AcquireBatch(this, requests, ordered, tell);
+    if (probe.isFit) return batch.ask();
+    probe.passed().then(
+      () => batch.ask(),
+      (error: unknown) => batch.fail(asError(error)),
+    );
+  }
+
+  /** Does something once the lease is answered for; `false` when it is already, or was never asked for. */
+  whenAnswered(lease: Lease, then: () => void): boolean {
+    if (!this.#unanswered.has(lease)) return false;
+    this.#unanswered.set(lease, then);
+    return true;
+  }
+
+  asked(lease: Lease): void {
+    if (!this.node.opened) this.#unanswered.set(lease, undefined);
+  }
+
+  answered(lease: Lease, reply: AcquireReply | Error): (() => void) | undefined {
+    this.#unfitSince = reply instanceof Error ? now() : undefined;
+    if (this.node.opened) return undefined;
+    const afterwards = this.#unanswered.get(lease);
+    this.#unanswered.delete(lease);
+    return afterwards;
+  }
+
+  /** The vote that an answer of the script is. */
+  voteOf({ lease, guard }: AcquireRequest, answer: unknown, ordered: boolean): AcquireReply | Error {
+    const { channel, probe, waiters } = this.node;
+    const wait = tooYoungFor(answer);
+    if (wait !== undefined) {
+      const untilOldEnough = Math.ceil(guard - probe.age());
+      return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
+    }
+    const reply = answer instanceof Error ? channel.explained(answer) : readAcquireReply(answer);
+    if (reply instanceof Error) return reply;
+    this.#toldTooYoung = false;
+    if (ordered && showsWaiters(answer)) waiters.note(lease.keys);
+    return reply;
+  }
+
+  /** Logged once for each time that the node is kept from voting. */
+  #tooYoung(wait: number): Error {
+    const { name, context } = this.node;
+    const error = new GuardedNodeError(wait);
+    if (!this.#toldTooYoung) context.warnOnce(`${name} ${error.message}`);
+    this.#toldTooYoung = true;
+    return error;
+  }
+}
+
+/** What was asked in one turn of the event loop: mostly one command. Requests are told apart by their index. */
+class AcquireBatch {
+  readonly #asked = now();
+
+  constructor(
+    private readonly acquisitions: Acquisitions,
+    private readonly requests: readonly AcquireRequest[],
+    private readonly ordered: boolean,
+    private readonly tell: Tell<AcquireReply>,
+  ) {}
+
+  ask(): void {
+    this.#ask(
+      this.requests.map((_, index) => index),
+      true,
+    );
+  }
+
+  fail(error: Error): void {
+    for (const index of this.requests.keys()) this.#answered(index, error);
+  }
+
+  /** What one command is for has one ttl, one time limit and one form; mostly everything has. */
+  #ask(indexes: readonly number[], again: boolean): void {
+    const { isCluster } = this.acquisitions.node;
+    let left = this.#withoutEnded(indexes);
+    while (left.length > 0) {
+      const first = this.#at(left[0] as number);
+      const isLike = (index: number): boolean => isAlike(this.#at(index), first, this.ordered);
+      const alike = left.every(isLike) ? left : left.filter(isLike);
+      left = alike === left ? [] : left.filter((index) => !isLike(index));
+      for (const part of chunkByKeys(alike, (index) => this.#at(index).lease, isCluster))
+        this.#send(part, again);
+    }
+  }
+
+  /** What has ended is not started: its release is on its way already, and would leave it to its ttl (S15). */
+  #withoutEnded(indexes: readonly number[]): readonly number[] {
+    if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;
+    return indexes.filter((index) => {
+      const { ended } = this.#at(index).lease;
+      if (ended) this.#answered(index, new Error('given up before it could be asked'));
+      return !ended;
+    });
+  }
+
+  /** @param again - whether to ask once more where the server finds that it was asked too late */
+  #send(indexes: readonly number[], again: boolean): void {
+    const { channel, probe } = this.acquisitions.node;
+    const { connection } = probe;
+    const requests =
+      indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
+    const packed = this.#pack(requests);
+    for (const { lease } of requests) this.acquisitions.asked(lease);
+    const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
+    channel.run(ACQUIRE, packed, wanted).then(
+      (answers) => {
+        // The client sent it again by itself, to a server that had not been probed.
+        if (connection !== probe.connection) this.#replaced(indexes);
+        else this.#take(indexes, answers as readonly unknown[], again);
+      },
+      (error: unknown) => this.#refused(indexes, asError(error), again),
+    );
+  }
+
+  #pack(requests: readonly AcquireRequest[]): ReturnType<typeof packAcquire> {
+    const { context, channelBase, marker, probe } = this.acquisitions.node;
+    const [{ limit, guard }] = requests as [AcquireRequest];
+    const left = Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);
+    return packAcquire(requests, {
+      keyPrefix: context.keyPrefix,
+      base: channelBase,
+      ordered: this.ordered,
+      marker,
+      deadline: Math.ceil((probe.clock.now() ?? 0) + left),
+      // A restart from old data brings an old marker with it. While that is so, no marker is old enough.
+      guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,
+    });
+  }
+
+  #take(indexes: readonly number[], answers: readonly unknown[], again: boolean): void {
+    this.acquisitions.node.probe.clock.learn(Number(answers[indexes.length]));
+    const late: number[] = [];
+    for (let at = 0; at < indexes.length; at++) {
+      const index = indexes[at] as number;
+      const request = this.#at(index);
+      const answer = answers[at];
+      // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
+      // suspended machine or a step. It is right now.
+      if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
+      else this.#answered(index, this.acquisitions.voteOf(request, answer, this.ordered));
+    }
+    this.#ask(late, false);
+  }
+
+  #replaced(indexes: readonly number[]): void {
+    const error = new Error('the connection was replaced before the answer came');
+    for (const index of indexes) this.#answered(index, error);
+  }
+
+  #refused(indexes: readonly number[], error: Error, again: boolean): void {
+    // The server did not know the script, and some are not wanted any more; or it is about the keys of one of them.
+    const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
+    for (const index of indexes) {
+      if (isOfOne) this.#ask([index], again);
+      else this.#answered(index, error);
+    }
+  }
+
+  #answered(index: number, reply: AcquireReply | Error): void {
+    const afterwards = this.acquisitions.answered(this.#at(index).lease, reply);
+    this.tell(index, reply);
+    afterwards?.();
+  }
+
+  #at(index: number): AcquireRequest {
+    return this.requests[index] as AcquireRequest;
+  }
+}
+
+function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolean {
+  return (
+    a.lease.ttl === b.lease.ttl &&
+    a.limit === b.limit &&
+    a.guard === b.guard &&
+    isPlain(a, ordered) === isPlain(b, ordered)
+  );
+}

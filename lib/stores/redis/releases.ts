@@ -1,0 +1,117 @@
+import { asError } from '../../core/errors.js';
+import type { Lease } from '../../core/lease.js';
+import type { ReleaseRequest, Tell } from '../../core/ports.js';
+import type { Acquisitions } from './acquisitions.js';
+import { chunkByKeys } from './chunk-by-keys.js';
+import { isAboutKeys, isRefusal } from './connection/command-channel.js';
+import type { RedisNode } from './redis-node.js';
+import { packRelease, RELEASE } from './scripts/release.js';
+
+/** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
+const MOST_PENDING_RELEASES = 10_000;
+
+/** How long after a release that failed it is tried again, in milliseconds. */
+const RELEASE_AGAIN_MS = 500;
+
+/** What one node is asked to let go, until it has. */
+export class Releases {
+  /**
+   * Releases that came to nothing, and since when by `performance.now()`: a wall clock that is put forward must not end
+   * them. They are sent again when the node is back, and a while after it refused one: the lease may have been stored by a
+   * command whose reply was lost (S6).
+   */
+  readonly #pending = new Map<Lease, number>();
+  #retry: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly node: RedisNode,
+    private readonly acquisitions: Acquisitions,
+  ) {}
+
+  /** Part of the store, see `LockStore.release`. */
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    let before = 0;
+    for (const part of chunkByKeys(requests, ({ lease }) => lease, this.node.isCluster)) {
+      const first = before;
+      before += part.length;
+      this.#send(part, (index, reply) => {
+        const request = part[index] as ReleaseRequest;
+        // At once in any case, as the process may end before there is an answer (S6); and once more behind the answer.
+        const isKept = this.acquisitions.whenAnswered(request.lease, () =>
+          this.#send([request], (_, again) => tell(first + index, again)),
+        );
+        if (!isKept) tell(first + index, reply);
+      });
+    }
+  }
+
+  /** What fails stays pending until the next time. */
+  sendPending(): void {
+    for (const [lease, since] of this.#pending) {
+      if (performance.now() - since > lease.pendingFor) this.#pending.delete(lease);
+      else if (this.node.channel.canSend) this.#send([{ lease, pause: 0 }], () => undefined);
+      else return this.#retryLater();
+    }
+  }
+
+  close(): void {
+    clearTimeout(this.#retry);
+    this.#pending.clear();
+  }
+
+  #send(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    const { channel, context, channelBase } = this.node;
+    channel.run(RELEASE, packRelease(requests, context.keyPrefix, channelBase)).then(
+      (answers) => {
+        for (let index = 0; index < requests.length; index++) {
+          const { lease } = requests[index] as ReleaseRequest;
+          tell(index, this.#take(lease, (answers as readonly unknown[])[index]));
+        }
+      },
+      (thrown: unknown) => {
+        const error = asError(thrown);
+        const isOfOne = requests.length > 1 && isAboutKeys(error);
+        requests.forEach((request, index) => {
+          if (isOfOne) this.#send([request], (_, reply) => tell(index, reply));
+          else tell(index, this.#failed(request.lease, error));
+        });
+      },
+    );
+  }
+
+  #take(lease: Lease, answer: unknown): Error | undefined {
+    if (answer instanceof Error) return this.#failed(lease, this.node.channel.explained(answer));
+    if (Number(answer) > 0) this.node.waiters.note(lease.keys);
+    this.#pending.delete(lease);
+    return undefined;
+  }
+
+  #failed(lease: Lease, error: Error): Error {
+    this.#keep(lease);
+    if (isRefusal(error)) {
+      const { name, context } = this.node;
+      context.warnOnce(
+        `${name} refuses to release locks, which end with their ttl meanwhile: ${error.message}`,
+      );
+    }
+    return error;
+  }
+
+  #keep(lease: Lease): void {
+    if (!this.#pending.has(lease)) this.#pending.set(lease, performance.now());
+    for (const [oldest, since] of this.#pending) {
+      const isTooMany = this.#pending.size > MOST_PENDING_RELEASES;
+      if (!isTooMany && performance.now() - since <= oldest.pendingFor) break;
+      this.#pending.delete(oldest);
+    }
+    this.#retryLater();
+  }
+
+  /** A server may refuse a release for a while without ending the connection (MISCONF, NOREPLICAS, BUSY). */
+  #retryLater(): void {
+    this.#retry ??= setTimeout(() => {
+      this.#retry = undefined;
+      this.sendPending();
+    }, RELEASE_AGAIN_MS).unref();
+  }
+}

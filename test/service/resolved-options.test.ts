@@ -1,0 +1,54 @@
+import { expect, test } from '@jest/globals';
+import { type LockOptions, NO_RETRY, resolveLockOptions } from '../../lib/core/lock-options.js';
+import { ResolvedOptions } from '../../lib/service/resolved-options.js';
+
+const defaults: LockOptions = { ttl: 7_000, retry: { timeout: 300 } };
+
+test('what is given again by value is resolved once', () => {
+  const options = new ResolvedOptions(defaults);
+
+  expect(options.of({ ttl: 5_000, retry: { attempts: 3 } })).toBe(
+    options.of({ ttl: 5_000, retry: { attempts: 3 } }),
+  );
+});
+
+test('an object that was changed meanwhile is resolved as it is now', () => {
+  const options = new ResolvedOptions(defaults);
+  const retry = { timeout: 100 };
+  const given = { ttl: 5_000, retry };
+  options.of(given);
+  given.ttl = 6_000;
+  expect(options.of(given).ttl).toBe(6_000);
+  retry.timeout = 200;
+  expect(options.of(given).retry.timeout).toBe(200);
+});
+
+const others: readonly LockOptions[] = [
+  { ttl: 5_000 },
+  { renew: false },
+  { minHold: 10 },
+  { maxHold: 10 },
+  { reentrant: true },
+  { onLost: 'ignore' },
+  { retry: false },
+  { retry: {} },
+  { retry: { timeout: 10 } },
+  { retry: { attempts: 2 } },
+  { retry: { delay: 10 } },
+  { retry: { jitter: 10 } },
+];
+
+test.each(others)('%j is told from what was given before', (given) => {
+  for (const before of others) {
+    const options = new ResolvedOptions(defaults);
+    options.of(before);
+    expect(options.of(given)).toEqual(resolveLockOptions(given, defaults));
+  }
+});
+
+test('no retry is what it is in each of them', () => {
+  const options = new ResolvedOptions({ retry: false });
+
+  expect(options.of({}).retry).toBe(NO_RETRY);
+  expect(options.of({ retry: { delay: 1 } }).retry).toMatchObject({ timeout: 5_000, delay: 1 });
+});
