@@ -8,6 +8,7 @@ import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import {
   ACQUIRE,
+  acquireAnswers,
   isPlain,
   isTooLate,
   packAcquire,
@@ -155,10 +156,10 @@ class AcquireBatch {
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
     channel.run(ACQUIRE, packed, wanted).then(
-      (answers) => {
+      (reply) => {
         // The client sent it again by itself, to a server that had not been probed.
         if (connection !== probe.connection) this.#replaced(indexes);
-        else this.#take(indexes, answers as readonly unknown[], again);
+        else this.#take(indexes, acquireAnswers(reply, requests), again);
       },
       (error: unknown) => this.#refused(indexes, asError(error), again),
     );

@@ -5,7 +5,7 @@ import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isAboutKeys, isRefusal } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
-import { packRelease, RELEASE } from './scripts/release.js';
+import { packRelease, RELEASE, releaseAnswer } from './scripts/release.js';
 
 /** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
 const MOST_PENDING_RELEASES = 10_000;
@@ -62,10 +62,10 @@ export class Releases {
   #send(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     const { channel, context, channelBase } = this.node;
     channel.run(RELEASE, packRelease(requests, context.keyPrefix, channelBase)).then(
-      (answers) => {
+      (answer) => {
         for (let index = 0; index < requests.length; index++) {
           const { lease } = requests[index] as ReleaseRequest;
-          tell(index, this.#take(lease, (answers as readonly unknown[])[index]));
+          tell(index, this.#take(lease, releaseAnswer(answer, index)));
         }
       },
       (thrown: unknown) => {

@@ -11,6 +11,7 @@ import { channelBase, markerKey, queueKey, recordKey, tickKey } from '../../../l
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import {
   ACQUIRE,
+  acquireAnswers,
   packAcquire,
   readAcquireReply,
   showsWaiters,
@@ -20,9 +21,10 @@ import { BIRTH } from '../../../lib/stores/redis/scripts/birth.js';
 import { EXTEND, packExtend } from '../../../lib/stores/redis/scripts/extend.js';
 import { FORCE_RELEASE } from '../../../lib/stores/redis/scripts/force-release.js';
 import { LEAVE } from '../../../lib/stores/redis/scripts/leave.js';
+import { digitsOf } from '../../../lib/stores/redis/scripts/lua.js';
 import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
 import { READ } from '../../../lib/stores/redis/scripts/read.js';
-import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
@@ -102,7 +104,7 @@ async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}
     deadline: Date.now() + deadline,
     guard,
   });
-  const answers = (await run(ACQUIRE, packed)) as Answer[];
+  const answers = [...acquireAnswers(await run(ACQUIRE, packed), requests)] as Answer[];
   expect(answers).toHaveLength(requests.length + 1);
   expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   return answers;
@@ -130,9 +132,10 @@ function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
   return run(RAISE, packRaise(lease, token, PREFIX, marker));
 }
 
-function releaseAll(leases: readonly Lease[], pause = 0): Promise<Answer[]> {
+async function releaseAll(leases: readonly Lease[], pause = 0): Promise<Answer[]> {
   const requests = leases.map((lease) => ({ lease, pause }));
-  return run(RELEASE, packRelease(requests, PREFIX, BASE)) as Promise<Answer[]>;
+  const reply = await run(RELEASE, packRelease(requests, PREFIX, BASE));
+  return leases.map((_, index) => releaseAnswer(reply, index) as Answer);
 }
 
 /** How many waiters RELEASE has told, for this lease alone. */
@@ -352,12 +355,15 @@ describe('ACQUIRE', () => {
     ['long', JSON.stringify({ locked: true, by: 'x'.repeat(100) })],
     ['made of digits', '1'.repeat(80)],
     ['like a record without an owner, but cut short', `H-${'1'.repeat(16)}:${THEIRS}:170000000000`],
+    ['like a free record, but cut short', `F-${'1'.repeat(16)}:${THEIRS}:170000000000`],
+    ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
+    ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
   ])(
     'on a value of something else, %s, is a loud error, and does not overwrite it (S19)',
     async (_name, value) => {
       // An expiry within the linger would make a record of it that has lapsed.
       await redis.set('lock:{b}', value, 'PX', LINGER_MS);
-      await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
+      for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
       await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
       await expect(recordOf('b')).resolves.toBe(value);
     },
@@ -365,7 +371,7 @@ describe('ACQUIRE', () => {
 
   test('on a key of another type is a loud error and not a lock that is held for ever (S19)', async () => {
     await redis.rpush('lock:{b}', 'not a lock');
-    await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('WRONGTYPE');
+    for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow('WRONGTYPE');
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
@@ -1520,6 +1526,89 @@ describe('the queue of a key', () => {
     await expect(stateOf('k')).resolves.toBe('Fw');
     await expect(queue()).resolves.toEqual([waiterName(waiter)]);
     await redis.call('ACL', 'DELUSER', 'mute');
+  });
+});
+
+describe('a token is written in 16 digits', () => {
+  test.each([
+    1,
+    99_999_999,
+    100_000_000,
+    1_799_999_999_999_999,
+    1_800_000_000_000_000,
+    9_007_199_199_999_999,
+    9_007_199_200_000_000,
+    Number.MAX_SAFE_INTEGER,
+  ])('%d', async (token) => {
+    const lua = `local token = tonumber(ARGV[1]) return ${digitsOf('token')}`;
+    await expect(redis.eval(lua, 0, token)).resolves.toBe(String(token).padStart(16, '0'));
+  });
+});
+
+describe('one number in place of answers', () => {
+  test('is the clock as a token, which each lease has, or what was proposed for them', () => {
+    const clock = tokenAt(1_700_000_000_000);
+    const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
+    expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
+    // A client of the user's may make numbers strings (`stringNumbers`).
+    expect(acquireAnswers(String(clock), [first!])).toEqual([clock, 1_700_000_000_000_000]);
+    for (const [proposal, token] of [
+      [clock - 1, clock],
+      [clock + 1, clock + 1],
+    ] as const) {
+      const proposed = requestFor(leaseFor('c'), { proposal });
+      expect(acquireAnswers(clock, [first!, proposed])).toEqual([token, token, 1_700_000_000_000_000]);
+    }
+  });
+
+  test.each([0, 1_000])('is what the records say (proposal ahead by %d)', async (ahead) => {
+    const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
+    const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
+    const packed = packAcquire(
+      leases.map((lease) => requestFor(lease, terms)),
+      {
+        keyPrefix: PREFIX,
+        base: BASE,
+        ordered: false,
+        marker: undefined,
+        deadline: Date.now() + PATIENCE,
+        guard: 0,
+      },
+    );
+    const reply = await run(ACQUIRE, packed);
+    expect(reply).toEqual(expect.any(Number));
+    const answers = acquireAnswers(
+      reply,
+      leases.map((lease) => requestFor(lease, terms)),
+    );
+    expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
+    expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+  });
+
+  test('is not the answer where one of the leases is refused: those before it are told their tokens', async () => {
+    await granted(leaseFor('b'));
+    const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
+    const answers = await acquireAll(leases.map((lease) => requestFor(lease)));
+    expect(answers).toEqual([
+      await tokenOf('a'),
+      [1, expect.any(String), expect.any(Number)],
+      await tokenOf('c'),
+    ]);
+  });
+
+  test('is not the answer where what is proposed is behind the marker, which is lifted', async () => {
+    const high = tokenAhead();
+    await writeMarker(Date.now() - TTL, high);
+    await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);
+    await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
+  });
+
+  test('says of a release that nobody was told', async () => {
+    const lease = leaseFor('k');
+    await granted(lease);
+    await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
+    expect(releaseAnswer(0, 5)).toBe(0);
+    expect(releaseAnswer([0, 2], 1)).toBe(2);
   });
 });
 

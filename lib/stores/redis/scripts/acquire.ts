@@ -1,6 +1,7 @@
 import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { NoTimeError } from '../../../core/errors.js';
+import { ID_LENGTH } from '../../../core/lease.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
 import {
   leasePart,
@@ -11,7 +12,7 @@ import {
   RECORD,
   waiterName,
 } from '../record.js';
-import { CODE_FIRST, TOKEN_OF_RECORD } from './lua.js';
+import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
 import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
@@ -22,8 +23,12 @@ const TOO_YOUNG = -2;
 const ALREADY_RAN = -3;
 const TURN_OF_ANOTHER = -4;
 
-/** How many arguments come before those for the leases. */
-const HEADER = 8;
+/** How many arguments come before those for the leases, and how many where several nodes agree on a token. */
+const HEADER = 4;
+const LONG_HEADER = 6;
+
+/** The number that Lua knows a letter by. */
+const codeOf = (letter: string): number => letter.charCodeAt(0);
 
 /** How far a token may be ahead of the node's clock before the node's marker is lifted. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
@@ -34,14 +39,14 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records; where order is kept their
  *          n queues; for a tick of a schedule the key of the last one that ran
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and nothing else to say: then it has one
+ *          argument, else six; `o` where order is kept; `m` when KEYS begins with the marker, `c` when there is none and
+ *          yet ARGV[5] and ARGV[6]
  * ARGV[2]  milliseconds that the records are to live: ttl and linger
  * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
- * ARGV[4]  guard in milliseconds, or 0 for none (S12)
- * ARGV[5]  the token that the nodes are to agree on, if theirs need not be larger; 0 for a single node
- * ARGV[6]  1 where order is kept, else 0
- * ARGV[7]  1 when KEYS begins with the marker, else 0
- * ARGV[8]  1 when every lease has one key and nothing else to say: then it has one argument, else six
+ * ARGV[4]  what the names of channels begin with; empty on a Cluster
+ * ARGV[5]  where nodes agree on a token or there is a marker: guard in milliseconds, or 0 for none (S12)
+ * ARGV[6]  likewise: the token that the nodes are to agree on, if theirs need not be larger
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
  *          - n
@@ -49,7 +54,9 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  *          - for one that waits its name in the queue, else empty
  *          - milliseconds that it has waited
  *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
- * Returns  an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
+ * Returns  when every lease took the straight path, the clock of this server as a token alone: each has that token or the
+ *          proposal, whichever is larger. Else an answer for each lease, and then the time in microseconds on this server's
+ *          clock. An answer is one of
  *          token                       stored
  *          {0, token, waiting}         stored, and others wait; waiting is 2 if the one who got the place is the first of
  *                                      them, else 1
@@ -66,38 +73,73 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  * linger.
  *
  * Nothing that runs before an error is undone, so what can fail comes first: when memory is short, that is the marker, then
- * the first record; after the first write of a script the others cannot fail. (To take a waiter out of the queue is such a write: a lock that
- * somebody waits for may be granted though memory is short.)
+ * the first record; after the first write of a script the others cannot fail. (To take a waiter out of the queue is such a write: a
+ * lock that somebody waits for may be granted though memory is short.)
  */
 export const ACQUIRE = script(`
-local call = redis.call
+local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
 local time = call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
-local clock = time[1] * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000})
-local base, life = ARGV[1], ARGV[2]
-local late = now - ARGV[3]
-local guard, proposal = tonumber(ARGV[4]), tonumber(ARGV[5])
-local ordered, plain = ARGV[6] == '1', ARGV[8] == '1'
-local least = math.max(clock, math.min(proposal, clock + ${LEAD}))
-local young, key, marker, born, high = 0, 0
-if ARGV[7] == '1' then
+local seconds, micros = time[1] + 0, time[2] + 0
+local now = seconds * 1000 + micros / 1000
+local clock = seconds * ${STEPS_PER_SECOND} + math.floor(micros * ${STEPS_PER_SECOND / 1_000_000})
+local plain, ordered = byte(ARGV[1], 1) == ${codeOf('p')}, byte(ARGV[1], 2) == ${codeOf('o')}
+local life, late, base = ARGV[2], now - ARGV[3], ARGV[4]
+local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${HEADER}, 0
+local proposal, marker, born, high = 0
+if byte(ARGV[1], 3) ~= ${codeOf('-')} then
+  header, proposal = ${LONG_HEADER}, ARGV[6] + 0
+  if proposal > clock then
+    least = proposal < ahead and proposal or ahead
+  end
+end
+if byte(ARGV[1], 3) == ${codeOf('m')} then
   marker, key = KEYS[1], 1
   local mark = call('GET', marker)
   born, high = now, 0
   if mark then
-    born, high = tonumber(string.sub(mark, 1, 16)), tonumber(string.sub(mark, 18, 33))
+    born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
   end
   if not mark or born > now then
     -- A birth in the future, of a clock that was set back since, begins anew.
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
-  young = guard - (now - born)
-  least = math.max(least, high + 1)
+  young = ARGV[5] - (now - born)
+  if high >= least then
+    least = high + 1
+  end
 end
 
-local answers = {}
-for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
+local answers, first, seen = {}, header + 1
+-- The straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is held, or
+-- anything else, which the general path answers. With 64 in flight it takes 2.8 us for
+-- each, the script without it 3.7 to 4.2 (bench -- server-time).
+if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) and least <= ahead
+  and least <= ${Number.MAX_SAFE_INTEGER} then
+  local head, step = nil, ordered and 2 or 1
+  for at = first, #ARGV do
+    local lease, name = ARGV[at], KEYS[key + 1]
+    seen = pcall('GET', name)
+    if seen and (seen.err or byte(seen, 1) ~= ${RECORD.free} or byte(seen, 2) == ${RECORD.waited}
+      or sub(seen, ${RECORD.id.join(', ')}) == sub(lease, 1, ${ID_LENGTH}) or ((${tokenOf('seen')}) or least) >= least) then
+      break
+    end
+    head = head or 'H-' .. ${digitsOf('least')} .. ':'
+    if pcall('SET', name, head .. lease, 'PX', life).err then
+      break
+    end
+    first, key = at + 1, key + step
+  end
+  if first > #ARGV then
+    -- An array takes 0.5 us more (commandstats of a script that does nothing else).
+    return clock
+  end
+  for i = 1, first - header - 1 do
+    answers[i] = least
+  end
+end
+
+for at = first, #ARGV, plain and 1 or 6 do
   local lease, n, tick, waiter, waited, next = ARGV[at], 1
   if not plain then
     n, tick, waiter = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
@@ -108,32 +150,33 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
   end
   local queues = key + n
   local marks = ordered and queues + n or queues
-  local id = string.sub(lease, 1, 32)
+  local id = sub(lease, 1, ${ID_LENGTH})
   local token, mine, answer, refused, waits = least, 0
 
   if tick then
-    local ran = redis.pcall('GET', KEYS[marks + 1])
+    local ran = pcall('GET', KEYS[marks + 1])
     if ran and ran.err then
       answer = ran
-    elseif ran and tonumber(string.sub(ran, 1, 16)) >= tick then
+    elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
       answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[marks + 1])}
     end
   end
 
   for i = 1, n do
-    local record = not answer and redis.pcall('GET', KEYS[key + i])
+    local record = not answer and (seen or pcall('GET', KEYS[key + i]))
+    seen = nil
     if record then
-      local last = not record.err and ${TOKEN_OF_RECORD}
+      local last = not record.err and ${tokenOf('record')}
       if not last then
         answer = record.err and record or redis.error_reply('ERR the key has a value that is not a lock of this package')
       else
-        local state = string.byte(record, 1)
+        local state = byte(record, 1)
         local left = 0
         if state ~= ${RECORD.free} then
           left = call('PTTL', KEYS[key + i])
           left = left < 0 and math.huge or left - ${LINGER_MS}
         end
-        if string.sub(record, ${RECORD.id.join(', ')}) == id then
+        if sub(record, ${RECORD.id.join(', ')}) == id then
           if state == ${RECORD.held} and left > 0 then
             mine, token = mine + 1, last
           else
@@ -145,7 +188,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
           if last >= token then
             token = last + 1
           end
-          if string.byte(record, 2) == ${RECORD.waited} then
+          if byte(record, 2) == ${RECORD.waited} then
             waits = waits or {}
             waits[i] = true
           end
@@ -169,13 +212,13 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
       while not answer do
         local front = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
         local first, came, turn = front[1], front[2]
-        if first and string.byte(first, 1) == 33 then
+        if first and byte(first, 1) == 33 then
           turn, first, came = first, front[3], front[4]
         end
-        if not first or first == waiter or string.byte(first, 1) == 63 or (waiter and now - waited < tonumber(came)) then
+        if not first or first == waiter or byte(first, 1) == 63 or (waiter and now - waited < tonumber(came)) then
           break
         end
-        if not turn or string.sub(turn, 18) ~= first then
+        if not turn or sub(turn, 18) ~= first then
           if woken then
             -- The turn could not be stored: memory is short, or the server takes no writes.
             break
@@ -185,7 +228,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
           ${WAKE}
           woken = true
         else
-          local ends = tonumber(string.sub(turn, 2, 17))
+          local ends = tonumber(sub(turn, 2, 17))
           if ends > now then
             answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(ends - now)}, i
           else
@@ -201,9 +244,9 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
     for i = 1, n do
       local queue = KEYS[queues + i]
       if i == refused then
-        redis.pcall('ZADD', queue, string.format('%.3f', now - waited), waiter)
+        pcall('ZADD', queue, string.format('%.3f', now - waited), waiter)
         call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-        redis.pcall('SETRANGE', KEYS[key + i], 1, 'w')
+        pcall('SETRANGE', KEYS[key + i], 1, 'w')
       elseif n > 1 then
         ${LEAVE_QUEUE}
       end
@@ -215,7 +258,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
     if token > 9007199254740991 then
       answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
     elseif marker and token > math.max(high, clock + ${LEAD}) then
-      local lifted = redis.pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
+      local lifted = pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
       if lifted.err then
         answer = lifted
       else
@@ -232,13 +275,13 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
     end
     if next and not answer then
       waits = waits or {}
-      redis.pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
+      pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
       call('PEXPIRE', KEYS[queues + 1], ${QUEUE_LIFE_MS})
       waits[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
     end
-    local digits = not answer and string.format('%016.0f:', token)
+    local digits = not answer and ${digitsOf('token')} .. ':'
     for i = 1, answer and 0 or n do
-      local stored = redis.pcall('SET', KEYS[key + i], (waits and waits[i] and 'Hw' or 'H-') .. digits .. lease, 'PX', life)
+      local stored = pcall('SET', KEYS[key + i], (waits and waits[i] and 'Hw' or 'H-') .. digits .. lease, 'PX', life)
       if stored.err then
         answer = stored
         break
@@ -251,7 +294,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
 
   if type(answer) == 'table' and answer.err then
     ${CODE_FIRST}
-    if string.sub(answer.err, 1, 8) == 'READONLY' then
+    if sub(answer.err, 1, 8) == 'READONLY' then
       -- The answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
@@ -259,7 +302,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 6 do
   answers[#answers + 1] = answer
   key = marks + (tick and 1 or 0)
 end
-answers[#answers + 1] = time[1] * 1000000 + time[2]
+answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
@@ -299,16 +342,9 @@ export function packAcquire(
   }
   packed[0] = packed.length - 1;
   const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
-  packed.push(
-    base,
-    life,
-    deadline,
-    guard,
-    proposal,
-    ordered ? 1 : 0,
-    marker === undefined ? 0 : 1,
-    plain ? 1 : 0,
-  );
+  const several = marker === undefined ? (proposal > 0 ? 'c' : '-') : 'm';
+  packed.push(`${plain ? 'p' : '-'}${ordered ? 'o' : '-'}${several}`, life, deadline, base);
+  if (several !== '-') packed.push(guard, proposal);
   for (const request of requests) {
     packed.push(leasePart(request));
     if (plain) continue;
@@ -319,6 +355,16 @@ export function packAcquire(
     else packed.push('', 0, '');
   }
   return packed;
+}
+
+/** An answer for each request, and then the time in microseconds on the server's clock, out of what {@link ACQUIRE} returned. */
+export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest[]): readonly unknown[] {
+  if (Array.isArray(reply)) return reply;
+  const clock = Number(reply);
+  const token = requests.reduce((most, { proposal }) => Math.max(most, proposal), clock);
+  const answers: unknown[] = requests.map(() => token);
+  answers.push((clock * 1_000_000) / STEPS_PER_SECOND);
+  return answers;
 }
 
 /** A node that was asked too late has done nothing. */

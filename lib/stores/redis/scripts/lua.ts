@@ -4,9 +4,22 @@ import { RECORD } from '../record.js';
  * Lua text for the last token of the local `record`, a string; `nil` or false when it is no record (S19). The colon behind the
  * token tells a record from a long number.
  */
-export const TOKEN_OF_RECORD =
-  `#record >= ${RECORD.shortest} and string.byte(record, ${RECORD.token[1] + 1}) == 58 ` +
-  `and tonumber(string.sub(record, ${RECORD.token.join(', ')}))`;
+export function tokenOf(record: string): string {
+  return (
+    `#${record} >= ${RECORD.shortest} and string.byte(${record}, ${RECORD.token[1] + 1}) == 58 ` +
+    `and tonumber(string.sub(${record}, ${RECORD.token.join(', ')}))`
+  );
+}
+
+/**
+ * Lua text for the 16 digits of a token, the local `token`.
+ *
+ * In two halves, which takes 0.3 us where `%016.0f` takes 0.6 (commandstats of a script that does nothing else); `%016d` alone is of 32 bits on some
+ * servers.
+ */
+export function digitsOf(token: string): string {
+  return `string.format('%08d%08d', math.floor(${token} / 100000000), ${token} % 100000000)`;
+}
 
 /**
  * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught begins

@@ -1,5 +1,5 @@
 import { LINGER_MS, RECORD } from '../record.js';
-import { TOKEN_OF_RECORD } from './lua.js';
+import { tokenOf } from './lua.js';
 import { script } from './script.js';
 
 /**
@@ -19,7 +19,7 @@ for i = 1, #KEYS do
     found[i] = {}
   elseif record.err then
     found[i] = {record.err}
-  elseif not (${TOKEN_OF_RECORD}) then
+  elseif not (${tokenOf('record')}) then
     found[i] = {'the key has a value that is not a lock of this package'}
   else
     local left = redis.call('PTTL', KEYS[i])
