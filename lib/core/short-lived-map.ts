@@ -4,10 +4,10 @@ const LEAST_ENTRIES = 256;
 /**
  * A map of what comes and goes all the time.
  *
- * Not a Map alone: V8 replaces the table of one that entries come to and leave all the time, and each old table leads to the
- * next. Once one of them has lived long, what was in any of them is kept from the collection of young garbage. A Map that is
- * made anew now and then ends that chain. Of 2 kB for each lock that outlived it, 10 bytes are left, and of 10.7
- * microseconds of client CPU 7.1 (64 in flight on one node, `npm run bench -- throughput`).
+ * Not a Map alone, for the same reason as `SlotList` is no Set: the old tables of a Map keep each other, and what was in
+ * them, from the collection of young garbage. One that is made anew now and then ends that chain. Of 1.3 kB of each lock
+ * that outlived it 10 bytes are left, and of 10.7 microseconds of client CPU 7.1 (64 in flight on one node,
+ * `npm run bench -- throughput`).
  */
 export class ShortLivedMap<Key, Value> {
   #entries = new Map<Key, Value>();

@@ -1,7 +1,6 @@
 import type { Redis } from 'ioredis';
 import { canSendNow, type Client } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
-import { CorkedWrites } from './corked-writes.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
@@ -26,7 +25,6 @@ export type Packed = readonly [keys: number, ...rest: (string | number)[]];
  */
 export class CommandChannel {
   readonly #silence: StallDetector;
-  readonly #writes = new CorkedWrites();
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
   #lacksDatabase = false;
@@ -133,8 +131,6 @@ export class CommandChannel {
   send<T>(command: () => Promise<T>, refused: (error: Error) => Promise<T> = rethrow): Promise<T> {
     if (!this.canSend) return Promise.reject(this.#unreachable());
     this.#silence.asked();
-    // A Cluster has a connection for each of its nodes, and chooses one for each command.
-    if (!this.client.isCluster) this.#writes.begin((this.client as Redis).stream);
     return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
       // Others, such as a time limit of the client's own, are no sign of life.
       if (isRefusal(error)) this.#silence.answered();
