@@ -50,7 +50,7 @@ const LOADED_AT = Date.now();
 interface HoldLimit {
   readonly since: Instant;
   readonly duration: number;
-  /** Whether the next renewal is left out for it. */
+  /** Whether a renewal was left out for it. */
   reached: boolean;
 }
 
@@ -77,7 +77,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #endsAtWall = 0;
   readonly #renew: boolean;
   readonly #holdLimit: HoldLimit | undefined;
-  /** With whom it is told that its renewal or its end is near. */
+  /** The renewal that is planned, if one is. */
   #batch: Batch | undefined;
   /** Where it stands in that, and among all that are held. */
   batchSlot = NO_SLOT;
@@ -267,11 +267,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /** Part of {@link Renewable}; for the watchdog only. */
-  due(limit: number, sent: Instant): void {
+  renew(limit: number, sent: Instant): void {
     this.#batch = undefined;
     this.#noticeLapse();
     if (!this.#alive()) return;
-    if (!this.#renew || this.#holdLimit?.reached) return this.#watchValidity();
     this.#extending = true;
     // Mostly the answers come, or the time limit, long before the validity ends; a blocked thread can make it late.
     if (this.remaining() <= limit) this.#watchValidity();
@@ -291,28 +290,23 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.#ttl / 3 - elapsedSince(sent);
   }
 
-  /**
-   * Plans what comes next: a renewal after `delay` milliseconds, or the end of the validity. The watchdog tells when either is
-   * near, so that a lock at rest has no timer of its own, also where it is not renewed: that was 2 kB of garbage for each
-   * (`npm run bench -- objects`).
-   */
+  /** Plans what comes next: a renewal after `delay` milliseconds, or the end of the validity. */
   #plan(delay: number): void {
     if (!this.#alive()) return;
-    const left = this.remaining();
-    const renews = this.#renew && !this.#isOver(delay);
-    const isInTime = !renews || delay < left;
-    if (isInTime)
-      this.#batch = this.context.watchdog.plan(this, this.#ttl, Math.max(0, renews ? delay : left));
-    if (isInTime && this.#state === 'held') this.#stopTimer();
+    const renewing = this.#renew && delay < this.remaining() && !this.#isOver(delay);
+    if (renewing) {
+      this.#batch = this.context.watchdog.plan(this, this.#ttl, Math.max(0, delay));
+    }
+    if (renewing && this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
   }
 
   /** Whether `maxHold` will have passed after `delay` milliseconds. */
   #isOver(delay: number): boolean {
     const limit = this.#holdLimit;
-    if (!limit) return false;
-    limit.reached = elapsedSince(limit.since) + delay >= limit.duration;
-    return limit.reached;
+    if (!limit || elapsedSince(limit.since) + delay < limit.duration) return false;
+    limit.reached = true;
+    return true;
   }
 
   /** Nothing more is planned. */
@@ -336,7 +330,6 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #stopTimer(): void {
-    if (!this.#lapse) return;
     clearTimeout(this.#lapse);
     this.#lapse = undefined;
   }

@@ -25,7 +25,7 @@ const MOST_LINES = 32;
  * Ends what has not ended by itself within its limit. One timer for all that have the same limit.
  *
  * A line that is empty has no timer, but stays: most limits come again. That is 0.8 of 20.7 kB for each lock, one at a time
- * (`npm run bench -- objects`).
+ * (a loop of acquire and release under the sampling heap profiler).
  */
 export class TimeLimits {
   readonly #lines = new Map<number, Line>();

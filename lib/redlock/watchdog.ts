@@ -13,14 +13,11 @@ export interface Renewable {
   /** For the {@link Batch} that it is in. */
   batchSlot: number;
 
-  /**
-   * Its time has come: asks the nodes, which have `limit` milliseconds to answer, to extend the lock, if that is wanted still;
-   * or sees to it that its end is noticed.
-   */
-  due(limit: number, sent: Instant): void;
+  /** Asks the nodes, which have `limit` milliseconds to answer, to extend the lock, if that is wanted still. */
+  renew(limit: number, sent: Instant): void;
 }
 
-/** Locks of one ttl whose time comes together. */
+/** Locks of one ttl that are renewed together. */
 export interface Batch {
   readonly ttl: number;
   /** When the first of them is due, by the monotonic clock. */
@@ -42,29 +39,21 @@ export class Watchdog {
   /** @param nodeTimeout - milliseconds; `undefined` derives it from each ttl */
   constructor(private readonly nodeTimeout: number | undefined) {}
 
-  /** Has the lock told when `delay` milliseconds have passed, or a little sooner; returns its place, for {@link cancel}. */
+  /** Plans to renew the lock when `delay` milliseconds have passed, or a little sooner; returns its place, for {@link cancel}. */
   plan(lock: Renewable, ttl: number, delay: number): Batch {
     const due = performance.now() + delay;
-    const batch = this.#batchFor(ttl, due) ?? this.#newBatch(ttl, due);
+    const batches = this.#batches.get(ttl) ?? [];
+    let batch = batches.find((each) => each.due <= due && due <= each.due + ttl * SLACK);
+    if (!batch) {
+      batch = { ttl, due, locks: new SlotList('batchSlot') };
+      this.#batches.set(ttl, [...batches, batch]);
+      this.#wakeBy(due);
+    }
     batch.locks.add(lock);
     return batch;
   }
 
-  #batchFor(ttl: number, due: number): Batch | undefined {
-    for (const batch of this.#batches.get(ttl) ?? []) {
-      if (batch.due <= due && due <= batch.due + ttl * SLACK) return batch;
-    }
-    return undefined;
-  }
-
-  #newBatch(ttl: number, due: number): Batch {
-    const batch: Batch = { ttl, due, locks: new SlotList('batchSlot') };
-    this.#batches.set(ttl, [...(this.#batches.get(ttl) ?? []), batch]);
-    this.#wakeBy(due);
-    return batch;
-  }
-
-  /** The lock is not to be told. */
+  /** The lock is not to be renewed. */
   cancel(lock: Renewable, batch: Batch): void {
     batch.locks.delete(lock);
     if (batch.locks.size === 0) this.#forget([batch]);
@@ -86,6 +75,12 @@ export class Watchdog {
     this.#timer = setTimeout(() => this.#renewDue(), due - performance.now()).unref();
   }
 
+  #sleep(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#wakesAt = Infinity;
+  }
+
   #renewDue(): void {
     this.#sleep();
     const time = performance.now();
@@ -99,19 +94,13 @@ export class Watchdog {
     }
   }
 
-  #sleep(): void {
-    clearTimeout(this.#timer);
-    this.#timer = undefined;
-    this.#wakesAt = Infinity;
-  }
-
   /** All are asked for in one turn of the event loop, and so with few commands. */
   #renew(ttl: number, batches: readonly Batch[]): void {
     const limit = nodeTimeLimit(ttl, this.nodeTimeout);
     const sent = now();
     for (const { locks } of batches) {
       // Not a copy: the listener of a lock that turns out to be lost may release or extend those that follow.
-      for (const lock of locks) lock.due(limit, sent);
+      for (const lock of locks) lock.renew(limit, sent);
     }
   }
 }

@@ -142,25 +142,6 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('one serves all locks that are not renewed, and each is lost when its own validity ends (S10)', async () => {
-    const terms = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
-    const early = await redlock.acquire(['early'], terms);
-    await jest.advanceTimersByTimeAsync(20);
-    const late = await redlock.acquire(['late'], terms);
-    expect(jest.getTimerCount()).toBe(1);
-    await jest.advanceTimersByTimeAsync(988 - 20 - 1);
-    expect([early, late].map(({ state }) => state)).toEqual(['held', 'held']);
-    const { signal } = late;
-    await jest.advanceTimersByTimeAsync(2);
-    expect(early.loss?.message).toContain('validity ran out');
-    await jest.advanceTimersByTimeAsync(17);
-    expect(signal.aborted).toBe(false);
-    await jest.advanceTimersByTimeAsync(2);
-    expect(signal.aborted).toBe(true);
-    expect(requests).toEqual([]);
-    expect(jest.getTimerCount()).toBe(0);
-  });
-
   test('the one of the watchdog follows a lock that is due before all others', async () => {
     const slow = await acquire('slow', 60_000);
     const quick = await acquire('quick', TTL);
