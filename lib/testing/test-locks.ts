@@ -2,9 +2,11 @@ import type { RunnableLock } from '../service/lock-scope.js';
 import { openRuntime } from '../module/open-runtime.js';
 import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
 import type { RedlockModuleOptions } from '../module/redlock.options.js';
-import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
+import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
 import { keysOf, type LockKey } from '../core/keys.js';
+import { MOST_PERMITS } from '../core/lock-mode.js';
 import { checkLockOptions } from '../core/lock-options.js';
+import { quoted } from '../core/printable.js';
 import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
 import { TestNode } from './test-node.js';
@@ -34,8 +36,29 @@ export interface HoldOptions {
    */
   readonly ttl?: number;
 
+  /**
+   * `'shared'`: it reads, together with other readers, and keeps writers out. Not together with `permits`.
+   * @defaultValue 'exclusive'
+   */
+  readonly mode?: 'shared' | 'exclusive';
+
+  /**
+   * It has one of so many permits, 1 to 1000: as many as the code under test asks for. Three calls hold three of five.
+   * @defaultValue none: the lock is one of the `mode`
+   */
+  readonly permits?: number;
+
   /** The `name` of the `RedlockModule` that the lock belongs to. */
   readonly instance?: string;
+}
+
+/** What {@link TestLocks.expire} and {@link TestLocks.lose} take. */
+export interface EndOptions {
+  /**
+   * The `id` of the one of several holders that is meant: that of its handle, or of what {@link TestLocks.hold} gave.
+   * @defaultValue all who hold the key
+   */
+  readonly id?: string;
 }
 
 /** What {@link TestLocks.fail} and {@link TestLocks.delay} take. */
@@ -49,6 +72,9 @@ export interface FaultOptions {
 
 /** A lock that somebody else holds in a test. */
 export interface ForeignLock {
+  /** Tells it from other holders of the key. */
+  readonly id: string;
+
   /** Lets others have it. A second call does nothing. */
   release(): Promise<void>;
 }
@@ -101,16 +127,18 @@ export class TestLocks {
    * @throws LockHeldError when it is held already; TypeError or RangeError naming what does not fit
    */
   async hold(key: LockKey, options: HoldOptions = {}): Promise<ForeignLock> {
-    checkOptionNames('hold', options, ['owner', 'ttl', 'instance']);
-    const { owner = 'another process', ttl = A_DAY_MS, instance } = options;
+    checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
+    const { owner = 'another process', ttl = A_DAY_MS, instance, mode, permits } = options;
     checkLockOptions({ ttl });
+    checkKind({ mode, permits });
+    const wanted = { ttl, retry: false, renew: false } as const;
     const module: RedlockModuleOptions = { nodes: 'memory', owner };
     const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
-    const lock = await locker.acquire(keysOf(key), locker.resolve({ ttl, retry: false, renew: false }), {
+    const lock = await locker.acquire(keysOf(key), locker.resolve({ ...wanted, ...{ mode, permits } }), {
       label: 'other',
     });
     this.#locks.add(lock);
-    return { release: () => lock.release() };
+    return { id: lock.id, release: () => lock.release() };
   }
 
   /**
@@ -138,21 +166,23 @@ export class TestLocks {
 
   /**
    * The time of a held lock is over, as if nobody had renewed it: its holder is told that it is lost (the signal aborts,
-   * `assertHeld()` throws), and the key is free.
+   * `assertHeld()` throws), and the key is free. Where several hold it (readers, permits), that is so of all, or of the one
+   * with the `id`.
    *
    * @throws Error when nobody holds the key
    */
-  expire(key: string): void {
-    this.#end(key, 'its validity ran out before a quorum renewed it');
+  expire(key: string, options: EndOptions = {}): void {
+    this.#end(key, 'its validity ran out before a quorum renewed it', options, 'expire');
   }
 
   /**
-   * Redis has lost a held lock, as after a restart without its data: its holder is told, and the key is free.
+   * Redis has lost a held lock, as after a restart without its data: its holder is told, and the key is free. Where several
+   * hold it, that is so of all, or of the one with the `id`.
    *
    * @throws Error when nobody holds the key
    */
-  lose(key: string): void {
-    this.#end(key, 'so many nodes no longer have it that no quorum is left');
+  lose(key: string, options: EndOptions = {}): void {
+    this.#end(key, 'so many nodes no longer have it that no quorum is left', options, 'lose');
   }
 
   /** Begins anew between two tests: no faults, no history, and no locks; what is still held is lost. */
@@ -229,15 +259,18 @@ export class TestLocks {
     return () => void this.#faults.delete(fault);
   }
 
-  #end(key: string, reason: string): void {
+  #end(key: string, reason: string, options: EndOptions, method: string): void {
+    checkOptionNames(method, options, ['id']);
+    const { id } = options;
     const held = this.#held();
-    const locks = held.filter(({ keys }) => keys.includes(key));
+    const locks = held.filter((lock) => lock.keys.includes(key) && (id === undefined || lock.id === id));
     for (const lock of locks) lock.lose(reason);
-    const dropped = [...this.#nodes.values()].map((node) => node.drop(key));
+    const dropped = [...this.#nodes.values()].map((node) => node.drop(key, id));
     if (locks.length === 0 && !dropped.includes(true)) {
-      const others = held.flatMap(({ keys }) => keys).map((each) => `"${each}"`);
+      const others = held.map((lock) => `${quoted(lock.keys)} (${lock.id})`);
+      const what = id === undefined ? `"${key}"` : `"${key}" under the id '${id}'`;
       throw new Error(
-        `Nobody holds "${key}", so it cannot end. Held are: ${others.join(', ') || 'no keys at all'}`,
+        `Nobody holds ${what}, so it cannot end. Held are: ${others.join(', ') || 'no keys at all'}`,
       );
     }
   }
@@ -265,4 +298,15 @@ function concerning({ key, on }: FaultOptions): Pick<Fault, 'concerns'> {
     concerns: (request, keys) =>
       (on === undefined || on === request) && (key === undefined || keys.includes(key)),
   };
+}
+
+/** @throws TypeError or RangeError naming the option that does not fit */
+function checkKind({ mode, permits }: Pick<HoldOptions, 'mode' | 'permits'>): void {
+  if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive')
+    throw badOption('mode', "'shared' or 'exclusive'", mode);
+  if (permits === undefined) return;
+  if (!(Number.isInteger(permits) && permits >= 1 && permits <= MOST_PERMITS))
+    throw badNumber('permits', `a whole number from 1 to ${MOST_PERMITS}`, permits);
+  if (mode !== undefined)
+    throw new TypeError(`Expected \`permits\` without a \`mode\`, got ${permits} and '${mode}'`);
 }

@@ -5,8 +5,8 @@ import type { Fault, NodeRequest } from './fault.js';
 
 /** A store in memory that can be told to fail, to be slow, and to forget a key. */
 export class TestNode extends MemoryStore {
-  /** What each key was granted to last. */
-  readonly #granted = new Map<string, Lease>();
+  /** Whom each key was granted to, until they release it. */
+  readonly #granted = new Map<string, Set<Lease>>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {
     super();
@@ -17,8 +17,7 @@ export class TestNode extends MemoryStore {
       const { lease } = request;
       this.#answer<AcquireReply>('acquire', lease, tell, index, (answer) =>
         super.acquire([request], ordered, (_, reply) => {
-          if (!(reply instanceof Error) && reply.granted)
-            for (const key of lease.keys) this.#granted.set(key, lease);
+          if (!(reply instanceof Error) && reply.granted) this.#note(lease);
           answer(reply);
         }),
       );
@@ -35,9 +34,11 @@ export class TestNode extends MemoryStore {
 
   override release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     for (const [index, request] of requests.entries()) {
-      this.#answer<undefined>('release', request.lease, tell, index, (answer) =>
-        super.release([request], (_, reply) => answer(reply)),
-      );
+      const { lease } = request;
+      this.#answer<undefined>('release', lease, tell, index, (answer) => {
+        if (lease.keepFor === 0) this.#forget(lease);
+        super.release([request], (_, reply) => answer(reply));
+      });
     }
   }
 
@@ -48,21 +49,40 @@ export class TestNode extends MemoryStore {
 
   /**
    * Drops a key with all that were locked together with it, as if it had never been written.
-   * @returns whether it was there
+   *
+   * @param id - that of one holder; all by default
+   * @returns whether it was held
    */
-  drop(key: string): boolean {
-    const before = this.size;
-    const { keys, id } = this.#granted.get(key) ?? { keys: [], id: '' };
-    // At once: in memory, only the answer takes a turn.
-    for (const each of keys) void super.forceRelease(each, [id]);
-    this.#granted.delete(key);
-    return this.size < before;
+  drop(key: string, id?: string): boolean {
+    const leases = [...(this.#granted.get(key) ?? [])].filter((lease) => id === undefined || lease.id === id);
+    let ended = 0;
+    for (const lease of leases) {
+      for (const each of lease.keys) ended += this.endHolders(each, [lease.id]).length;
+      this.#forget(lease);
+    }
+    return ended > 0;
   }
 
   /** Drops everything. */
   dropAll(): void {
     this.#granted.clear();
     void super.close();
+  }
+
+  #note(lease: Lease): void {
+    for (const key of lease.keys) {
+      // Whoever held it alone before has lapsed, or it would not have been granted.
+      const others = lease.kind.mode === 'exclusive' ? undefined : this.#granted.get(key);
+      this.#granted.set(key, (others ?? new Set()).add(lease));
+    }
+  }
+
+  #forget(lease: Lease): void {
+    for (const key of lease.keys) {
+      const leases = this.#granted.get(key);
+      leases?.delete(lease);
+      if (leases?.size === 0) this.#granted.delete(key);
+    }
   }
 
   /** As on a real connection, a request whose reply is slow has been carried out. */

@@ -12,6 +12,7 @@ import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { newFleet } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { acquireAll, type Claim, extendAll, raiseAll, type Records, releaseAll } from './many-records.js';
+import { randomFrom } from './random.js';
 import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js';
 
 // The searches prove a protocol whose nodes do what `record.ts` says. Here the real ones are given long random sequences
@@ -52,17 +53,6 @@ const LOCKS = [['a'], ['a'], ['b'], ['a', 'b'], ['a', 'b']];
 
 function steps(milliseconds: number): number {
   return (milliseconds * STEPS_PER_SECOND) / 1_000;
-}
-
-/** The same numbers for the same seed. */
-function randomFrom(seed: number): (count: number) => number {
-  let state = seed;
-  return (count) => {
-    state = (state + 0x6d_2b_79_f5) | 0;
-    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
-    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
-    return Math.floor((((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32) * count);
-  };
 }
 
 /** The leases as the rules know them: by numbers. */

@@ -1,4 +1,3 @@
-import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { tokenAt } from '../../core/fencing-token.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
@@ -6,9 +5,7 @@ import type { NodeCheck } from '../../core/node-status.js';
 import type {
   AcquireReply,
   AcquireRequest,
-  HeldKey,
   Holder,
-  KeyHolder,
   KeyState,
   LockDirectory,
   LockStore,
@@ -20,10 +17,10 @@ import type {
   WaitQueue,
 } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
+import { MemoryMarks } from './memory-marks.js';
 import { MemoryQueues } from './memory-queues.js';
-
-/** How long the last token of a key is kept after its lock was released or has lapsed, in milliseconds. */
-const LINGER_MS = 30_000;
+import { MemoryRecord, type Refusal } from './memory-record.js';
+import { MemoryTicks } from './memory-ticks.js';
 
 /** With fewer records than this there is nothing worth sweeping. */
 const LEAST_SWEPT = 1_000;
@@ -31,42 +28,21 @@ const LEAST_SWEPT = 1_000;
 /** So many keys make a page of a scan. */
 const PAGE = 500;
 
-interface LockRecord {
-  readonly lease: Lease;
-  /** When it was asked for, in milliseconds since 1970. */
-  readonly acquiredAt: number;
-  readonly token: number;
-  /** When the present life began, and how long it is. */
-  readonly since: Instant;
-  readonly ttl: number;
-  /** `'kept'` for `minHold` after its release: held by nobody, and not to be extended. */
-  readonly state: 'held' | 'kept' | 'free';
-}
-
-/** A tick that has run, to be remembered for so long. */
-interface Ran {
-  readonly at: number;
-  readonly owner: string;
-  readonly since: Instant;
-  readonly ttl: number;
-}
-
 /** Locks inside this process: the same, but nobody outside the process sees them. */
 export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
   readonly name = 'memory';
-  readonly #records = new Map<string, LockRecord>();
-  /** The last tick that ran, by its key and schedule. */
-  readonly #ticks = new Map<string, Ran>();
-  readonly #queues = new MemoryQueues();
-  readonly #isFree = (key: string): boolean => !this.#live(key);
+  readonly #records = new Map<string, MemoryRecord>();
+  readonly #ticks = new MemoryTicks();
+  readonly #marks = new MemoryMarks();
+  readonly #queues = new MemoryQueues((key, mode) => this.#find(key)?.admits(mode) ?? true);
   #sweepAt = LEAST_SWEPT;
-  readonly modes: readonly LockMode[] = ['exclusive'];
+  readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly available = true;
   readonly subscribed = true;
 
   /** How many keys are held. */
   get size(): number {
-    return [...this.#records.keys()].filter((key) => this.#live(key)).length;
+    return [...this.#records.values()].filter((record) => record.isHeld).length;
   }
 
   connect(): Promise<void> {
@@ -97,31 +73,33 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   }
 
   raise(lease: Lease, token: number): Promise<boolean> {
-    const records = lease.keys.map((key) => this.#heldBy(lease, key));
-    if (records.some((record) => !record || record.token > token)) return Promise.resolve(false);
-    for (const key of lease.keys) this.#change(key, { token });
-    return Promise.resolve(true);
+    const records = lease.keys.map((key) => this.#find(key));
+    const can = records.every((record, index) => record?.canRaise(lease, token, lease.slots?.[index]));
+    if (can) for (const record of records) record?.raise(lease, token);
+    return Promise.resolve(can);
   }
 
   listen(waiter: WaiterId, onMessage: (after: number, turn: boolean) => void): Subscription {
     return this.#queues.listen(waiter, onMessage);
   }
 
-  holdBack(_waiter: WaiterId, _waited: number): Promise<void> {
+  holdBack(waiter: WaiterId, waited: number): Promise<void> {
+    this.#marks.set(waiter, waited);
     return Promise.resolve();
   }
 
-  letPass(_waiter: WaiterId): Promise<void> {
+  letPass(waiter: WaiterId): Promise<void> {
+    this.#marks.remove(waiter);
     return Promise.resolve();
   }
 
   leave(waiter: WaiterId): Promise<void> {
-    this.#queues.leave(waiter, waiter.keys, this.#isFree);
+    this.#queues.leave(waiter, waiter.keys);
     return Promise.resolve();
   }
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    return Promise.resolve(keys.map((key) => this.#stateOf(key)));
+    return Promise.resolve(keys.map((key) => this.#find(key)?.state()));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
@@ -137,11 +115,7 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   }
 
   forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
-    const id = this.#live(key)?.lease.id;
-    if (id === undefined || !ids.includes(id)) return Promise.resolve([]);
-    this.#free(key);
-    this.#queues.wake(key, 0);
-    return Promise.resolve([id]);
+    return Promise.resolve(this.endHolders(key, ids));
   }
 
   check(): Promise<NodeCheck> {
@@ -151,145 +125,145 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   close(): Promise<void> {
     this.#records.clear();
     this.#ticks.clear();
+    this.#marks.clear();
     return Promise.resolve();
   }
 
-  #acquire({ lease, since, proposal, position }: AcquireRequest, ordered: boolean): AcquireReply | Error {
-    const { keys } = lease;
-    const ran = this.#ranAlready(lease);
+  /** Ends those of the key's holders that have one of these ids; returns the ids of those. */
+  protected endHolders(key: string, ids: readonly string[]): readonly string[] {
+    const record = this.#find(key);
+    const ended = ids.filter((id) => record?.end(id));
+    if (ended.length > 0) this.#queues.freed(key, 0);
+    return ended;
+  }
+
+  #acquire(request: AcquireRequest, ordered: boolean): AcquireReply | Error {
+    const { lease, position } = request;
+    const ran = this.#ticks.ranBy(lease);
     if (ran) return { granted: false, ran: true, holder: ran };
-    const mine = keys.filter((key) => this.#heldBy(lease, key));
-    // Asked twice it grants again, by the same token, as in Redis.
-    if (mine.length === keys.length)
-      return { granted: true, token: this.#records.get(keys[0] ?? '')?.token ?? 0 };
-    if (mine.length > 0) return new Error('this lease was stored before, and a part of it is gone');
-    for (const key of keys) {
-      const record = this.#live(key);
-      if (!record) continue;
-      if (ordered && position) this.#queues.wait(key, position, this.#isFree);
-      const { lease: held, token: fencingToken, acquiredAt } = record;
-      const { id, owner } = held;
-      const holder: KeyHolder = {
-        id,
-        owner,
-        remaining: remainingOf(record),
-        since: acquiredAt,
-        fencingToken,
-        mode: 'exclusive',
-      };
+    const again = this.#again(request);
+    if (again) return again;
+    for (const [index, key] of lease.keys.entries()) {
+      const refusal = this.#refusal(request, key, index);
+      if (!refusal) continue;
+      if (ordered && position) this.#queues.wait(key, position);
+      return { granted: false, ...refusal };
+    }
+    if (lease.keys.some((key) => this.#find(key)?.hasEnded(lease)))
+      return new Error('this lease was stored before, and has ended');
+    for (const key of ordered ? lease.keys : []) {
+      const holder = this.#ahead(request, key);
+      if (!holder) continue;
+      if (position) this.#queues.wait(key, position);
       return { granted: false, holder };
     }
-    if (keys.some((key) => this.#records.get(key)?.lease === lease))
-      return new Error('this lease was stored before, and has ended');
-    for (const key of ordered ? keys : []) {
-      const ahead = this.#queues.ahead(key, position);
-      if (!ahead) continue;
-      if (position) this.#queues.wait(key, position, this.#isFree);
-      const { owner, process, number } = ahead.waiter;
-      return { granted: false, holder: { id: `${process}:${number}`, owner, remaining: ahead.remaining } };
+    const granted = this.#grant(request);
+    if (ordered) this.#queues.granted(lease.keys, position);
+    return granted;
+  }
+
+  /** Asked twice it grants again, the same; unless the lease is to have other slots now, for which it gives up those. */
+  #again({ lease, wish }: AcquireRequest): AcquireReply | Error | undefined {
+    const { keys } = lease;
+    const held = keys.map((key) => this.#find(key)?.held(lease));
+    const [first] = held;
+    if (wish?.exactly && held.some((each, index) => each && each.slot !== wish.slots[index])) {
+      for (const key of keys) this.#giveUp(lease, key);
+      return undefined;
     }
-    const last = keys.map((key) => (this.#records.get(key)?.token ?? 0) + 1);
-    const token = Math.max(tokenAt(Date.now()), proposal, ...last);
+    if (held.every((each) => each === undefined)) return undefined;
+    if (!first || held.includes(undefined))
+      return new Error('this lease was stored before, and a part of it is gone');
+    return grantOf(
+      first.token,
+      held.map((each) => each?.slot),
+    );
+  }
+
+  #refusal({ lease, wish, position }: AcquireRequest, key: string, index: number): Refusal | undefined {
+    const refusal = this.#find(key)?.refusal(lease, wish, index);
+    if (refusal) return refusal;
+    const mark = this.#marks.against(key, lease.kind.mode, position);
+    return mark && { holder: holderOf(mark.waiter, mark.remaining) };
+  }
+
+  #ahead({ lease: { kind }, position }: AcquireRequest, key: string): Holder | undefined {
+    const record = this.#find(key);
+    const permits = kind.mode === 'permits' ? kind.permits : 0;
+    const room = record?.room(kind.mode, permits) ?? Infinity;
+    const ahead = this.#queues.ahead(key, kind.mode, room, position);
+    return ahead && holderOf(ahead.waiter, ahead.remaining ?? record?.remaining ?? 0);
+  }
+
+  #grant({ lease, since, proposal, wish }: AcquireRequest): AcquireReply {
+    const { keys, kind } = lease;
     if (this.#records.size >= this.#sweepAt) this.#sweep();
-    for (const key of keys) {
-      this.#records.set(key, {
-        lease,
-        acquiredAt: since,
-        token,
-        since: now(),
-        ttl: lease.ttl,
-        state: 'held',
-      });
+    const records = keys.map((key) => this.#find(key) ?? new MemoryRecord());
+    const slots = records.map((record, index) =>
+      kind.mode === 'permits' ? record.freeSlot(kind.permits, wish, index) : undefined,
+    );
+    // Readers who join others have the token that those have.
+    const joins = records.every((record) => record.joinsReaders(kind.mode));
+    const least = joins ? 0 : Math.max(tokenAt(Date.now()), proposal);
+    const token = Math.max(
+      least,
+      ...records.map((record, index) => record.leastToken(kind.mode, slots[index])),
+    );
+    for (const [index, record] of records.entries()) {
+      record.grant(lease, { since, token, slot: slots[index] });
+      this.#records.set(keys[index] ?? '', record);
     }
-    if (ordered && position) this.#queues.granted(keys, position);
-    return { granted: true, token };
+    return grantOf(token, slots);
   }
 
   #extend(lease: Lease, ttl: number): boolean {
-    const records = lease.keys.map((key) => this.#heldBy(lease, key));
-    if (records.some((record) => !record)) return false;
-    if (records.some((record) => record && remainingOf(record) < ttl)) {
-      for (const key of lease.keys) this.#change(key, { since: now(), ttl });
+    const { keys, slots } = lease;
+    for (const [index, key] of keys.entries()) {
+      const held = this.#find(key)?.held(lease);
+      if (slots && held && held.slot !== slots[index]) this.#giveUp(lease, key);
     }
+    const records = keys.map((key) => this.#find(key));
+    if (!records.every((record) => record?.held(lease))) return false;
+    for (const record of records) record?.extend(lease, ttl);
     return true;
   }
 
   #release({ lease, pause }: ReleaseRequest): void {
     const { keepFor } = lease;
     for (const key of lease.keys) {
-      const record = this.#records.get(key);
-      // Also what has lapsed, as long as nobody else took it.
-      if (record?.lease === lease && record.state === 'held') {
-        if (keepFor > 0) this.#change(key, { since: now(), ttl: keepFor, state: 'kept' });
-        else this.#free(key);
-      }
-      const left = this.#live(key)?.lease === lease ? keepFor : 0;
-      if (left > 0 || this.#isFree(key)) this.#queues.wake(key, Math.max(pause, left));
+      const record = this.#find(key);
+      record?.release(lease, keepFor);
+      this.#queues.freed(key, pause, record?.isKept(lease) ? keepFor : 0);
     }
-    this.#remember(lease);
+    this.#ticks.remember(lease);
   }
 
-  #stateOf(key: string): HeldKey | undefined {
-    const record = this.#live(key);
-    if (!record) return undefined;
-    const { lease, acquiredAt, token } = record;
-    const remaining = remainingOf(record);
-    const holder = { id: lease.id, owner: lease.owner, since: acquiredAt, remaining, fencingToken: token };
-    return { mode: 'exclusive', holders: [{ ...holder, mode: 'exclusive' }] };
+  #giveUp(lease: Lease, key: string): void {
+    this.#find(key)?.giveUp(lease);
+    this.#queues.freed(key, 0);
   }
 
-  #ranAlready({ keys, tick }: Lease): Holder | undefined {
-    if (!tick) return undefined;
-    const last = this.#ticks.get(tickName(keys, tick.schedule));
-    const remaining = last ? remainingOf(last) : 0;
-    if (!last || remaining <= 0 || last.at < tick.at) return undefined;
-    return { id: `${last.at}:${last.owner}`, owner: last.owner, remaining };
-  }
-
-  #remember({ keys, owner, mark }: Lease): void {
-    if (!mark) return;
-    const name = tickName(keys, mark.schedule);
-    const last = this.#ticks.get(name);
-    if (last && remainingOf(last) > 0 && last.at > mark.at) return;
-    this.#ticks.set(name, { at: mark.at, owner, since: now(), ttl: mark.life });
-  }
-
-  #change(key: string, change: Partial<LockRecord>): void {
+  /** What is known of a key. */
+  #find(key: string): MemoryRecord | undefined {
     const record = this.#records.get(key);
-    if (record) this.#records.set(key, { ...record, ...change });
-  }
-
-  #free(key: string): void {
-    this.#change(key, { state: 'free', since: now(), ttl: 0 });
+    return record?.isForgotten ? undefined : record;
   }
 
   /** Drops what nobody needs any more; seldom enough to cost nothing per lock. */
   #sweep(): void {
-    for (const [key, record] of this.#records) {
-      if (remainingOf(record) < -LINGER_MS) this.#records.delete(key);
-    }
-    for (const [name, ran] of this.#ticks) {
-      if (remainingOf(ran) <= 0) this.#ticks.delete(name);
-    }
+    for (const [key, record] of this.#records) if (record.isForgotten) this.#records.delete(key);
+    this.#ticks.sweep();
+    this.#marks.sweep();
     this.#sweepAt = Math.max(LEAST_SWEPT, 2 * this.#records.size);
   }
-
-  /** What is held under a key, or kept. */
-  #live(key: string): LockRecord | undefined {
-    const record = this.#records.get(key);
-    return record && record.state !== 'free' && remainingOf(record) > 0 ? record : undefined;
-  }
-
-  #heldBy(lease: Lease, key: string): LockRecord | undefined {
-    const record = this.#live(key);
-    return record?.lease === lease && record.state === 'held' ? record : undefined;
-  }
 }
 
-function tickName(keys: readonly string[], schedule: string): string {
-  return JSON.stringify([keys[0], schedule]);
+function grantOf(token: number, slots: readonly (number | undefined)[]): AcquireReply {
+  const known = slots.filter((slot) => slot !== undefined);
+  return known.length === 0 ? { granted: true, token } : { granted: true, token, slots: known };
 }
 
-function remainingOf({ since, ttl }: Pick<LockRecord, 'since' | 'ttl'>): number {
-  return ttl - elapsedSince(since);
+/** One who waits is in the way. */
+function holderOf({ process, number, owner }: WaiterId, remaining: number): Holder {
+  return { id: `${process}:${number}`, owner, remaining };
 }

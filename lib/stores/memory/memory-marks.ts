@@ -1,0 +1,59 @@
+import { now } from '../../core/clock.js';
+import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
+import type { QueuePosition } from '../../core/ports.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import { type Life, remainingOf } from './memory-life.js';
+
+/** How long a mark stands, in milliseconds; who waits sets it again every second. */
+const MARK_MS = 2_000;
+
+interface Mark extends Life {
+  readonly waiter: WaiterId;
+  /** When the waiter came. */
+  readonly came: number;
+}
+
+/** Marks of those who wait in another mode than the one that a key is held in (S22). */
+export class MemoryMarks {
+  readonly #marks = new Map<string, Mark>();
+
+  /** An earlier waiter's mark stays. */
+  set(waiter: WaiterId, waited: number): void {
+    const came = performance.now() - waited;
+    for (const key of waiter.keys) {
+      const mark = this.#standing(key);
+      if (mark && mark.waiter !== waiter && mark.came <= came) continue;
+      this.#marks.set(key, { waiter, came, began: now(), ttl: MARK_MS });
+    }
+  }
+
+  remove(waiter: WaiterId): void {
+    for (const key of waiter.keys) if (this.#marks.get(key)?.waiter === waiter) this.#marks.delete(key);
+  }
+
+  /** Whose mark keeps the one out who asks, and for how many milliseconds more at most. */
+  against(
+    key: string,
+    mode: LockMode,
+    position: QueuePosition | undefined,
+  ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
+    // The line alone is enough against exclusive locks: only those who hold together can hold it without a break.
+    const mark = mode === 'exclusive' ? undefined : this.#standing(key);
+    if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
+    if (position && performance.now() - position.waited < mark.came) return undefined;
+    return { waiter: mark.waiter, remaining: remainingOf(mark) };
+  }
+
+  sweep(): void {
+    for (const key of this.#marks.keys()) if (!this.#standing(key)) this.#marks.delete(key);
+  }
+
+  clear(): void {
+    this.#marks.clear();
+  }
+
+  #standing(key: string): Mark | undefined {
+    const mark = this.#marks.get(key);
+    return mark && remainingOf(mark) > 0 ? mark : undefined;
+  }
+}

@@ -1,0 +1,13 @@
+import { describe, test } from '@jest/globals';
+import type { LockMode } from '../../lib/core/lock-mode.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { TestNode } from '../../lib/testing/test-node.js';
+import { storeContract } from './store-contract.js';
+
+const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
+
+const memory = new MemoryStore();
+storeContract({ describe, test }, 'memory', { modes, store: () => memory });
+
+const node = new TestNode();
+storeContract({ describe, test }, 'the node of nestjs-redlock/testing', { modes, store: () => node });

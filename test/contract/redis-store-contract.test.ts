@@ -1,0 +1,25 @@
+import { afterAll, beforeAll, describe, test } from '@jest/globals';
+import type { LockMode } from '../../lib/core/lock-mode.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import { newFleet, nodesTo } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { storeContract } from './store-contract.js';
+
+/** Another mode is added here when `RedisStore.modes` has it. */
+const modes: readonly LockMode[] = ['exclusive'];
+
+let server: RedisServer;
+let store: RedisStore;
+
+beforeAll(async () => {
+  server = await startRedis();
+  // With a marker, as one of several nodes has it.
+  [store] = nodesTo([server.url], newFleet(false, true)) as [RedisStore];
+  await store.connect();
+});
+afterAll(async () => {
+  await store.close();
+  await server.stop();
+});
+
+storeContract({ describe, test }, 'Redis', { modes, store: () => store });

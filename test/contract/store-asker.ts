@@ -1,0 +1,217 @@
+import assert from 'node:assert/strict';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Lease } from '../../lib/core/lease.js';
+import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../lib/core/lock-mode.js';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  HeldKey,
+  QueuePosition,
+  Store,
+  Subscription,
+  Tell,
+} from '../../lib/core/ports.js';
+import type { WaiterId } from '../../lib/core/waiter-id.js';
+
+/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+export const TTL = 60_000;
+
+/** Short enough to wait for its end, long enough for a busy machine to ask for it; in milliseconds. */
+export const LAPSE = 400;
+
+/** So many permits where a test does not say how many. */
+export const PERMITS = 3;
+
+/** How far apart those who wait have come, in milliseconds: a store reckons it from when it hears of them. */
+const APART = 60;
+
+export type Granted = Extract<AcquireReply, { granted: true }>;
+export type Refused = Extract<AcquireReply, { granted: false }>;
+
+/** On what terms something is asked for. */
+export type Terms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
+
+export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
+  if (mode === 'permits') return { mode, permits };
+  return mode === 'shared' ? SHARED : EXCLUSIVE;
+}
+
+let keys = 0;
+let waiters = 0;
+
+/** A key that no other test has. They share a hash tag, so that some of them can be those of one lock. */
+export function freshKey(): string {
+  return `{contract}:${keys++}`;
+}
+
+export function leaseOf(kind: LockKind, locked: string | readonly string[], ttl = TTL, owner = 'me'): Lease {
+  return new Lease(typeof locked === 'string' ? [locked] : locked, owner, ttl, undefined, kind);
+}
+
+/** Waits for a condition; fails when it does not come true within half a minute. */
+export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
+  const began = performance.now();
+  while (!(await condition())) {
+    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not come true in 30 s`);
+    await sleep(5);
+  }
+}
+
+/** A turn is to be taken within so many milliseconds at least, and a mark stands for so many. */
+export const IN_TURN = 100;
+export const MARKED = 1_000;
+
+/**
+ * A scenario whose outcome says something only when it took no longer than so many milliseconds since `begins` was called:
+ * one that failed later, on a machine that stood still, is tried again.
+ */
+export async function inTime(
+  milliseconds: number,
+  scenario: (begins: () => void) => Promise<void>,
+): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    let began = Infinity;
+    try {
+      return await scenario(() => (began = performance.now()));
+    } catch (error) {
+      if (tries === 20 || !(performance.now() - began > milliseconds)) throw error;
+    }
+  }
+}
+
+/** What runs the tests: the functions of Jest, Vitest or `node:test`. */
+export interface ContractRunner {
+  describe(name: string, body: () => void): unknown;
+  test(name: string, body: () => Promise<void>): unknown;
+}
+
+/** What the parts of the contract have in common. */
+export interface Contract extends ContractRunner {
+  readonly modes: readonly LockMode[];
+  /** The store that is tested, to be asked. */
+  open(): StoreAsker;
+}
+
+/** Asks a store one thing at a time, with a Promise for the answer. */
+export class StoreAsker {
+  constructor(readonly store: Store) {}
+
+  acquire(lease: Lease, { ordered = false, ...terms }: Terms = {}): Promise<AcquireReply> {
+    const request: AcquireRequest = {
+      lease,
+      since: Date.now(),
+      limit: 10_000,
+      guard: 0,
+      proposal: 0,
+      position: undefined,
+      ...terms,
+    };
+    return answerOf((tell) => this.store.acquire([request], ordered, tell));
+  }
+
+  async granted(lease: Lease, terms?: Terms): Promise<Granted> {
+    const reply = await this.acquire(lease, terms);
+    assert.ok(reply.granted, `${lease.owner} is refused because of ${JSON.stringify(reply)}`);
+    return reply;
+  }
+
+  async refused(lease: Lease, terms?: Terms): Promise<Refused> {
+    const reply = await this.acquire(lease, terms);
+    assert.ok(!reply.granted, `${lease.owner} is granted: ${JSON.stringify(reply)}`);
+    return reply;
+  }
+
+  /** Neither an error nor a refusal stores anything. */
+  async notGranted(lease: Lease, terms?: Terms): Promise<void> {
+    const reply = await this.acquire(lease, terms).catch((error: unknown) => error);
+    assert.ok(!(reply as AcquireReply).granted, `${lease.owner} is granted: ${JSON.stringify(reply)}`);
+  }
+
+  extend(lease: Lease, ttl = TTL): Promise<boolean> {
+    return answerOf((tell) => this.store.extend([lease], ttl, tell));
+  }
+
+  release(lease: Lease, pause = 0): Promise<undefined> {
+    return answerOf((tell) => this.store.release([{ lease, pause }], tell));
+  }
+
+  async raise(lease: Lease, token: number): Promise<boolean> {
+    assert.ok(this.store.raise, 'a store that is used several at a time has `raise`');
+    return this.store.raise(lease, token);
+  }
+
+  async read(key: string): Promise<HeldKey | undefined> {
+    assert.ok(this.store.read, 'a store that shows its locks has `read`');
+    const [state] = await this.store.read([key]);
+    assert.ok(!(state instanceof Error), String(state));
+    return state;
+  }
+
+  /** The ids of those who hold the key, first to end first. */
+  async holders(key: string): Promise<string[]> {
+    return ((await this.read(key))?.holders ?? []).map(({ id }) => id);
+  }
+
+  async lapsed(key: string, lease: Lease): Promise<void> {
+    await until(async () => !(await this.holders(key)).includes(lease.id));
+  }
+
+  /** Somebody who waits for the keys, and is told when to try; one who has come noticeably later than all before. */
+  async waiter(mode: LockMode, ...locked: string[]): Promise<Waiter> {
+    await sleep(APART);
+    const number = ++waiters;
+    const process = number.toString(16).padStart(16, '0');
+    const waiter = new Waiter({ keys: locked, mode, process, number, owner: `waiter ${number}` }, this.store);
+    await until(() => waiter.isReady);
+    waiter.told.length = 0;
+    return waiter;
+  }
+}
+
+/** One who waits in line. */
+export class Waiter {
+  /** After how many milliseconds it may try, each time that it was told. */
+  readonly told: number[] = [];
+  readonly #came = performance.now();
+  readonly #subscription: Subscription;
+
+  constructor(
+    readonly id: WaiterId,
+    private readonly store: Store,
+  ) {
+    assert.ok(store.listen && store.leave, 'a store that keeps the order has `listen` and `leave`');
+    this.#subscription = store.listen(id, (after) => {
+      this.told.push(after);
+    });
+  }
+
+  get isReady(): boolean {
+    return this.#subscription.ready;
+  }
+
+  get waited(): number {
+    return performance.now() - this.#came;
+  }
+
+  /** The terms on which it asks. */
+  get terms(): Terms {
+    const position: QueuePosition = { waiter: this.id, waited: this.waited, next: undefined };
+    return { ordered: true, position };
+  }
+
+  async toldAtOnce(): Promise<void> {
+    await until(() => this.told.includes(0));
+  }
+
+  async leave(): Promise<void> {
+    this.#subscription.stop();
+    await this.store.leave?.(this.id);
+  }
+}
+
+/** An answer to one question; rejects with an answer that is an error. */
+export function answerOf<Reply>(ask: (tell: Tell<Reply>) => void): Promise<Reply> {
+  return new Promise((resolve, reject) => {
+    ask((_, reply) => (reply instanceof Error ? reject(reply) : resolve(reply)));
+  });
+}

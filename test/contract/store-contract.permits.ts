@@ -1,0 +1,210 @@
+import assert from 'node:assert/strict';
+import type { Lease } from '../../lib/core/lease.js';
+import { MOST_PERMITS } from '../../lib/core/lock-mode.js';
+import { type Contract, freshKey, kindOf, LAPSE, leaseOf, type StoreAsker, TTL } from './store-asker.js';
+
+function permits(count: number, keys: string | readonly string[], ttl = TTL): Lease {
+  return leaseOf(kindOf('permits', count), keys, ttl);
+}
+
+/** A wish for the next slots from these on. */
+function from(...slots: number[]): { readonly wish: { slots: number[]; exactly: false } } {
+  return { wish: { slots, exactly: false } };
+}
+
+function exactly(...slots: number[]): { readonly wish: { slots: number[]; exactly: true } } {
+  return { wish: { slots, exactly: true } };
+}
+
+/** The slot of each holder, by its id. */
+async function slotsOf(ask: StoreAsker, key: string): Promise<Record<string, number | undefined>> {
+  const holders = (await ask.read(key))?.holders ?? [];
+  return Object.fromEntries(holders.map(({ id, slot }) => [id, slot]));
+}
+
+/** What is so of permits alone. */
+export function permitsContract({ test, open, modes }: Contract): void {
+  for (const count of [1, 2, 5, MOST_PERMITS]) {
+    test(`are held by at most ${count} at a time, each with a slot of its own (S20)`, async () => {
+      const ask = open();
+      const key = freshKey();
+      const leases = Array.from({ length: count }, () => permits(count, key));
+      const slots: (number | undefined)[] = [];
+      for (const lease of leases) slots.push((await ask.granted(lease)).slots?.[0]);
+      assert.deepEqual(
+        slots.toSorted((a, b) => a! - b!),
+        Array.from({ length: count }, (_, slot) => slot),
+      );
+      await ask.refused(permits(count, key));
+      const freed = Math.floor(count / 2);
+      await ask.release(leases[freed]!);
+      assert.deepEqual((await ask.granted(permits(count, key))).slots, [slots[freed]]);
+      await ask.refused(permits(count, key));
+    });
+  }
+
+  test('are given from the wished slot on, then from the lowest, and the lowest without a wish', async () => {
+    const ask = open();
+    const key = freshKey();
+    const slots: unknown[] = [];
+    for (const wished of [3, 3, 3, undefined, 1])
+      slots.push((await ask.granted(permits(5, key), wished === undefined ? {} : from(wished))).slots);
+    assert.deepEqual(slots, [[3], [4], [0], [1], [2]]);
+    await ask.refused(permits(5, key), from(2));
+  });
+
+  test('of several keys have a slot of each, and one token', async () => {
+    const ask = open();
+    const [a, b] = [freshKey(), freshKey()];
+    await ask.granted(permits(2, a));
+    const lease = permits(2, [a, b]);
+    const { token, slots } = await ask.granted(lease, from(0, 0));
+    assert.deepEqual(slots, [1, 0]);
+    for (const key of [a, b]) {
+      const holders = (await ask.read(key))!.holders.filter(({ id }) => id === lease.id);
+      assert.equal(holders[0]?.fencingToken, token);
+    }
+    // One key is full, so nothing is taken of the other.
+    await ask.refused(permits(2, [a, b]));
+    assert.equal((await ask.holders(b)).length, 1);
+    await ask.release(lease);
+    assert.equal((await ask.holders(b)).length, 0);
+  });
+
+  test('give exactly the wished slot, or name the one who has it', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [first, second] = [permits(3, key, TTL / 2), permits(3, key)];
+    assert.deepEqual((await ask.granted(first)).slots, [0]);
+    assert.deepEqual((await ask.granted(second, exactly(2))).slots, [2]);
+    const { holder } = await ask.refused(permits(3, key), exactly(2));
+    assert.equal(holder.id, second.id);
+    assert.ok(holder.remaining > TTL / 2);
+  });
+
+  test('are given up for exactly the wished slot, also when somebody else has it', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [mover, other] = [permits(3, key), permits(3, key)];
+    const { token } = await ask.granted(mover);
+    assert.deepEqual(await ask.granted(mover, exactly(0)), { granted: true, token, slots: [0] });
+    assert.deepEqual((await ask.granted(mover, exactly(1))).slots, [1]);
+    assert.deepEqual(await slotsOf(ask, key), { [mover.id]: 1 });
+    await ask.granted(other);
+    assert.equal((await ask.refused(mover, exactly(0))).holder.id, other.id);
+    assert.deepEqual(await slotsOf(ask, key), { [other.id]: 0 });
+    assert.deepEqual((await ask.granted(mover, exactly(2))).slots, [2]);
+  });
+
+  test('count only with the slot that the lease is known to have; another one is freed when it is extended', async () => {
+    const ask = open();
+    const key = freshKey();
+    const lease = permits(3, key);
+    const { token } = await ask.granted(lease, from(1));
+    lease.slots = [1];
+    assert.equal(await ask.extend(lease), true);
+    lease.slots = [2];
+    if (ask.store.raise) assert.equal(await ask.raise(lease, token + 1), false);
+    assert.equal(await ask.extend(lease), false);
+    assert.deepEqual(await slotsOf(ask, key), {});
+    assert.deepEqual((await ask.granted(permits(3, key), exactly(1))).slots, [1]);
+  });
+
+  test('have for each slot a row of tokens, which only grows', async () => {
+    const ask = open();
+    const key = freshKey();
+    const staying = permits(3, key);
+    const first = await ask.granted(staying, exactly(2));
+    const rows = new Map<number, number>([[2, first.token]]);
+    for (let round = 0; round < 12; round++) {
+      const lease = permits(3, key);
+      const { token, slots } = await ask.granted(lease, from(round % 2));
+      const [slot] = slots as [number];
+      assert.ok(token > (rows.get(slot) ?? 0), `slot ${slot}: ${token}`);
+      rows.set(slot, token);
+      if (round % 3 === 0 && ask.store.raise) {
+        assert.equal(await ask.raise(lease, token + 2_000), true);
+        rows.set(slot, token + 2_000);
+      }
+      await ask.release(lease);
+    }
+    assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
+    // The others' tokens have grown meanwhile, which is no matter for this row.
+    if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
+  });
+
+  test('of one who lapsed are another one’s, though others go on', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [staying, lapsing] = [permits(2, key), permits(2, key, LAPSE)];
+    await ask.granted(staying);
+    const { token, slots } = await ask.granted(lapsing);
+    const refusal = await ask.refused(permits(2, key));
+    assert.equal(refusal.holder.id, lapsing.id);
+    await ask.lapsed(key, lapsing);
+    await ask.extend(staying);
+    const next = permits(2, key);
+    const granted = await ask.granted(next);
+    assert.deepEqual(granted.slots, slots);
+    assert.ok(granted.token > token);
+    await ask.release(lapsing);
+    assert.deepEqual((await ask.holders(key)).toSorted(), [staying.id, next.id].toSorted());
+    await ask.refused(permits(2, key));
+  });
+
+  test('that are all taken name those who end first', async () => {
+    const ask = open();
+    const key = freshKey();
+    const holders = Array.from({ length: 12 }, (_, index) => permits(12, key, TTL * (12 - index)));
+    for (const holder of holders) await ask.granted(holder);
+    const { holder, others } = await ask.refused(permits(12, key));
+    const first = holders.toReversed().map(({ id }) => id);
+    assert.equal(holder.id, first[0]);
+    assert.ok(holder.remaining <= TTL);
+    const named = others ?? [];
+    assert.ok(named.length <= 9);
+    assert.deepEqual(
+      named.map(({ id }) => id),
+      first.slice(1, 1 + named.length),
+    );
+    for (const other of named) assert.deepEqual([other.mode, typeof other.slot], ['permits', 'number']);
+  });
+
+  test('are bound by the larger number where processes ask with different ones', async () => {
+    const ask = open();
+    const key = freshKey();
+    const old = [1, 2].map(() => permits(2, key));
+    for (const lease of old) await ask.granted(lease);
+    await ask.refused(permits(2, key));
+    assert.equal((await ask.read(key))?.permits, 2);
+    assert.deepEqual((await ask.granted(permits(4, key))).slots, [2]);
+    assert.equal((await ask.read(key))?.permits, 4);
+    await ask.refused(permits(2, key));
+    assert.deepEqual((await ask.granted(permits(4, key))).slots, [3]);
+    await ask.refused(permits(4, key));
+    await ask.release(old[1]!);
+    // Who asks with the smaller number gets a slot below that.
+    assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
+  });
+
+  if (!modes.includes('exclusive')) return;
+
+  test('and exclusive locks have tokens in the order in which they exclude each other', async () => {
+    const ask = open();
+    const key = freshKey();
+    let last = 0;
+    for (let phase = 0; phase < 3; phase++) {
+      const leases = [1, 2].map(() => permits(2, key));
+      const tokens: number[] = [];
+      for (const [slot, lease] of leases.entries()) tokens.push((await ask.granted(lease, from(slot))).token);
+      assert.ok(tokens.every((token) => token > last));
+      for (const lease of leases) await ask.release(lease);
+      const writer = leaseOf(kindOf('exclusive'), key);
+      last = (await ask.granted(writer)).token;
+      assert.ok(tokens.every((token) => token < last));
+      // The next ones' must be above a token that is far ahead, too.
+      if (ask.store.raise && (await ask.raise(writer, last + 100_000))) last += 100_000;
+      await ask.release(writer);
+    }
+  });
+}

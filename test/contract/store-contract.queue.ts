@@ -1,0 +1,330 @@
+import assert from 'node:assert/strict';
+import type { LockMode } from '../../lib/core/lock-mode.js';
+import type { Store, WaitQueue } from '../../lib/core/ports.js';
+import {
+  IN_TURN,
+  inTime,
+  MARKED,
+  type Contract,
+  freshKey,
+  kindOf,
+  leaseOf,
+  type StoreAsker,
+  until,
+  type Waiter,
+} from './store-asker.js';
+
+/** The order of those who wait, at a store that keeps it. */
+export function queueContract({ test, open, modes }: Contract): void {
+  const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
+
+  /** One who has been refused and stands in line. */
+  async function inLine(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
+    const waiter = await ask.waiter(mode, key);
+    await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
+    return waiter;
+  }
+
+  for (const mode of modes) {
+    const kind = kindOf(mode, 1);
+    const blocking = kindOf(mode === 'exclusive' ? mode : has('exclusive') ? 'exclusive' : mode, 1);
+    test(`in the mode '${mode}' are told when it is released, first come first`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const holder = leaseOf(blocking, key);
+      await ask.granted(holder, { ordered: true });
+      const first = await inLine(ask, mode, key, 1);
+      const second = await inLine(ask, mode, key, 1);
+      await ask.release(holder);
+      await first.toldAtOnce();
+      const lease = leaseOf(kind, key);
+      await ask.granted(lease, first.terms);
+      if (mode !== 'shared') {
+        assert.deepEqual(second.told.includes(0), false);
+        await ask.release(lease);
+      }
+      await second.toldAtOnce();
+      await ask.granted(leaseOf(kind, key), second.terms);
+      for (const waiter of [first, second]) await waiter.leave();
+    });
+  }
+
+  for (const mode of modes) {
+    if (mode === 'shared') continue;
+    const kind = kindOf(mode, 1);
+    test(`in the mode '${mode}' are not passed by those who come later`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      await inTime(IN_TURN, async (begins) => {
+        const key = freshKey();
+        const early = await ask.waiter(mode, key);
+        const holder = leaseOf(kind, key);
+        await ask.granted(holder, { ordered: true });
+        const first = await inLine(ask, mode, key, 1);
+        const late = await ask.waiter(mode, key);
+        begins();
+        await ask.release(holder);
+        const { holder: inTheWay } = await ask.refused(leaseOf(kind, key), { ordered: true });
+        assert.equal(inTheWay.owner, first.id.owner);
+        assert.ok(inTheWay.remaining > 0);
+        await ask.refused(leaseOf(kind, key), late.terms);
+        // Who has waited for longer, for something else so far, comes before them.
+        const lease = leaseOf(kind, key);
+        await ask.granted(lease, early.terms);
+        await ask.release(lease);
+        await ask.granted(leaseOf(kind, key), first.terms);
+        for (const waiter of [early, first, late]) await waiter.leave();
+      });
+    });
+
+    test(`in the mode '${mode}' make way when they leave, or do not take their turn`, async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const holder = leaseOf(kind, key);
+      await ask.granted(holder, { ordered: true });
+      const [leaving, hanging, last] = [
+        await inLine(ask, mode, key, 1),
+        await inLine(ask, mode, key, 1),
+        await inLine(ask, mode, key, 1),
+      ];
+      await ask.release(holder);
+      await leaving.toldAtOnce();
+      await leaving.leave();
+      await hanging.toldAtOnce();
+      await until(async () => (await ask.acquire(leaseOf(kind, key), last.terms)).granted);
+      for (const waiter of [hanging, last]) await waiter.leave();
+    });
+  }
+
+  if (has('shared', 'exclusive')) readers();
+  if (has('permits')) permits();
+  for (const mode of modes) {
+    if (mode === 'exclusive') continue;
+    for (const waiting of modes) {
+      if (waiting === mode) continue;
+      heldBack(mode, waiting);
+    }
+  }
+
+  function readers(): void {
+    const [SHARED, EXCLUSIVE] = [kindOf('shared'), kindOf('exclusive')];
+
+    test('to write are not passed by readers who come later, though readers hold it', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      await inTime(IN_TURN, async (begins) => {
+        const key = freshKey();
+        const reader = leaseOf(SHARED, key);
+        const early = await ask.waiter('shared', key);
+        await ask.granted(reader, { ordered: true });
+        const writer = await inLine(ask, 'exclusive', key);
+        await ask.store.holdBack?.(writer.id, writer.waited);
+        await ask.refused(leaseOf(SHARED, key), { ordered: true });
+        const late = await inLine(ask, 'shared', key);
+        // Who came before the writer joins those who read.
+        const joining = leaseOf(SHARED, key);
+        await ask.granted(joining, early.terms);
+        await ask.release(reader);
+        assert.deepEqual(writer.told, []);
+        begins();
+        await ask.release(joining);
+        await writer.toldAtOnce();
+        await ask.refused(leaseOf(SHARED, key), late.terms);
+        const writing = leaseOf(EXCLUSIVE, key);
+        await ask.granted(writing, writer.terms);
+        await ask.store.letPass?.(writer.id);
+        await ask.release(writing);
+        await late.toldAtOnce();
+        await ask.granted(leaseOf(SHARED, key), late.terms);
+        for (const waiter of [early, writer, late]) await waiter.leave();
+      });
+    });
+
+    test('to read next to each other are told together, and those behind a writer are not', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const holder = leaseOf(EXCLUSIVE, key);
+      await ask.granted(holder, { ordered: true });
+      const together: Waiter[] = [];
+      for (let count = 0; count < 4; count++) together.push(await inLine(ask, 'shared', key));
+      const writer = await inLine(ask, 'exclusive', key);
+      const behind = await inLine(ask, 'shared', key);
+      await ask.release(holder);
+      for (const waiter of together) await waiter.toldAtOnce();
+      const reading = together.map(() => leaseOf(SHARED, key));
+      // In any order: none of them stays out because of another.
+      for (const at of [2, 0, 3, 1]) await ask.granted(reading[at]!, together[at]!.terms);
+      await ask.refused(leaseOf(SHARED, key), behind.terms);
+      assert.deepEqual([behind.told.includes(0), writer.told.includes(0)], [false, false]);
+      for (const lease of reading) await ask.release(lease);
+      await writer.toldAtOnce();
+      await ask.granted(leaseOf(EXCLUSIVE, key), writer.terms);
+      for (const waiter of [...together, writer, behind]) await waiter.leave();
+    });
+
+    test('to read join the readers when the writer in front of them gives up', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      await ask.granted(leaseOf(SHARED, key), { ordered: true });
+      const writer = await inLine(ask, 'exclusive', key);
+      await ask.store.holdBack?.(writer.id, writer.waited);
+      const late = await inLine(ask, 'shared', key);
+      await ask.store.letPass?.(writer.id);
+      await writer.leave();
+      await ask.granted(leaseOf(SHARED, key), late.terms);
+      await late.leave();
+    });
+  }
+
+  /** Marks keep the order where nobody stands in line. */
+  function heldBack(mode: LockMode, waiting: LockMode): void {
+    const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
+
+    test(`in the mode '${waiting}' hold back those in the mode '${mode}' who come later (S22)`, async () => {
+      const ask = open();
+      const marks = marksOf(ask.store);
+      if (!marks) return;
+      await inTime(MARKED, async (begins) => {
+        const key = freshKey();
+        const early = await ask.waiter(mode, key);
+        const holder = leaseOf(kind, key);
+        await ask.granted(holder);
+        const marker = await ask.waiter(waiting, key);
+        begins();
+        await marks.holdBack(marker.id, marker.waited);
+        const { holder: inTheWay } = await ask.refused(leaseOf(kind, key));
+        assert.equal(inTheWay.owner, marker.id.owner);
+        assert.ok(inTheWay.remaining > 0 && inTheWay.remaining <= 5_000, `${inTheWay.remaining} ms`);
+        // What is held stays held, and who asks again is told so.
+        assert.equal(await ask.extend(holder), true);
+        await ask.granted(holder);
+        await ask.granted(leaseOf(kind, key), early.terms);
+        const late = await ask.waiter(mode, key);
+        await ask.refused(leaseOf(kind, key), late.terms);
+        await late.leave();
+        await marks.letPass(marker.id);
+        await ask.granted(leaseOf(kind, key));
+        for (const waiter of [early, marker]) await waiter.leave();
+      });
+    });
+
+    if (waiting !== 'exclusive') return;
+
+    test(`in the mode '${mode}' are held back by the first mark alone, which is the first waiter's`, async () => {
+      const ask = open();
+      const marks = marksOf(ask.store);
+      if (!marks) return;
+      await inTime(MARKED, async (begins) => {
+        const key = freshKey();
+        const holder = leaseOf(kind, key);
+        await ask.granted(holder);
+        const [first, second] = [await ask.waiter(waiting, key), await ask.waiter(waiting, key)];
+        begins();
+        await marks.holdBack(first.id, first.waited);
+        await marks.holdBack(second.id, second.waited);
+        await marks.letPass(second.id);
+        await ask.refused(leaseOf(kind, key));
+        await ask.release(holder);
+        // A mark is no lock: it keeps nobody out who cannot hold it without a break, together with others.
+        const writing = leaseOf(other, key);
+        await ask.granted(writing);
+        await ask.release(writing);
+        await ask.refused(leaseOf(kind, key));
+        await marks.letPass(first.id);
+        await ask.granted(leaseOf(kind, key));
+        for (const waiter of [first, second]) await waiter.leave();
+      });
+    });
+
+    test(`in the mode '${mode}' are held back for a few seconds only by one who has died`, async () => {
+      const ask = open();
+      const marks = marksOf(ask.store);
+      if (!marks) return;
+      const key = freshKey();
+      await ask.granted(leaseOf(kind, key));
+      const marker = await ask.waiter(waiting, key);
+      await marks.holdBack(marker.id, marker.waited);
+      const began = performance.now();
+      await until(async () => (await ask.acquire(leaseOf(kind, key))).granted);
+      assert.ok(performance.now() - began > 1_000);
+      await marker.leave();
+    });
+  }
+
+  function permits(): void {
+    test('for permits are all told when as many come free at once', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const kind = kindOf('permits', 3);
+      const holders = [1, 2, 3].map(() => leaseOf(kind, key));
+      for (const holder of holders) await ask.granted(holder, { ordered: true });
+      const waiters: Waiter[] = [];
+      for (let count = 0; count < 4; count++) waiters.push(await inLine(ask, 'permits', key));
+      for (const holder of holders) await ask.release(holder);
+      const [last] = waiters.splice(3) as [Waiter];
+      for (const waiter of waiters) {
+        await waiter.toldAtOnce();
+        await ask.granted(leaseOf(kind, key), waiter.terms);
+      }
+      assert.equal(last.told.includes(0), false);
+      await ask.refused(leaseOf(kind, key), last.terms);
+      for (const waiter of [...waiters, last]) await waiter.leave();
+    });
+
+    test('for permits are passed only while there are more permits than of them', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      await inTime(IN_TURN, async (begins) => {
+        const key = freshKey();
+        const kind = kindOf('permits', 3);
+        const holders = [1, 2, 3].map(() => leaseOf(kind, key));
+        for (const holder of holders) await ask.granted(holder, { ordered: true });
+        const first = await inLine(ask, 'permits', key);
+        begins();
+        await ask.release(holders[0]!);
+        await first.toldAtOnce();
+        // One is free, and one waits for it.
+        await ask.refused(leaseOf(kind, key), { ordered: true });
+        await ask.release(holders[1]!);
+        await ask.granted(leaseOf(kind, key), { ordered: true });
+        await ask.refused(leaseOf(kind, key), { ordered: true });
+        await ask.granted(leaseOf(kind, key), first.terms);
+        await first.leave();
+      });
+    });
+
+    if (!has('exclusive')) return;
+
+    test('for an exclusive lock are not passed by permits that come later, though some are free', async () => {
+      const ask = open();
+      if (!ask.store.listen) return;
+      const key = freshKey();
+      const kind = kindOf('permits', 3);
+      const holder = leaseOf(kind, key);
+      await ask.granted(holder, { ordered: true });
+      const writer = await inLine(ask, 'exclusive', key);
+      await ask.store.holdBack?.(writer.id, writer.waited);
+      const late = await inLine(ask, 'permits', key);
+      await ask.refused(leaseOf(kind, key), { ordered: true });
+      await ask.release(holder);
+      await writer.toldAtOnce();
+      const writing = leaseOf(kindOf('exclusive'), key);
+      await ask.granted(writing, writer.terms);
+      await ask.store.letPass?.(writer.id);
+      await ask.release(writing);
+      await late.toldAtOnce();
+      await ask.granted(leaseOf(kind, key), late.terms);
+      for (const waiter of [writer, late]) await waiter.leave();
+    });
+  }
+}
+
+/** The methods for marks, of a store that has them. */
+function marksOf(store: Store): Pick<WaitQueue, 'holdBack' | 'letPass'> | undefined {
+  return store.holdBack && store.letPass ? (store as WaitQueue) : undefined;
+}

@@ -1,0 +1,93 @@
+import assert from 'node:assert/strict';
+import { EXCLUSIVE, SHARED } from '../../lib/core/lock-mode.js';
+import { type Contract, freshKey, LAPSE, leaseOf } from './store-asker.js';
+
+/** What is so of readers alone. */
+export function sharedContract({ test, open, modes }: Contract): void {
+  test('hold it together, as many as come, and those of one phase by one token', async () => {
+    const ask = open();
+    const key = freshKey();
+    const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
+    const tokens = new Set<number>();
+    for (const [index, reader] of readers.entries()) {
+      // What the nodes are to agree on is what the readers have already.
+      const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
+      tokens.add((await ask.granted(reader, { proposal })).token);
+    }
+    assert.equal(tokens.size, 1);
+    assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
+    const [token] = [...tokens] as [number];
+    for (const reader of readers) await ask.release(reader);
+    assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
+  });
+
+  test('join by the token that was lifted', async () => {
+    const ask = open();
+    if (!ask.store.raise) return;
+    const key = freshKey();
+    const [one, another, third] = [1, 2, 3].map(() => leaseOf(SHARED, key)) as [
+      ReturnType<typeof leaseOf>,
+      ReturnType<typeof leaseOf>,
+      ReturnType<typeof leaseOf>,
+    ];
+    const { token } = await ask.granted(one);
+    await ask.granted(another);
+    assert.equal(await ask.raise(one, token + 500), true);
+    // Readers do not hinder each other: one that wants less has more already.
+    assert.equal(await ask.raise(another, token + 100), true);
+    assert.equal((await ask.granted(third)).token, token + 500);
+  });
+
+  test('of several keys have a token that no later one is below, on any of them', async () => {
+    const ask = open();
+    const [a, b] = [freshKey(), freshKey()];
+    const one = leaseOf(SHARED, a);
+    const before = await ask.granted(one);
+    const both = leaseOf(SHARED, [a, b]);
+    const { token } = await ask.granted(both);
+    assert.ok(token >= before.token);
+    await ask.release(one);
+    await ask.release(both);
+    for (const key of [a, b]) assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
+  });
+
+  test('who were many leave one who still holds it, whoever lapses or is released', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [lapsing, leaving, staying] = [
+      leaseOf(SHARED, key, LAPSE),
+      leaseOf(SHARED, key),
+      leaseOf(SHARED, key),
+    ];
+    for (const lease of [lapsing, leaving, staying]) await ask.granted(lease);
+    await ask.release(leaving);
+    await ask.lapsed(key, lapsing);
+    assert.deepEqual(await ask.holders(key), [staying.id]);
+    assert.equal(await ask.extend(leaving), false);
+    assert.equal(await ask.extend(staying), true);
+  });
+
+  if (!modes.includes('exclusive')) return;
+
+  test('and writers have tokens in the order in which they exclude each other (S21)', async () => {
+    const ask = open();
+    const key = freshKey();
+    let last = 0;
+    for (let phase = 0; phase < 3; phase++) {
+      const readers = [1, 2, 3].map(() => leaseOf(SHARED, key));
+      for (const reader of readers) {
+        const { token } = await ask.granted(reader);
+        assert.ok(token > last);
+        last = reader === readers.at(-1) ? token : last;
+      }
+      await ask.notGranted(leaseOf(EXCLUSIVE, key));
+      for (const reader of readers) await ask.release(reader);
+      const writer = leaseOf(EXCLUSIVE, key);
+      const { token } = await ask.granted(writer);
+      assert.ok(token > last);
+      last = token;
+      await ask.notGranted(leaseOf(SHARED, key));
+      await ask.release(writer);
+    }
+  });
+}

@@ -1,0 +1,349 @@
+import assert from 'node:assert/strict';
+import { canHoldTogether, type LockMode } from '../../lib/core/lock-mode.js';
+import type { Store } from '../../lib/core/ports.js';
+import {
+  type Contract,
+  type ContractRunner,
+  freshKey,
+  kindOf,
+  LAPSE,
+  leaseOf,
+  StoreAsker,
+  TTL,
+  until,
+} from './store-asker.js';
+import { permitsContract } from './store-contract.permits.js';
+import { queueContract } from './store-contract.queue.js';
+import { sharedContract } from './store-contract.shared.js';
+
+/** A store that is to be tested. */
+export interface StoreUnderTest {
+  /** What it can store; it is tested in these modes. */
+  readonly modes: readonly LockMode[];
+  /** The store, connected; each test asks for it. */
+  store(): Store;
+}
+
+/**
+ * What a store must do: each promise of `LockStore` in every mode that it has, and, as far as it has them, those of
+ * `QuorumStore` and `WaitQueue`. It must have `LockDirectory`, as the tests look at what is held. They lock keys that begin
+ * with `{contract}`.
+ */
+export function storeContract(runner: ContractRunner, name: string, { modes, store }: StoreUnderTest): void {
+  const { describe, test } = runner;
+  const contract: Contract = { describe, test, modes, open: () => new StoreAsker(store()) };
+  describe(`the contract of a store: ${name}`, () => {
+    test('names the modes that it is tested in', async () => {
+      assert.deepEqual(store().modes.toSorted(), modes.toSorted());
+    });
+    for (const mode of modes) describe(`in the mode '${mode}'`, () => modeContract(contract, mode));
+    describe('between modes', () => betweenModes(contract));
+    if (modes.includes('shared')) describe('readers', () => sharedContract(contract));
+    if (modes.includes('permits')) describe('permits', () => permitsContract(contract));
+    describe('those who wait', () => queueContract(contract));
+  });
+}
+
+/** What is so in each mode. */
+function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
+  const kind = kindOf(mode);
+  const hasMany = mode !== 'exclusive';
+  const hasExclusive = modes.includes('exclusive');
+  /** One beside whom a lease of the mode cannot be. */
+  const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
+
+  test('tells who holds it, since when, for how long and by which token', async () => {
+    const ask = open();
+    const key = freshKey();
+    const lease = leaseOf(kind, key, TTL, 'alice');
+    const since = Date.now() - 5;
+    const { token, slots } = await ask.granted(lease, { since });
+    assert.ok(Number.isSafeInteger(token) && token > 0);
+    assert.deepEqual(slots, mode === 'permits' ? [0] : undefined);
+    const state = await ask.read(key);
+    const [holder, ...others] = state?.holders ?? [];
+    assert.deepEqual([state?.mode, state?.permits, others], [mode, mode === 'permits' ? 3 : undefined, []]);
+    const { remaining, ...rest } = holder!;
+    const slot = mode === 'permits' ? { slot: 0 } : {};
+    assert.deepEqual(rest, { id: lease.id, owner: 'alice', since, fencingToken: token, mode, ...slot });
+    assert.ok(remaining > TTL / 2 && remaining <= TTL, `${remaining} ms`);
+  });
+
+  test('gives the same when it is asked again, and stores it once', async () => {
+    const ask = open();
+    const keys = [freshKey(), freshKey()];
+    const lease = leaseOf(kind, keys);
+    const granted = await ask.granted(lease);
+    assert.deepEqual(await ask.acquire(lease, { proposal: granted.token + 1_000 }), granted);
+    for (const key of keys) assert.deepEqual(await ask.holders(key), [lease.id]);
+  });
+
+  test('does not store again what was released last (S16)', async () => {
+    const ask = open();
+    const key = freshKey();
+    const lease = leaseOf(kind, key);
+    await ask.granted(lease);
+    await ask.release(lease);
+    await ask.notGranted(lease);
+    assert.deepEqual(await ask.holders(key), []);
+  });
+
+  test('finds a key free that nobody has had, that was released, and that has lapsed', async () => {
+    const ask = open();
+    const [key, released] = [freshKey(), freshKey()];
+    assert.equal(await ask.read(key), undefined);
+    const lease = leaseOf(kind, released);
+    await ask.granted(lease);
+    await ask.release(lease);
+    assert.equal(await ask.read(released), undefined);
+    const lapsed = leaseOf(kind, key, LAPSE);
+    await ask.granted(lapsed);
+    await ask.lapsed(key, lapsed);
+    await ask.granted(leaseOf(other, key));
+  });
+
+  test('extends what is held, and never shortens it', async () => {
+    const ask = open();
+    const keys = [freshKey(), freshKey()];
+    const lease = leaseOf(kind, keys, TTL);
+    const { slots } = await ask.granted(lease);
+    lease.slots = slots;
+    assert.equal(await ask.extend(lease, 4 * TTL), true);
+    assert.equal(await ask.extend(lease, TTL), true);
+    for (const key of keys) {
+      const { remaining } = (await ask.read(key))!.holders[0]!;
+      assert.ok(remaining > 2 * TTL && remaining <= 4 * TTL, `${remaining} ms`);
+    }
+  });
+
+  test('extends and raises nothing that is not held, and revives nothing (S9)', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [never, released] = [leaseOf(kind, freshKey()), leaseOf(kind, freshKey())];
+    const lapsed = leaseOf(kind, key, LAPSE);
+    await ask.granted(released);
+    await ask.release(released);
+    const { token } = await ask.granted(lapsed);
+    await ask.lapsed(key, lapsed);
+    for (const lease of [never, released, lapsed]) {
+      assert.equal(await ask.extend(lease), false);
+      if (ask.store.raise) assert.equal(await ask.raise(lease, token + 100), false);
+      assert.equal(await ask.read(lease.keys[0]!), undefined);
+    }
+  });
+
+  test('extends some though others are gone, each by its own answer', async () => {
+    const ask = open();
+    const leases = [1, 2, 3].map(() => leaseOf(kind, freshKey()));
+    await ask.granted(leases[0]!);
+    await ask.granted(leases[2]!);
+    const told = new Map<number, boolean | Error>();
+    ask.store.extend(leases, 2 * TTL, (index, reply) => told.set(index, reply));
+    await until(() => told.size === 3);
+    assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
+  });
+
+  test('frees what the lease has and nothing else, as often as it is asked (S7)', async () => {
+    const ask = open();
+    const key = freshKey();
+    const lapsed = leaseOf(kind, key, LAPSE);
+    await ask.granted(lapsed);
+    await ask.lapsed(key, lapsed);
+    const next = leaseOf(kind, key);
+    const { slots } = await ask.granted(next);
+    assert.deepEqual(slots, mode === 'permits' ? [0] : undefined);
+    for (let time = 0; time < 2; time++) await ask.release(lapsed);
+    await ask.release(leaseOf(kind, key));
+    assert.equal(await ask.extend(lapsed), false);
+    assert.deepEqual(await ask.holders(key), [next.id]);
+    assert.equal(await ask.extend(next), true);
+  });
+
+  test('takes all of several keys or none', async () => {
+    const ask = open();
+    const [a, b, c] = [freshKey(), freshKey(), freshKey()];
+    const holder = leaseOf(other, b);
+    await ask.granted(holder);
+    const lease = leaseOf(other.mode === mode ? other : kind, [a, b, c]);
+    await ask.refused(lease);
+    assert.deepEqual([await ask.holders(a), await ask.holders(c)], [[], []]);
+    await ask.release(holder);
+    const { slots } = await ask.granted(leaseOf(kind, [a, b, c]));
+    assert.deepEqual(slots, mode === 'permits' ? [0, 0, 0] : undefined);
+  });
+
+  test('does not count a lock of several keys as held where one is gone', async () => {
+    const ask = open();
+    const [a, b] = [freshKey(), freshKey()];
+    const lease = leaseOf(kind, [a, b]);
+    const { token } = await ask.granted(lease);
+    assert.deepEqual(await ask.store.forceRelease?.(a, [lease.id]), [lease.id]);
+    assert.equal(await ask.extend(lease), false);
+    if (ask.store.raise) assert.equal(await ask.raise(lease, token + 1), false);
+    await ask.notGranted(lease);
+    assert.deepEqual(await ask.holders(a), []);
+    await ask.release(lease);
+    assert.deepEqual(await ask.holders(b), []);
+  });
+
+  test('gives larger tokens than before, for one key and for several', async () => {
+    const ask = open();
+    const [a, b, c] = [freshKey(), freshKey(), freshKey()];
+    const tokens: number[] = [];
+    for (const keys of [[a], [a, b], [b, c], [c], [a, b, c], [a, c]]) {
+      const lease = leaseOf(kind, keys);
+      tokens.push((await ask.granted(lease)).token);
+      await ask.release(lease);
+    }
+    assert.deepEqual(
+      tokens,
+      [...new Set(tokens)].toSorted((x, y) => x - y),
+    );
+  });
+
+  test('gives a larger token than that of one who lapsed, and keeps it while it is extended', async () => {
+    const ask = open();
+    const key = freshKey();
+    const lapsed = leaseOf(kind, key, LAPSE);
+    const { token } = await ask.granted(lapsed);
+    await ask.lapsed(key, lapsed);
+    const next = leaseOf(kind, key);
+    const granted = await ask.granted(next);
+    assert.ok(granted.token > token);
+    await ask.extend(next, 2 * TTL);
+    assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
+  });
+
+  test('lifts tokens to one that nodes agree on, and gives larger ones after that', async () => {
+    const ask = open();
+    if (!ask.store.raise) return;
+    const [a, b] = [freshKey(), freshKey()];
+    const lease = leaseOf(kind, [a, b]);
+    const { token } = await ask.granted(lease);
+    assert.equal(await ask.raise(lease, token + 1_000), true);
+    for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
+    // A reader's is there already; for others that would hide that somebody else has got one.
+    assert.equal(await ask.raise(lease, token), mode === 'shared');
+    assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
+    await ask.release(lease);
+    assert.ok((await ask.granted(leaseOf(kind, a))).token > token + 1_000);
+  });
+
+  test('gives at least the token that nodes are to agree on', async () => {
+    const ask = open();
+    const key = freshKey();
+    const first = leaseOf(kind, key);
+    const { token } = await ask.granted(first);
+    await ask.release(first);
+    const proposal = token + 2 ** 19;
+    assert.equal((await ask.granted(leaseOf(kind, key), { proposal })).token, proposal);
+  });
+
+  test('finds what is held by the beginning of its key', async () => {
+    const ask = open();
+    const prefix = freshKey();
+    const keys = ['a', 'b'].map((end) => `${prefix}:${end}`);
+    for (const key of keys) await ask.granted(leaseOf(kind, key));
+    await ask.granted(leaseOf(kind, freshKey()));
+    const found = new Set<string>();
+    for await (const page of ask.store.scan?.(prefix) ?? []) for (const key of page) found.add(key);
+    assert.deepEqual([...found].toSorted(), keys);
+  });
+
+  test('ends by force those who are named, and nobody else', async () => {
+    const ask = open();
+    const key = freshKey();
+    const one = leaseOf(kind, key);
+    const another = leaseOf(kind, key);
+    await ask.granted(one);
+    if (hasMany) await ask.granted(another);
+    assert.deepEqual(await ask.store.forceRelease?.(key, [leaseOf(kind, key).id]), []);
+    const ids = ['0'.repeat(32), one.id];
+    assert.deepEqual(await ask.store.forceRelease?.(key, ids), [one.id]);
+    assert.deepEqual(await ask.store.forceRelease?.(key, ids), []);
+    assert.deepEqual(await ask.holders(key), hasMany ? [another.id] : []);
+    assert.equal(await ask.extend(one), false);
+  });
+
+  if (mode !== 'shared') {
+    test('keeps what is released for as long as it is to be kept', async () => {
+      const ask = open();
+      const key = freshKey();
+      const one = kindOf(mode, 1);
+      const lease = leaseOf(one, key);
+      const { token } = await ask.granted(lease);
+      lease.acquired(performance.now(), 3 * LAPSE);
+      await ask.release(lease);
+      await ask.release(lease);
+      const { holder } = await ask.refused(leaseOf(one, key));
+      assert.ok(holder.remaining <= 3 * LAPSE, `${holder.remaining} ms`);
+      assert.deepEqual(await ask.holders(key), [lease.id]);
+      assert.equal(await ask.extend(lease), false);
+      await ask.lapsed(key, lease);
+      assert.ok((await ask.granted(leaseOf(one, key))).token > token);
+    });
+  }
+
+  if (!hasMany) return;
+
+  test('gives each holder an end of its own, which nobody else touches (S23)', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, LAPSE)];
+    await ask.granted(long);
+    await ask.granted(short);
+    assert.deepEqual(await ask.holders(key), [short.id, long.id]);
+    assert.equal(await ask.extend(long, 2 * TTL), true);
+    await ask.lapsed(key, short);
+    assert.deepEqual(await ask.holders(key), [long.id]);
+    assert.equal(await ask.extend(short), false);
+    assert.ok((await ask.read(key))!.holders[0]!.remaining > TTL);
+    assert.equal(await ask.extend(long), true);
+  });
+
+  test('lets others in when the last holder has ended, not when the first one asked for it', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, LAPSE)];
+    await ask.granted(short);
+    await ask.granted(long);
+    await ask.lapsed(key, short);
+    await ask.release(short);
+    if (hasExclusive) await ask.refused(leaseOf(other, key));
+    await ask.release(long);
+    await ask.granted(leaseOf(other, key));
+  });
+}
+
+/** What one mode is to another. */
+function betweenModes({ test, open, modes }: Contract): void {
+  for (const one of modes) {
+    for (const another of modes) {
+      if (canHoldTogether(one, another)) continue;
+      test(`refuses ${another} beside ${one}, says who is in the way, and grants it after that`, async () => {
+        const ask = open();
+        const key = freshKey();
+        const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];
+        if (one !== 'exclusive') holders.push(leaseOf(kindOf(one), key, TTL, 'last'));
+        const tokens: number[] = [];
+        for (const lease of holders) tokens.push((await ask.granted(lease)).token);
+        const { holder, ran } = await ask.refused(leaseOf(kindOf(another), key));
+        const last = holders.at(-1)!;
+        assert.deepEqual([holder.id, holder.owner, ran], [last.id, last.owner, undefined]);
+        assert.ok(holder.remaining > (last.ttl * 3) / 4 && holder.remaining <= last.ttl);
+        assert.equal('mode' in holder && holder.mode, one);
+        await ask.release(last);
+        if (holders.length > 1) {
+          const refusal = await ask.refused(leaseOf(kindOf(another), key));
+          assert.equal(refusal.holder.id, holders[0]!.id);
+          assert.ok(refusal.holder.remaining <= TTL / 2);
+          await ask.release(holders[0]!);
+        }
+        const next = leaseOf(kindOf(another), key);
+        const { token } = await ask.granted(next);
+        assert.ok(tokens.every((before) => before < token));
+        assert.equal((await ask.read(key))?.mode, another);
+      });
+    }
+  }
+}

@@ -1,0 +1,285 @@
+import type { LockMode } from '../../lib/core/lock-mode.js';
+
+// What a node does with keys that several can hold, as long as nobody waits for them: how holders of each mode, their ends,
+// slots and tokens change with each message. `modes.test.ts` shows that the stores answer the same.
+//
+// Times are those of the node's clock, in steps of a token. Nothing is late, and no token is far ahead of the clock: the
+// deadline, the guard and the marker are in `record.ts`.
+
+const { max } = Math;
+
+/** A lease as the rules know it. */
+export interface Claimant {
+  readonly id: string;
+  readonly keys: readonly string[];
+  readonly mode: LockMode;
+  /** 0 without permits. */
+  readonly permits: number;
+}
+
+export interface Wanted {
+  readonly ttl: number;
+  readonly proposal: number;
+  readonly wish: { readonly slots: readonly number[]; readonly exactly: boolean } | undefined;
+}
+
+export interface Held {
+  readonly token: number;
+  readonly end: number;
+  /** Only with permits. */
+  readonly slot: number | undefined;
+  /** Released, and in the way of others until its end (`minHold`). */
+  readonly kept: boolean;
+}
+
+/** What the rules are; only {@link RIGHT_MODES} is right. */
+export interface ModeRules {
+  readonly linger: number;
+  /** Readers are not granted beside an exclusive holder, nor permits beside readers. */
+  readonly excludes: boolean;
+  /** One who joins readers has the token that they have. */
+  readonly joinsByToken: boolean;
+  /** Each holder has an end of its own. */
+  readonly ownEnds: boolean;
+  /** Each slot has a row of tokens of its own. */
+  readonly rows: boolean;
+  /** The tokens of a phase are above those of all phases before. */
+  readonly floor: boolean;
+  /** A lease that is to have exactly another slot gives up the one that it has. */
+  readonly givesUp: boolean;
+  /** A lease that is known to have another slot is not extended. */
+  readonly knowsSlot: boolean;
+  /** A reader's token is lifted though it is larger already. */
+  readonly raisesReaders: boolean;
+  /** A release frees the permit of the one who releases, and no other. */
+  readonly releasesOwn: boolean;
+}
+
+export const RIGHT_MODES: Omit<ModeRules, 'linger'> = {
+  excludes: true,
+  joinsByToken: true,
+  ownEnds: true,
+  rows: true,
+  floor: true,
+  givesUp: true,
+  knowsSlot: true,
+  raisesReaders: true,
+  releasesOwn: true,
+};
+
+interface Key {
+  mode: LockMode;
+  /** The largest that was granted. */
+  token: number;
+  /** The largest before the present holders came. */
+  floor: number;
+  permits: number;
+  /** Until when it is held, when nobody extends or releases it. */
+  until: number;
+  readonly rows: Map<number, number>;
+  readonly holders: Map<string, Held>;
+}
+
+export type Granted = { readonly token: number; readonly slots: readonly (number | undefined)[] };
+
+/** All keys of one node. */
+export class ManyHolders {
+  readonly #keys = new Map<string, Key>();
+
+  constructor(private readonly rules: ModeRules) {}
+
+  copy(): ManyHolders {
+    const copy = new ManyHolders(this.rules);
+    for (const [name, key] of this.#keys)
+      copy.#keys.set(name, { ...key, rows: new Map(key.rows), holders: new Map(key.holders) });
+    return copy;
+  }
+
+  /** Those who hold the key. */
+  holders(name: string, now: number): ReadonlyMap<string, Held> {
+    const holders = [...(this.#keys.get(name)?.holders ?? [])];
+    return new Map(holders.filter(([, { end }]) => now < end));
+  }
+
+  mode(name: string): { readonly mode: LockMode; readonly permits: number } {
+    const { mode, permits } = this.#key(name, 0);
+    return { mode, permits };
+  }
+
+  /** A holder's end as a node shows it: to the millisecond, and to how long its answer took. */
+  correctEnd(name: string, id: string, end: number): void {
+    const key = this.#keys.get(name);
+    const held = key?.holders.get(id);
+    if (key && held) key.holders.set(id, { ...held, end });
+  }
+
+  /** When something ends by itself. */
+  ends(): number[] {
+    return [...this.#keys.values()].flatMap(({ holders }) => [...holders.values()].map(({ end }) => end));
+  }
+
+  acquire(claim: Claimant, now: number, { ttl, proposal, wish }: Wanted): Granted | undefined {
+    const { id, keys, mode, permits } = claim;
+    let mine = keys.map((name) => this.#mine(name, id, now));
+    const moves = wish?.exactly && mine.some((held, index) => held && held.slot !== wish.slots[index]);
+    if (moves && this.rules.givesUp) {
+      for (const name of keys) this.#end(name, id, now);
+      mine = keys.map(() => undefined);
+    }
+    if (mine.some((held) => held !== undefined)) {
+      if (mine.includes(undefined)) return undefined;
+      return { token: mine[0]!.token, slots: mine.map((held) => held!.slot) };
+    }
+    const slots: (number | undefined)[] = [];
+    let joins = true;
+    let least = 0;
+    for (const [index, name] of keys.entries()) {
+      const key = this.#key(name, now);
+      const live = this.holders(name, now);
+      const isTogether = live.size > 0 && key.mode === mode && mode !== 'exclusive';
+      if (live.size > 0 && !isTogether && (this.rules.excludes || mode === 'exclusive')) return undefined;
+      const joining = isTogether && mode === 'shared' && this.rules.joinsByToken;
+      joins &&= joining;
+      let last = key.token;
+      if (mode === 'permits') {
+        const taken = new Set([...live.values()].map(({ slot }) => slot));
+        const slot = freeSlot(taken, permits, wish, index);
+        if (slot === undefined) return undefined;
+        slots.push(slot);
+        if (isTogether && this.rules.rows) last = key.rows.get(slot) ?? (this.rules.floor ? key.floor : 0);
+      } else slots.push(undefined);
+      least = max(least, joining ? last : last + 1);
+    }
+    const token = joins ? least : max(least, Math.floor(now), proposal);
+    for (const [index, name] of keys.entries()) this.#grant(name, claim, now, ttl, token, slots[index]);
+    return { token, slots };
+  }
+
+  extend(
+    { id, keys, mode }: Claimant,
+    now: number,
+    ttl: number,
+    slots: readonly number[] | undefined,
+  ): boolean {
+    if (slots && mode === 'permits' && this.rules.knowsSlot) {
+      for (const [index, name] of keys.entries()) {
+        const held = this.#mine(name, id, now);
+        if (held && held.slot !== slots[index]) this.#end(name, id, now);
+      }
+    }
+    if (keys.some((name) => !this.#mine(name, id, now))) return false;
+    for (const name of keys) {
+      const key = this.#key(name, now);
+      for (const [holder, held] of key.holders) {
+        if (held.kept || (this.rules.ownEnds && holder !== id)) continue;
+        key.holders.set(holder, { ...held, end: max(held.end, now + ttl) });
+      }
+      key.until = max(key.until, now + ttl);
+    }
+    return true;
+  }
+
+  raise(
+    { id, keys, mode }: Claimant,
+    now: number,
+    token: number,
+    slots: readonly number[] | undefined,
+  ): boolean {
+    const isReader = mode === 'shared' && this.rules.raisesReaders;
+    for (const [index, name] of keys.entries()) {
+      const held = this.#mine(name, id, now);
+      if (!held || (!isReader && held.token > token)) return false;
+      if (slots && held.slot !== undefined && held.slot !== slots[index]) return false;
+    }
+    for (const name of keys) {
+      const key = this.#key(name, now);
+      const held = this.#mine(name, id, now)!;
+      const raised = max(held.token, token);
+      key.holders.set(id, { ...held, token: raised });
+      if (held.slot !== undefined) key.rows.set(held.slot, raised);
+      key.token = max(key.token, token);
+    }
+    return true;
+  }
+
+  release({ id, keys }: Claimant, now: number, keep: number): void {
+    for (const name of keys) {
+      const held = this.#mine(name, id, now);
+      if (!held) continue;
+      if (keep > 0) {
+        const key = this.#key(name, now);
+        key.holders.set(id, { ...held, end: now + keep, kept: true });
+        key.until = max(...[...key.holders.values()].map(({ end }) => end));
+      } else if (this.rules.releasesOwn) this.#end(name, id, now);
+      else for (const holder of this.holders(name, now).keys()) this.#end(name, holder, now);
+    }
+  }
+
+  forceRelease(name: string, ids: readonly string[], now: number): string[] {
+    const ended = ids.filter((id) => this.holders(name, now).has(id));
+    for (const id of ended) this.#end(name, id, now);
+    return ended;
+  }
+
+  #grant(
+    name: string,
+    { id, mode, permits }: Claimant,
+    now: number,
+    ttl: number,
+    token: number,
+    slot: number | undefined,
+  ): void {
+    const live = this.holders(name, now);
+    const key = this.#key(name, now);
+    if (live.size === 0) {
+      key.floor = key.token;
+      key.permits = 0;
+      key.rows.clear();
+    }
+    for (const holder of key.holders.keys()) if (!live.has(holder)) key.holders.delete(holder);
+    key.holders.set(id, { token, end: now + ttl, slot, kept: false });
+    key.mode = mode;
+    key.token = max(key.token, token);
+    key.permits = max(key.permits, permits);
+    key.until = max(live.size === 0 ? 0 : key.until, now + ttl);
+    if (slot !== undefined) key.rows.set(slot, token);
+    this.#keys.set(name, key);
+  }
+
+  /** What is known of a key: nothing, the linger after it was held. */
+  #key(name: string, now: number): Key {
+    const key = this.#keys.get(name);
+    if (key && now < key.until + this.rules.linger) return key;
+    return {
+      mode: 'exclusive',
+      token: 0,
+      floor: 0,
+      permits: 0,
+      until: 0,
+      rows: new Map(),
+      holders: new Map(),
+    };
+  }
+
+  #mine(name: string, id: string, now: number): Held | undefined {
+    const held = this.holders(name, now).get(id);
+    return held?.kept ? undefined : held;
+  }
+
+  #end(name: string, id: string, now: number): void {
+    const key = this.#keys.get(name);
+    if (!key?.holders.delete(id)) return;
+    key.until = max(now, ...[...this.holders(name, now).values()].map(({ end }) => end));
+  }
+}
+
+function freeSlot(
+  taken: ReadonlySet<number | undefined>,
+  permits: number,
+  wish: Wanted['wish'],
+  index: number,
+): number | undefined {
+  const from = wish?.slots[index] ?? 0;
+  const all = Array.from({ length: permits }, (_, step) => (from + step) % permits);
+  return (wish?.exactly ? [from] : all).find((slot) => !taken.has(slot));
+}

@@ -1,0 +1,483 @@
+import { afterAll, afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { randomInt } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { STEPS_PER_SECOND } from '../../lib/core/fencing-token.js';
+import { Lease } from '../../lib/core/lease.js';
+import type { LockKind, LockMode } from '../../lib/core/lock-mode.js';
+import type { AcquireReply, KeyState, Store, Tell } from '../../lib/core/ports.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { openClient } from '../../lib/stores/redis/connection/connection.js';
+import { LINGER_MS } from '../../lib/stores/redis/record.js';
+import { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import { newFleet } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import {
+  type Claimant,
+  type Granted,
+  ManyHolders,
+  type ModeRules,
+  RIGHT_MODES,
+  type Wanted,
+} from './many-holders.js';
+import { randomFrom } from './random.js';
+
+// Long random sequences of messages in all modes, with keys that change from one mode to another: a store must answer as
+// `many-holders.ts` says, and show the same holders after each message. What it stores them in is no matter here.
+
+/** So many times, each with other messages. */
+const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
+const MEMORY_MESSAGES = 8_000;
+const REDIS_MESSAGES = 1_500;
+/** Within so many every planted error is found, most of them within a few hundred. */
+const MOST_MESSAGES = 8_000;
+const LONG_MS = 60_000;
+/** What ends so soon is waited for: nobody knows whether a message comes before or after that. */
+const CLOSE = steps(4);
+const RULES: ModeRules = { ...RIGHT_MODES, linger: steps(LINGER_MS) };
+
+/** What leases ask for: of which keys, and with how many permits in that mode. */
+const KINDS: readonly (readonly [LockMode, string, number])[] = [
+  ['exclusive', 'a', 0],
+  ['exclusive', 'ab', 0],
+  ['shared', 'a', 0],
+  ['shared', 'a', 0],
+  ['shared', 'b', 0],
+  ['shared', 'ab', 0],
+  ['permits', 'a', 2],
+  ['permits', 'a', 3],
+  ['permits', 'a', 3],
+  ['permits', 'a', 3],
+  ['permits', 'b', 3],
+  ['permits', 'ab', 3],
+];
+
+function steps(milliseconds: number): number {
+  return (milliseconds * STEPS_PER_SECOND) / 1_000;
+}
+
+type Random = (count: number) => number;
+
+/** What the messages go to. */
+interface Node {
+  readonly store: Store;
+  readonly modes: readonly LockMode[];
+  readonly shortMs: number;
+  readonly keepMs: number;
+  clock(): Promise<number>;
+  /** Lets some time pass; whether it was more than anything is kept. */
+  pass(random: Random): Promise<boolean>;
+}
+
+/** What is sent, and what the rules make of it. */
+interface Message {
+  readonly name: string;
+  readonly send: () => Promise<readonly unknown[]>;
+  readonly rule: (state: ManyHolders, now: number) => readonly unknown[];
+}
+
+async function answersTo<Reply>(
+  count: number,
+  ask: (tell: Tell<Reply>) => void,
+): Promise<readonly (Reply | Error)[]> {
+  const answers: (Reply | Error)[] = [];
+  await new Promise<void>((resolve) => {
+    let missing = count;
+    ask((index, reply) => {
+      answers[index] = reply;
+      if (--missing === 0) resolve();
+    });
+  });
+  return answers;
+}
+
+/** What a grant gives; `undefined` for a refusal, which the model does not tell from an error that is a rule. */
+function grantOf(reply: AcquireReply | Error): Granted | undefined {
+  if (!(reply instanceof Error))
+    return reply.granted ? { token: reply.token, slots: reply.slots ?? [] } : undefined;
+  if (reply.message.includes('this lease was stored before')) return undefined;
+  throw reply;
+}
+
+class Conversation {
+  readonly #random: Random;
+  #keys: Readonly<Record<string, string>> = {};
+  #leases: Lease[] = [];
+  /** What has been replaced, whose extensions and releases may still come. */
+  #late: Lease[] = [];
+  readonly #granted = new Set<Lease>();
+  #state = new ManyHolders(RULES);
+  #now = 0;
+  /** How exactly the holders' ends are known: the last answer took so long. */
+  #slack = 0;
+  /** What has happened, to see that everything has. */
+  readonly seen = new Set<string>();
+
+  constructor(
+    private readonly node: Node,
+    private readonly rules: ModeRules,
+    private readonly seed: number,
+  ) {
+    this.#random = randomFrom(seed);
+  }
+
+  /** The first difference; `undefined` when there is none. */
+  async run(messages: number): Promise<unknown> {
+    this.#begin();
+    for (let at = 0; at < messages; at++) {
+      if (this.#random(12) === 0 && (await this.node.pass(this.#random))) this.#begin();
+      await this.#waitForEnds();
+      this.#now = await this.node.clock();
+      const difference = await this.#exchange(this.#message());
+      if (difference) return { seed: this.seed, at, ...difference };
+    }
+    return undefined;
+  }
+
+  /** Keys that nobody has had. */
+  #begin(): void {
+    const run = this.#random(2 ** 31);
+    this.#keys = { a: `{${run}}:a`, b: `{${run}}:b` };
+    this.#state = new ManyHolders(this.rules);
+    this.#late = [];
+    this.#leases = KINDS.filter(([mode]) => this.node.modes.includes(mode)).map((_, index) =>
+      this.#newLease(index),
+    );
+  }
+
+  #newLease(index: number): Lease {
+    const kinds = KINDS.filter(([mode]) => this.node.modes.includes(mode));
+    const [mode, keys, permits] = kinds[index]!;
+    const kind: LockKind = mode === 'permits' ? { mode, permits } : { mode };
+    const ttl = this.#random(3) === 0 ? this.node.shortMs : LONG_MS;
+    return new Lease(
+      [...keys].map((key) => this.#keys[key]!),
+      'model',
+      ttl,
+      undefined,
+      kind,
+    );
+  }
+
+  /** The message, and its answer by the rules at a time at which it may have been carried out. */
+  async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
+    const before = this.#state;
+    const from = await this.node.clock();
+    const answers = await send();
+    const found = await this.node.store.read!(Object.values(this.#keys));
+    const to = await this.node.clock();
+    if (from !== to && this.#endsBetween(from - CLOSE, to + CLOSE)) {
+      this.#begin();
+      return undefined;
+    }
+    const tokens = answers.flatMap((answer) => (answer as Granted | undefined)?.token ?? []);
+    for (const time of [from, to, ...tokens]) {
+      if (time < from || time > to) continue;
+      const after = before.copy();
+      const expected = rule(after, time);
+      if (!isSame(answers, expected) || !this.#shows(found, after, to, to - from)) continue;
+      this.#state = after;
+      if (from !== to) this.#correct(found, to, to - from);
+      const [word] = name.split(' ', 1);
+      for (const answer of answers) this.seen.add(`${word}: ${answer === undefined ? 'no' : 'yes'}`);
+      for (const key of Object.values(this.#keys)) {
+        const { size } = after.holders(key, time);
+        if (size > 0) this.seen.add(`${size > 1 ? 'several' : 'one'}: ${after.mode(key).mode}`);
+      }
+      return undefined;
+    }
+    const after = before.copy();
+    const expected = rule(after, from);
+    this.#state = after;
+    if (from !== to && this.#endsBetween(from - CLOSE, to + CLOSE)) {
+      this.#begin();
+      return undefined;
+    }
+    return { name, answers, expected, found, before, after, from, to };
+  }
+
+  #correct(found: readonly KeyState[], now: number, slack: number): void {
+    this.#slack = slack;
+    for (const [index, key] of Object.values(this.#keys).entries()) {
+      const shown = found[index];
+      if (!shown || shown instanceof Error) continue;
+      for (const { id, remaining } of shown.holders) this.#state.correctEnd(key, id, now + steps(remaining));
+    }
+  }
+
+  #endsBetween(from: number, to: number): boolean {
+    return this.#state.ends().some((end) => end > from - this.#slack && end < to + this.#slack);
+  }
+
+  async #waitForEnds(): Promise<void> {
+    for (;;) {
+      const now = await this.node.clock();
+      if (now === (await this.node.clock()) || !this.#endsBetween(now - CLOSE, now + 3 * CLOSE)) return;
+      await sleep(2);
+    }
+  }
+
+  /** Whether the store shows the holders that the rules say, with their ends, tokens and slots. */
+  #shows(found: readonly KeyState[], state: ManyHolders, now: number, tolerance: number): boolean {
+    return Object.values(this.#keys).every((key, index) => {
+      const shown = found[index];
+      if (shown instanceof Error) return false;
+      const holders = state.holders(key, now);
+      if (!shown || holders.size === 0) return !shown && holders.size === 0;
+      const { mode, permits } = state.mode(key);
+      if (shown.mode !== mode || (shown.permits ?? 0) !== permits) return false;
+      return (
+        shown.holders.length === holders.size &&
+        shown.holders.every(({ id, fencingToken, slot, remaining }) => {
+          const held = holders.get(id);
+          if (!held || held.token !== fencingToken || held.slot !== slot) return false;
+          return Math.abs(held.end - now - steps(remaining)) <= tolerance + this.#slack + CLOSE;
+        })
+      );
+    });
+  }
+
+  #message(): Message {
+    const kind = this.#random(20);
+    if (kind < 9) return this.#acquisition();
+    const lease = this.#oneToChange();
+    const claim = claimOf(lease);
+    const { store } = this.node;
+    const { slots } = lease;
+    const about = `${lease.kind.mode} ${claim.id.slice(0, 6)} of ${claim.keys.length}`;
+    if (kind < 12) {
+      const ttl = this.#random(2) === 0 ? this.node.shortMs : LONG_MS;
+      return {
+        name: `extend ${about} by ${ttl} in ${String(slots)}`,
+        send: async () => {
+          const [extended] = await answersTo<boolean>(1, (tell) => store.extend([lease], ttl, tell));
+          return [extended || undefined];
+        },
+        rule: (state, now) => [state.extend(claim, now, steps(ttl), slots) || undefined],
+      };
+    }
+    if (kind < 14) {
+      const token = this.#tokenToRaise(lease);
+      return {
+        name: `raise ${about} to ${token} in ${String(slots)}`,
+        send: async () => [(await store.raise!(lease, token)) || undefined],
+        rule: (state, now) => [state.raise(claim, now, token, slots) || undefined],
+      };
+    }
+    if (kind < 15) {
+      const [key] = claim.keys as [string];
+      // Whether one that has lapsed is among those that were ended is no matter: it is no holder.
+      const named = [lease, this.#oneToChange()].filter(
+        (one) => !this.#granted.has(one) || this.#isThere(one),
+      );
+      const ids = [...new Set(named.map(({ id }) => id))];
+      return {
+        name: `end ${about}`,
+        send: async () => [(await store.forceRelease!(key, ids)).toSorted().join() || undefined],
+        rule: (state, now) => [state.forceRelease(key, ids, now).toSorted().join() || undefined],
+      };
+    }
+    let keep = 0;
+    return {
+      name: `release ${about}`,
+      send: () => {
+        keep = steps(lease.keepFor);
+        return answersTo<undefined>(1, (tell) => store.release([{ lease, pause: 0 }], tell));
+      },
+      rule: (state, now) => {
+        state.release(claim, now, keep);
+        return [undefined];
+      },
+    };
+  }
+
+  #acquisition(): Message {
+    const { node } = this;
+    const index = this.#random(this.#leases.length);
+    const lease = this.#oneToAsk(index);
+    const claim = claimOf(lease);
+    const proposal = this.#random(2) === 0 ? 0 : Math.floor(steps(Date.now() + this.#random(150) - 100));
+    const wish = this.#wish(lease);
+    const wanted: Wanted = { ttl: steps(lease.ttl), proposal, wish };
+    return {
+      name: `acquire ${lease.kind.mode} ${claim.id.slice(0, 6)} of ${claim.keys.length}, ${JSON.stringify(wish)}`,
+      send: async () => {
+        const terms = { since: Date.now(), limit: LONG_MS, guard: 0, position: undefined };
+        const requests = [{ lease, proposal, wish, ...terms }];
+        const [reply] = await answersTo<AcquireReply>(1, (tell) => node.store.acquire(requests, false, tell));
+        const granted = grantOf(reply!);
+        if (granted) this.#heard(lease, granted);
+        return [granted];
+      },
+      rule: (state, now) => {
+        const granted = state.acquire(claim, now, wanted);
+        return [granted && { ...granted, slots: granted.slots.filter((slot) => slot !== undefined) }];
+      },
+    };
+  }
+
+  /** What the algorithm does with a grant: sometimes the others have agreed on another slot. */
+  #heard(lease: Lease, { slots }: Granted): void {
+    const isNew = !this.#granted.has(lease);
+    this.#granted.add(lease);
+    if (lease.kind.mode === 'permits' && this.#random(3) > 0) {
+      const { permits } = lease.kind;
+      const by = this.#random(8) === 0 ? 1 : 0;
+      lease.slots = slots.map((slot) => (slot! + by) % permits);
+    }
+    if (isNew && lease.kind.mode !== 'shared' && lease.ttl === LONG_MS && this.#random(4) === 0)
+      lease.acquired(performance.now(), this.node.keepMs);
+  }
+
+  #wish({ kind, keys }: Lease): Wanted['wish'] {
+    if (kind.mode !== 'permits' || this.#random(3) === 0) return undefined;
+    return { slots: keys.map(() => this.#random(kind.permits)), exactly: this.#random(4) === 0 };
+  }
+
+  /** A lease that has been granted and is not held any more is not asked for again: what comes of that is in `record.ts`. */
+  #oneToAsk(index: number): Lease {
+    const lease = this.#leases[index]!;
+    const isHeld = lease.keys.some(
+      (key) => this.#state.holders(key, this.#now).get(lease.id)?.kept === false,
+    );
+    if (!this.#granted.has(lease) || isHeld) return lease;
+    this.#late = [lease, ...this.#late].slice(0, 8);
+    return (this.#leases[index] = this.#newLease(index));
+  }
+
+  /** Mostly one that holds something. */
+  #oneToChange(): Lease {
+    const holds = this.#leases.filter((lease) => this.#isThere(lease));
+    const some = this.#random(5) > 0 && holds.length > 0 ? holds : [...this.#leases, ...this.#late];
+    return some[this.#random(some.length)]!;
+  }
+
+  /** Whether it holds a key, or keeps it. */
+  #isThere({ id, keys }: Lease): boolean {
+    return keys.some((key) => this.#state.holders(key, this.#now).has(id));
+  }
+
+  #tokenToRaise({ id, keys: [key = ''] }: Lease): number {
+    const token = this.#state.holders(key, this.#now).get(id)?.token;
+    if (token !== undefined && this.#random(2) === 0) return token + this.#random(6) - 2;
+    return Math.floor(steps(Date.now() + this.#random(100)));
+  }
+}
+
+function claimOf({ id, keys, kind }: Lease): Claimant {
+  return { id, keys, mode: kind.mode, permits: kind.mode === 'permits' ? kind.permits : 0 };
+}
+
+function isSame(answers: readonly unknown[], expected: readonly unknown[]): boolean {
+  return JSON.stringify(answers) === JSON.stringify(expected);
+}
+
+let server: RedisServer;
+
+beforeAll(async () => {
+  server = await startRedis();
+});
+afterAll(() => server.stop());
+afterEach(() => {
+  jest.useRealTimers();
+});
+
+/** Every time is a whole number of steps. */
+const TICK_MS = 125;
+
+function memoryNode(): Promise<Node> {
+  jest.useFakeTimers({ now: 14_000_000_000 * TICK_MS });
+  const store = new MemoryStore();
+  return Promise.resolve({
+    store,
+    modes: store.modes,
+    shortMs: 2 * TICK_MS,
+    keepMs: 2 * TICK_MS,
+    clock: () => Promise.resolve(steps(Date.now())),
+    pass: (random) => {
+      const forgets = random(8) === 0;
+      jest.advanceTimersByTime(forgets ? LONG_MS + 2 * LINGER_MS : TICK_MS * (1 + random(3)));
+      return Promise.resolve(forgets);
+    },
+  });
+}
+
+async function redisNode(): Promise<Node> {
+  const client = server.client();
+  // With a marker, as one of several nodes has it.
+  const store = new RedisStore(openClient(server.url), true, newFleet(false, true));
+  await store.connect();
+  return {
+    store,
+    modes: store.modes,
+    shortMs: 40,
+    keepMs: 40,
+    clock: async () => {
+      const [seconds, micros] = await client.time();
+      return Math.floor(steps(Number(seconds) * 1_000 + Number(micros) / 1_000));
+    },
+    pass: async (random) => {
+      await sleep(1 + random(30));
+      return false;
+    },
+  };
+}
+
+/** What comes up in each mode, besides that which all modes have. */
+const SEEN = ['acquire', 'extend', 'raise', 'end'].flatMap((word) => [`${word}: yes`, `${word}: no`]);
+const SEEN_IN: Readonly<Record<LockMode, readonly string[]>> = {
+  exclusive: ['one: exclusive'],
+  shared: ['one: shared', 'several: shared'],
+  permits: ['one: permits', 'several: permits'],
+};
+
+async function firstDifference(
+  open: () => Promise<Node>,
+  rules: ModeRules,
+  messages: number,
+): Promise<{
+  readonly difference: unknown;
+  readonly seen: ReadonlySet<string>;
+  readonly expected: string[];
+}> {
+  const node = await open();
+  const conversation = new Conversation(node, rules, randomInt(2 ** 31));
+  const difference = await conversation.run(messages);
+  await node.store.close();
+  const expected = [...SEEN, ...node.modes.flatMap((mode) => SEEN_IN[mode])];
+  return { difference, seen: conversation.seen, expected };
+}
+
+/** Each with the modes without which it makes no difference. */
+const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
+  ['one mode is granted beside another', { excludes: false }, ['shared', 'permits']],
+  ['a reader that joins others counts up', { joinsByToken: false }, ['shared']],
+  ['an extension is that of all holders', { ownEnds: false }, ['shared']],
+  ['all slots have one row of tokens', { rows: false }, ['permits']],
+  ['a slot that is new has a token below those before', { floor: false }, ['permits']],
+  ['a lease keeps its slot where it is to have exactly another', { givesUp: false }, ['permits']],
+  ['a lease is extended in another slot than it is known to have', { knowsSlot: false }, ['permits']],
+  ['a token of a reader is not lifted that is larger already', { raisesReaders: false }, ['shared']],
+  ['a release frees all holders', { releasesOwn: false }, ['shared']],
+];
+
+describe.each([
+  ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
+  // Another mode is added here when `RedisStore.modes` has it.
+  ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive']],
+] as const)('a node in %s', (_kind, open, messages, modes) => {
+  test('answers what the rules say in each mode, whatever the order of the messages', async () => {
+    for (let round = 0; round < ROUNDS; round++) {
+      const { difference, seen, expected } = await firstDifference(open, RULES, messages);
+      expect(difference).toBeUndefined();
+      expect([...seen]).toEqual(expect.arrayContaining(expected));
+    }
+  });
+
+  const planted = PLANTED.filter(([, , needed]) => needed.every((mode) => modes.some((one) => one === mode)));
+  for (const [what, plant] of planted) {
+    test(`is found to differ from rules by which ${what}`, async () => {
+      const { difference } = await firstDifference(open, { ...RULES, ...plant }, MOST_MESSAGES);
+      expect(difference).toBeDefined();
+    });
+  }
+});
