@@ -15,6 +15,7 @@ export {
   LOCK_RELEASE_CHANNEL,
   LOCK_STATE_CHANNEL,
   type LockReleaseEvent,
+  type LockSlots,
   type LockState,
   type LockStateEvent,
   NODE_ERROR_CHANNEL,
@@ -35,9 +36,10 @@ export {
 } from './core/errors.js';
 export type { LockKey } from './core/keys.js';
 export type { LockHandle } from './core/lock-handle.js';
-export type { LockInfo, LockVote } from './core/lock-info.js';
-export type { ListOptions } from './redlock/inspect/lock-inspector.js';
-export type { AcquireOptions, LockOptions, RetryOptions } from './core/lock-options.js';
+export type { LockHolder, LockInfo, LockVote, NodeHolder } from './core/lock-info.js';
+export type { LockMode } from './core/lock-mode.js';
+export type { ForceReleaseOptions, ListOptions } from './redlock/inspect/lock-inspector.js';
+export type { AcquireOptions, LockKindOptions, LockOptions, RetryOptions } from './core/lock-options.js';
 export type { NodeCheck, NodesStatus, NodeStatus } from './core/node-status.js';
 export { WithLock } from './decorator/with-lock.decorator.js';
 export type { WithLockOptions } from './decorator/with-lock.options.js';

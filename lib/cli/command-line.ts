@@ -28,7 +28,13 @@ export type Request =
   | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
   | (Common & { readonly command: 'inspect'; readonly key: string })
   | (Common & { readonly command: 'watch'; readonly prefix: string; readonly interval: number })
-  | (Common & { readonly command: 'release'; readonly key: string; readonly yes: boolean })
+  | (Common & {
+      readonly command: 'release';
+      readonly key: string;
+      /** The one holder that is to be ended. */
+      readonly id: string | undefined;
+      readonly yes: boolean;
+    })
   | (Common & { readonly command: 'doctor' });
 
 /** A request that asks the nodes. */
@@ -47,6 +53,7 @@ const OPTIONS = {
   json: { type: 'boolean' },
   limit: { type: 'string' },
   interval: { type: 'string' },
+  id: { type: 'string' },
   yes: { type: 'boolean', short: 'y' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean' },
@@ -59,7 +66,7 @@ const COMMANDS: Readonly<Record<NodeRequest['command'], { options: readonly stri
   list: { options: ['limit'], operand: '[PREFIX]' },
   inspect: { options: [], operand: 'KEY' },
   watch: { options: ['interval'], operand: '[PREFIX]' },
-  release: { options: ['yes'], operand: 'KEY' },
+  release: { options: ['id', 'yes'], operand: 'KEY' },
   doctor: { options: [] },
 };
 
@@ -74,7 +81,7 @@ Commands:
   list [PREFIX]     the locks that are held, of all keys or those that begin with PREFIX
   inspect KEY       who holds a lock, and what each node says
   watch [PREFIX]    the locks as they come and go, until Ctrl-C
-  release KEY       delete a lock, whoever holds it; asks first
+  release KEY       end a lock, whoever holds it; asks first
   doctor            whether the nodes are fit for locks, and what to change
 
 Nodes:
@@ -96,6 +103,7 @@ Options:
   --json            for programs
   --limit N         list: stop after N locks
   --interval MS     watch: milliseconds between two looks; default 1000
+  --id ID           release: only this one of those who hold it, as inspect names it
   -y, --yes         release: do not ask
   -h, --help        this text
   --version
@@ -141,7 +149,8 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'inspect':
       return { command: name, ...common, key: text };
     case 'release':
-      return { command: name, ...common, key: text, yes: values.yes ?? false };
+      if (values.id === '') throw new UsageError('No id after --id. Write one that inspect names');
+      return { command: name, ...common, key: text, id: values.id, yes: values.yes ?? false };
     case 'doctor':
       return { command: name, ...common };
   }

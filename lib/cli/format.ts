@@ -1,6 +1,6 @@
 import { stripVTControlCharacters } from 'node:util';
 import { printable as escaped } from '../core/printable.js';
-import type { LockInfo, LockVote } from '../core/lock-info.js';
+import type { LockHolder, LockInfo, LockVote } from '../core/lock-info.js';
 
 /** The first column is not made narrower than this. */
 const NARROWEST = 16;
@@ -87,7 +87,7 @@ export function quoted(key: string): string {
   return `"${printable(key)}"`;
 }
 
-const HEADING = ['KEY', 'OWNER', 'HELD FOR', 'ENDS IN', 'TOKEN', 'NODES'];
+const HEADING = ['KEY', 'MODE', 'OWNER', 'HELD FOR', 'ENDS IN', 'TOKEN', 'NODES'];
 
 /**
  * A table of locks.
@@ -98,18 +98,44 @@ export function lockTable(infos: readonly LockInfo[], most?: number): string[] {
   return table(HEADING, infos.map(lockRow), most);
 }
 
-function lockRow({ key, held, owner, since, remaining, fencingToken, votes }: LockInfo): string[] {
+function lockRow(info: LockInfo): string[] {
+  const { key, held, owner = '', holders, since, remaining, fencingToken, votes } = info;
   const nodes = `${votes.filter(({ vote }) => vote === 'held').length} of ${votes.length}`;
-  if (!held) return [key, '(no quorum)', '', '', '', nodes];
-  return [key, owner ?? '', ageOf(since), duration(remaining), String(fencingToken ?? ''), nodes];
+  if (!held) return [key, '', '(no quorum)', '', '', '', nodes];
+  const others = holders.length > 1 ? ` and ${holders.length - 1} more` : '';
+  const token = String(fencingToken ?? '');
+  return [key, modeOf(info), owner + others, ageOf(since), duration(remaining), token, nodes];
+}
+
+/** How a lock is held, and of its permits how many are taken. */
+export function modeOf({ mode, permits, holders }: LockInfo): string {
+  return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
+}
+
+/** Those who hold a lock, first to end first. */
+export function holderTable(holders: readonly LockHolder[]): string[] {
+  const hasSlots = holders.some(({ slot }) => slot !== undefined);
+  const columns = ['OWNER', 'ID', 'HELD FOR', 'ENDS IN', 'TOKEN'];
+  const rows = holders.map(({ owner, id, since, remaining, fencingToken, slot }) => {
+    const cells = [owner, id, ageOf(since), duration(remaining), String(fencingToken ?? '')];
+    return hasSlots ? [String(slot ?? ''), ...cells] : cells;
+  });
+  return table(hasSlots ? ['SLOT', ...columns] : columns, rows);
 }
 
 /** What the nodes say of one key. */
 export function voteTable(votes: readonly LockVote[]): string[] {
-  const rows = votes.map((vote) => {
-    if (vote.vote === 'error') return [vote.node, 'error', vote.error.message];
-    if (vote.vote === 'free') return [vote.node, 'free'];
-    return [vote.node, 'held', vote.owner, vote.id, duration(vote.remaining), String(vote.fencingToken)];
+  const rows = votes.flatMap((vote) => {
+    if (vote.vote === 'error') return [[vote.node, 'error', vote.error.message]];
+    if (vote.vote === 'free') return [[vote.node, 'free']];
+    return vote.holders.map(({ owner, id, remaining, fencingToken, slot }, index) => [
+      index === 0 ? vote.node : '',
+      slot === undefined ? 'held' : `slot ${slot}`,
+      owner,
+      id,
+      duration(remaining),
+      String(fencingToken),
+    ]);
   });
   // An error is a sentence, and would make its column too wide for the others.
   const errors = rows.filter(([, vote]) => vote === 'error').map((cells) => cells.join('  '));
@@ -124,21 +150,30 @@ export function ageOf(since: Date | undefined): string {
 }
 
 /** A lock for programs. JSON has no Infinity, so `remaining` is `null` for a key without expiry. */
-export function lockJson({ key, held, id, owner, since, remaining, fencingToken, votes }: LockInfo): object {
+export function lockJson(info: LockInfo): object {
+  const { key, held, mode, permits, id, owner, since, remaining, fencingToken, holders, votes } = info;
   return {
     key,
     held,
+    mode: mode ?? null,
+    permits: permits ?? null,
     id: id ?? null,
     owner: owner ?? null,
     since: since ?? null,
     remaining: finite(remaining),
     fencingToken: fencingToken ?? null,
+    holders: holders.map(holderJson),
     votes: votes.map((vote) => {
       if (vote.vote === 'error') return { ...vote, error: vote.error.message };
       if (vote.vote === 'free') return vote;
-      return { ...vote, remaining: finite(vote.remaining) };
+      return { ...vote, remaining: finite(vote.remaining), holders: vote.holders.map(holderJson) };
     }),
   };
+}
+
+/** One holder for programs. */
+export function holderJson({ remaining, fencingToken, ...holder }: LockHolder): object {
+  return { ...holder, remaining: finite(remaining), fencingToken: fencingToken ?? null };
 }
 
 function finite(milliseconds: number): number | null {

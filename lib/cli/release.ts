@@ -1,5 +1,5 @@
 import { createInterface } from 'node:readline/promises';
-import type { LockInfo } from '../core/lock-info.js';
+import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
 import { ageOf, printable, quoted } from './format.js';
@@ -18,34 +18,50 @@ export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal
 
 export async function release(
   { inspection }: Session,
-  { key, yes, json }: RequestFor<'release'>,
+  { key, id, yes, json }: RequestFor<'release'>,
   terminal: Terminal,
 ): Promise<number> {
   const info = await inspection.inspect(key);
-  const there = info.votes.some(({ vote }) => vote === 'held');
-  const agreed = there && (yes || (await agrees(info, terminal)));
-  const released = agreed && (await inspection.forceRelease(key));
-  if (json) printJson(terminal, { key, released });
-  else if (released) print(terminal, `Released ${quoted(key)}. Its holder learns of it at its next renewal.`);
-  else print(terminal, there ? `${quoted(key)} was not released.` : `${quoted(key)} is not held.`);
+  const concerned = holdersOf(info).filter((holder) => id === undefined || holder.id === id);
+  const there = concerned.length > 0;
+  const agreed = there && (yes || (await agrees(info, concerned, terminal)));
+  const released = agreed && (await inspection.forceRelease(key, id === undefined ? {} : { id }));
+  const several = concerned.length > 1;
+  if (json) printJson(terminal, { key, ...(id === undefined ? {} : { id }), released });
+  else if (released) {
+    const who = several
+      ? 'Its holders learn of it at their next renewals.'
+      : 'Its holder learns of it at its next renewal.';
+    print(terminal, `Released ${quoted(key)}. ${who}`);
+  } else if (there) print(terminal, `${quoted(key)} was not released.`);
+  else print(terminal, `${quoted(key)} is not held${id === undefined ? '' : ' by that id'}.`);
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
+/** Those who hold the key, or, without a quorum, those whom any node has. */
+function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
+  const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
+  const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));
+  return [...known.values()];
+}
+
 async function agrees(
-  { key, owner, since, votes }: LockInfo,
+  { key }: LockInfo,
+  concerned: readonly LockHolder[],
   { input, questions, signal }: Terminal,
 ): Promise<boolean> {
-  const holder = votes.find((vote) => vote.vote === 'held');
-  const name = printable(owner ?? holder?.owner ?? '');
-  const age = since ? `, for ${ageOf(since)}` : '';
+  const [holder, ...others] = concerned;
+  const more = others.length > 0 ? ` and ${others.length} more` : `, for ${ageOf(holder?.since)}`;
+  const name = printable(holder?.owner ?? '') + more;
   const asking = createInterface({ input, output: questions });
   // Without a listener for Ctrl-C, and at the end of the input, the question would never be settled.
   const gone = new AbortController();
   asking.once('SIGINT', () => gone.abort());
   asking.once('close', () => gone.abort());
   try {
+    const until = others.length > 0 ? 'its holders notice, they work' : 'its holder notices, it works';
     const question =
-      `${quoted(key)} is held by ${name}${age}. Until its holder notices, it works on as if it had the lock.\n` +
+      `${quoted(key)} is held by ${name}. Until ${until} on as if nothing had happened.\n` +
       'Release it? [y/N] ';
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());

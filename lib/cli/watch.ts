@@ -1,9 +1,9 @@
 import { LockUnavailableError } from '../core/errors.js';
-import type { LockInfo } from '../core/lock-info.js';
+import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
-import { lockJson, lockTable, printable } from './format.js';
+import { holderJson, lockTable, printable } from './format.js';
 import { locksOf } from './list.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
@@ -65,30 +65,29 @@ function screen(terminal: Terminal): View {
   };
 }
 
+/** One of those who hold a key. */
+interface Held extends LockHolder {
+  readonly key: string;
+}
+
 function lines(terminal: Terminal, json: boolean): View {
-  let known: ReadonlyMap<string, LockInfo> | undefined;
-  const say = (change: Change, info: LockInfo): void => {
+  let known: ReadonlyMap<string, Held> | undefined;
+  const say = (change: Change, held: Held): void => {
     const time = new Date().toISOString();
-    if (json) printJson(terminal, { time, change, ...lockJson(info) });
-    else {
-      const { key, owner = '', fencingToken } = info;
-      const token = fencingToken === undefined ? '' : `  token ${fencingToken}`;
-      print(
-        terminal,
-        `${time}  ${change.padEnd(8)}  ${printable(key)}  ${printable(owner)}${token}`.trimEnd(),
-      );
-    }
+    if (json) return printJson(terminal, { time, change, ...holderJson(held) });
+    const { key, owner, mode, slot, fencingToken } = held;
+    const how = mode === 'exclusive' ? '' : `  ${slot === undefined ? mode : `slot ${slot}`}`;
+    const token = fencingToken === undefined ? '' : `  token ${fencingToken}`;
+    print(terminal, `${time}  ${change.padEnd(8)}  ${printable(key)}  ${printable(owner)}${how}${token}`);
   };
   return {
     locks(infos) {
-      // An attempt or a release that is under way stands on some nodes for a moment.
-      const seen = new Map(infos.filter(({ held }) => held).map((info) => [info.key, info]));
-      for (const [key, before] of known ?? []) {
-        if (seen.get(key)?.id !== before.id) say('released', before);
-      }
-      for (const [key, info] of seen) {
-        if (known?.get(key)?.id !== info.id) say(known ? 'acquired' : 'held', info);
-      }
+      const seen = new Map<string, Held>();
+      // What has no holders is an attempt or a release that is under way, which stands on some nodes for a moment.
+      for (const { key, holders } of infos)
+        for (const holder of holders) seen.set(JSON.stringify([key, holder.id]), { key, ...holder });
+      for (const [name, held] of known ?? []) if (!seen.has(name)) say('released', held);
+      for (const [name, held] of seen) if (!known?.has(name)) say(known ? 'acquired' : 'held', held);
       known = seen;
     },
     unavailable(error) {

@@ -81,8 +81,11 @@ export class LockHeldError extends RedlockError {
 
   /** The same, after a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockHeldError {
-    return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, limit });
+    return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, limit });
   }
+
+  /** What was asked for. */
+  declare private readonly kind: LockKind | undefined;
 }
 
 /** What else a {@link LockHeldError} can say. */
@@ -92,7 +95,7 @@ export interface LockHeldDetails {
   readonly limit?: RetryLimit | undefined;
   readonly holders?: readonly LockHolder[];
   /** What was asked for. */
-  readonly kind?: LockKind;
+  readonly kind?: LockKind | undefined;
 }
 
 /** For people. */

@@ -42,6 +42,12 @@ export class Lease {
    */
   slots: readonly number[] | undefined;
 
+  /**
+   * The most permits that anybody asked for lately for one of its keys, where that is more than it asked for itself; that is the
+   * limit then.
+   */
+  permitsSeen: number | undefined;
+
   /** What the release leaves behind, if anything. */
   #afterwards: Afterwards | undefined;
 
@@ -62,6 +68,11 @@ export class Lease {
    */
   acquired(sent: number, minHold: number): void {
     if (minHold > 0 || this.tick) this.#afterwards = { keptUntil: sent + minHold, ranAt: sent };
+  }
+
+  /** Others ask for so many permits, which is more than it does. */
+  seePermits(permits: number): void {
+    this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
 
   /** Milliseconds that the keys must be kept when the lease is released now; 0 to free them. */

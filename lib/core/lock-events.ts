@@ -1,10 +1,31 @@
 import { channel, tracingChannel } from 'node:diagnostics_channel';
+import type { LockMode } from './lock-mode.js';
 
 /** What a lock is at present: see `LockHandle.state`. */
 export type LockState = 'held' | 'unconfirmed' | 'lost' | 'released';
 
+/** Which of the permits a lock has; only with `permits`. */
+export interface LockSlots {
+  /** `LockHandle.slot`; with several keys only `slots`. */
+  readonly slot?: number;
+  /** `LockHandle.slots`. */
+  readonly slots?: readonly number[];
+}
+
+/** @returns what events have of it: nothing without permits */
+export function slotsOf(lock: {
+  readonly slot: number | undefined;
+  readonly slots: readonly number[] | undefined;
+}): LockSlots {
+  const { slot, slots } = lock;
+  if (slots === undefined) return NO_SLOTS;
+  return slot === undefined ? { slots } : { slot, slots };
+}
+
+const NO_SLOTS: LockSlots = {};
+
 /** What is published on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
-export interface LockStateEvent {
+export interface LockStateEvent extends LockSlots {
   /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** `LockHandle.id`. */
@@ -13,6 +34,8 @@ export interface LockStateEvent {
   readonly owner: string;
   /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
+  /** `LockHandle.mode`. */
+  readonly mode: LockMode;
   /** The new state. */
   readonly state: LockState;
   /** Milliseconds of validity that are left. */
@@ -28,13 +51,15 @@ export const LOCK_STATE_CHANNEL = 'nestjs-redlock:lock-state';
 export const lockStates = channel(LOCK_STATE_CHANNEL);
 
 /** The context of {@link LOCK_RELEASE_CHANNEL}: one object from `start` to `asyncEnd`. There is never an `error`. */
-export interface LockReleaseEvent {
+export interface LockReleaseEvent extends LockSlots {
   /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** `LockHandle.id`. */
   readonly id: string;
   /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
+  /** `LockHandle.mode`. */
+  readonly mode: LockMode;
 }
 
 /** The name of the tracing channel of `node:diagnostics_channel` for releases, until a quorum has confirmed. */

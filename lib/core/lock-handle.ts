@@ -1,4 +1,5 @@
 import type { LockState } from './lock-events.js';
+import type { LockMode } from './lock-mode.js';
 
 /** A lock that was acquired. */
 export interface LockHandle extends AsyncDisposable {
@@ -9,9 +10,28 @@ export interface LockHandle extends AsyncDisposable {
   readonly id: string;
 
   /**
+   * How it is held: `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. A shared call that joined an
+   * exclusive lock (`reentrant`) is under that one, so `'exclusive'` there.
+   */
+  readonly mode: LockMode;
+
+  /**
+   * With `permits` and one key: which of the permits it has, from 0 on. Nobody else has it while the lock is held, and it does
+   * not change: good as a small number for this worker. Otherwise `undefined`.
+   */
+  readonly slot: number | undefined;
+
+  /** With `permits`: the slot of each key, in the order of {@link keys}. Otherwise `undefined`. */
+  readonly slots: readonly number[] | undefined;
+
+  /**
    * Larger than the token of every lock of any of these keys that was acquired before, as long as the nodes keep their data
    * and no node's clock falls 10 s or more below a time that it has shown. Give it to what the lock protects, and let that refuse a token lower than one it has seen: then a holder
    * that was paused past its lock's end cannot overwrite its successor. A whole number below 2^53; extending keeps it.
+   *
+   * Those who hold a lock together are no successors of each other. Shared locks that overlap may have the same token: a
+   * resource compares a read with the writes that it has seen, and a write with everything. With permits each slot has tokens
+   * of its own: a resource remembers the highest for each slot.
    */
   readonly fencingToken: number;
 

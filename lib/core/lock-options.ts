@@ -1,4 +1,5 @@
 import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
+import { EXCLUSIVE, type LockKind, MOST_PERMITS, SHARED } from './lock-mode.js';
 
 /** How long and how often to try for a lock that is not free. */
 export interface RetryOptions {
@@ -53,7 +54,7 @@ export interface LockOptions {
   readonly renew?: boolean;
 
   /**
-   * Milliseconds that the keys are kept at least, counted from when the lock was asked for, even when it is released
+   * Not with `mode: 'shared'`. Milliseconds that the keys are kept at least, counted from when the lock was asked for, even when it is released
    * sooner: for short tasks that several instances begin at about the same time. The handle is released at once; others
    * find the keys held until the rest has passed. It may be longer than `ttl`, which is all that a crash leaves. Nodes
    * that lose their data forget the rest: `restartGuard` covers the ttl, unless it is set to more. A nested call that joins a lock (`reentrant`) does not change what the lock was acquired with.
@@ -87,8 +88,26 @@ export interface LockOptions {
   readonly onLost?: 'throw' | 'ignore';
 }
 
+/** How many may hold a lock at a time. It is given with a lock, and not for all locks of a module. */
+export interface LockKindOptions {
+  /**
+   * `'shared'`: any number hold it together (readers), beside no exclusive one. `'exclusive'`: nobody else holds it (a
+   * writer). Not together with `permits`.
+   * @defaultValue 'exclusive'
+   */
+  readonly mode?: 'shared' | 'exclusive';
+
+  /**
+   * So many hold it at a time, over all processes: a whole number from 1 to 1000. With several keys each has its permits, and
+   * the lock takes one of each. Each holder has a slot of its own (`LockHandle.slot`). Where processes give different numbers
+   * for a key, which is so while a new version is deployed, the largest is the limit. Not together with `mode`.
+   * @defaultValue none: the lock is one of the `mode`
+   */
+  readonly permits?: number;
+}
+
 /** What {@link LockService.acquire} and {@link LockService.withLock} take. */
-export interface AcquireOptions extends LockOptions {
+export interface AcquireOptions extends LockOptions, LockKindOptions {
   /**
    * What the lock is called in events, traces and metrics. A fixed text without ids: metrics count by it.
    * @defaultValue 'other'
@@ -101,6 +120,8 @@ export interface AcquireOptions extends LockOptions {
 
 /** {@link LockOptions} with every default filled in. */
 export interface ResolvedLockOptions {
+  /** What `mode` and `permits` come to. */
+  readonly kind: LockKind;
   readonly ttl: number;
   readonly retry: ResolvedRetry;
   readonly renew: boolean;
@@ -131,6 +152,9 @@ export const LOCK_OPTION_NAMES = [
   'reentrant',
   'onLost',
 ] as const;
+
+/** The options that {@link checkLockKind} knows. */
+export const LOCK_KIND_OPTION_NAMES = ['mode', 'permits'] as const;
 
 const RETRY_OPTION_NAMES = ['timeout', 'attempts', 'delay', 'jitter'] as const;
 
@@ -172,23 +196,81 @@ export function checkLockOptions({
   }
 }
 
+/**
+ * @throws TypeError or RangeError naming the option, the rule and the value
+ */
+export function checkLockKind({
+  mode,
+  permits,
+  minHold,
+}: LockKindOptions & Pick<LockOptions, 'minHold'>): void {
+  if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive') {
+    throw badOption('mode', "'shared' or 'exclusive' (for so many at a time give `permits`)", mode);
+  }
+  if (mode === 'shared' && minHold !== undefined && minHold > 0) throw minHoldOfShared(minHold, '');
+  if (permits === undefined) return;
+  if (!(Number.isInteger(permits) && permits >= 1 && permits <= MOST_PERMITS)) {
+    throw badNumber('permits', `a whole number from 1 to ${MOST_PERMITS}`, permits);
+  }
+  if (mode !== undefined) {
+    throw new TypeError(
+      `Expected \`permits\` without a \`mode\`, got \`permits: ${permits}\` with \`mode: '${mode}'\`. ` +
+        'Leave out one of them: permits are a kind of lock of their own, beside which there are no readers',
+    );
+  }
+}
+
+/** Each of many readers would keep writers out for so long after its release. */
+function minHoldOfShared(minHold: number, whose: string): TypeError {
+  return new TypeError(
+    `Expected no \`minHold\` with \`mode: 'shared'\`, got ${minHold}${whose}. A shared lock ends with its release; ` +
+      'for runs that are to be kept apart use an exclusive lock',
+  );
+}
+
+/** What to do about `mode` and `permits` where options of all locks are expected. */
+export function kindBelongsToLock(name: string): string | undefined {
+  if (!(LOCK_KIND_OPTION_NAMES as readonly string[]).includes(name)) return undefined;
+  const example = name === 'mode' ? "mode: 'shared'" : 'permits: 5';
+  return (
+    'How many may hold a lock is said with the lock, not for all locks of a module: ' +
+    `\`@WithLock(key, { ${example} })\`, \`acquire(key, { ${example} })\``
+  );
+}
+
 /** @throws TypeError when `label` is not a string, or empty */
 export function checkLabel(label: unknown): void {
   if (typeof label !== 'string' || label === '')
     throw badOption('label', 'a string that is not empty', label);
 }
 
-/** Fills in what `given` leaves open, first from `defaults`, then from the defaults of the package. Both are checked already. */
-export function resolveLockOptions(given: LockOptions, defaults: LockOptions): ResolvedLockOptions {
+/**
+ * Fills in what `given` leaves open, first from `defaults`, then from the defaults of the package. Both are checked already.
+ *
+ * @throws TypeError for a shared lock when `defaults` have a `minHold`
+ */
+export function resolveLockOptions(
+  given: LockOptions & LockKindOptions,
+  defaults: LockOptions,
+): ResolvedLockOptions {
+  const minHold = given.minHold ?? defaults.minHold ?? 0;
+  if (given.mode === 'shared' && minHold > 0)
+    throw minHoldOfShared(minHold, ' from the `defaults` of the module, so give `minHold: 0`');
   return {
+    kind: kindOf(given),
     ttl: given.ttl ?? defaults.ttl ?? DEFAULT_TTL_MS,
     retry: resolveRetry(given.retry, defaults.retry),
     renew: given.renew ?? defaults.renew ?? true,
-    minHold: given.minHold ?? defaults.minHold ?? 0,
+    minHold,
     maxHold: given.maxHold ?? defaults.maxHold,
     reentrant: given.reentrant ?? defaults.reentrant ?? false,
     onLost: given.onLost ?? defaults.onLost ?? 'throw',
   };
+}
+
+function kindOf({ mode, permits }: LockKindOptions): LockKind {
+  if (permits !== undefined) return { mode: 'permits', permits };
+  return mode === 'shared' ? SHARED : EXCLUSIVE;
 }
 
 function resolveRetry(given: LockOptions['retry'], defaults: LockOptions['retry']): ResolvedRetry {

@@ -85,6 +85,8 @@ export type AcquireReply =
       readonly nextIsFirst?: boolean;
       /** Of each key, in their order; only with permits. */
       readonly slots?: readonly number[];
+      /** The most permits that anybody asked for lately for one of the keys, where that is more than the lease asks for. */
+      readonly permits?: number;
     }
   | {
       readonly granted: false;

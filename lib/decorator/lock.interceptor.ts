@@ -93,7 +93,7 @@ export class LockInterceptor {
     } catch (error) {
       const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;
       if (skip) {
-        this.#tellSkip({ ...origin, keys, ...skip });
+        this.#tellSkip({ ...origin, keys, mode: resolved.kind.mode, ...skip });
         return { run: undefined, instead: [] };
       }
       if (!(error instanceof LockHeldError) || typeof onBusy === 'string') throw error;
@@ -102,7 +102,7 @@ export class LockInterceptor {
   }
 
   /** Why a call that was refused for this need not be an error. */
-  #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys'> | undefined {
+  #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys' | 'mode'> | undefined {
     if (error instanceof LockHeldError) {
       const { owner, retryAfter, ranTick } = error;
       if (ranTick === undefined) return { reason: 'held', owner, retryAfter };

@@ -1,9 +1,17 @@
 import { badOption, checkBoolean, checkOptionNames } from '../core/checks.js';
 import type { LockHeldError } from '../core/errors.js';
-import { checkLabel, checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from '../core/lock-options.js';
+import {
+  checkLabel,
+  checkLockKind,
+  checkLockOptions,
+  LOCK_KIND_OPTION_NAMES,
+  LOCK_OPTION_NAMES,
+  type LockKindOptions,
+  type LockOptions,
+} from '../core/lock-options.js';
 
 /** What `@WithLock` takes besides the options of every lock. */
-export interface WithLockOptions extends LockOptions {
+export interface WithLockOptions extends LockOptions, LockKindOptions {
   /**
    * What happens when somebody else holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
    * call, which then resolves to `undefined` (an Observable or async iterable ends without a value) and makes one
@@ -24,7 +32,7 @@ export interface WithLockOptions extends LockOptions {
    * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep what the
    * last run left there, and no run crashes or loses its lock. Instances whose tick has run, or
    * runs elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an
-   * instance that fires for it later; one whose method threw has run.
+   * instance that fires for it later; one whose method threw has run. Not together with `mode: 'shared'` or `permits`.
    *
    * With `@Cron` a tick is a moment that the expression names, in its time zone. With `@Interval`, whose instances have
    * no moments in common, a run begins no sooner than the interval after the one before it, less 10 % or a second,
@@ -40,15 +48,34 @@ export interface WithLockOptions extends LockOptions {
   readonly instance?: string;
 }
 
+/** A tick has run when its lock is released: those who hold the lock together would all run it. */
+function refuseTogether({ mode, permits }: WithLockOptions): void {
+  if (mode !== 'shared' && permits === undefined) return;
+  const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
+  throw new TypeError(
+    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. Those who hold the lock together would all run the ` +
+      'tick: leave one of the two out',
+  );
+}
+
 /**
  * @throws TypeError or RangeError naming the option, the rule and the value
  */
 export function checkWithLockOptions(options: WithLockOptions): void {
-  const names = [...LOCK_OPTION_NAMES, 'onBusy', 'oncePerTick', 'label', 'instance'];
+  const names = [
+    ...LOCK_OPTION_NAMES,
+    ...LOCK_KIND_OPTION_NAMES,
+    'onBusy',
+    'oncePerTick',
+    'label',
+    'instance',
+  ];
   checkOptionNames('@WithLock', options, names);
   checkLockOptions(options);
+  checkLockKind(options);
   const { onBusy, oncePerTick, label, instance } = options;
   if (oncePerTick !== undefined) checkBoolean('oncePerTick', oncePerTick);
+  if (oncePerTick === true) refuseTogether(options);
   if (label !== undefined) checkLabel(label);
   if (onBusy !== undefined && onBusy !== 'throw' && onBusy !== 'skip' && typeof onBusy !== 'function') {
     throw badOption('onBusy', "'throw', 'skip' or a function", onBusy);

@@ -1,8 +1,9 @@
 import { type FencedRegisterOptions, resolveRegisterOptions } from './fenced-register.options.js';
+import type { LockMode } from '../core/lock-mode.js';
 import { quoted } from '../core/printable.js';
 import type { SqlClient, SqlPool, SqlPoolClient } from './sql-client.js';
 import { StaleTokenError } from './stale-token.error.js';
-import { checkedHolder, type TokenHolder } from './token-holder.js';
+import { type CheckedHolder, checkedHolder, type TokenHolder } from './token-holder.js';
 
 /** PostgreSQL's code for `LOCK TABLE` outside of a transaction. */
 const NO_ACTIVE_TRANSACTION = '25P01';
@@ -14,6 +15,10 @@ const NO_ACTIVE_TRANSACTION = '25P01';
  * It works because the check and the write are one transaction that begins with the check: that locks the key's row,
  * so until the transaction has ended nobody else's check goes through. The transactions of one key come one after the
  * other, in the order of their tokens.
+ *
+ * Those who hold a lock together are no successors of each other. With permits a token is compared with those of its slot;
+ * under a shared lock, which reads, with those of writes. Any other lock of the key is compared with everything. Transactions
+ * of one key come one after the other in each mode.
  *
  * @see docs/fencing.md
  *
@@ -60,9 +65,10 @@ export class FencedRegister {
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
     // A number above 2^53 would lock out all real tokens, and could not be told apart from its neighbours here.
+    const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
     this.createTableSql =
-      `create table if not exists ${this.table} (key text primary key, ` +
-      `token bigint not null check (token between 0 and ${Number.MAX_SAFE_INTEGER}))`;
+      `create table if not exists ${this.table} (key text primary key, token ${token.replace('%s', 'token')}, ` +
+      `read_token ${token.replace('%s', 'read_token')}, slots jsonb not null default '{}')`;
   }
 
   /**
@@ -177,27 +183,66 @@ export class FencedRegister {
   }
 
   /** One statement, so that nobody's token comes between the comparison and the change; it also locks the rows. */
-  private async raise(client: SqlClient, { keys, fencingToken }: TokenHolder): Promise<void> {
+  private async raise(client: SqlClient, holder: CheckedHolder): Promise<void> {
+    const { keys, fencingToken, mode, slots } = holder;
+    const { insert, change, fits } = STATEMENTS[mode];
     const { rows } = await client.query<{ key: string }>(
       // The keys are sorted: two locks with several keys take the rows in the same order and cannot deadlock.
-      `insert into ${this.table} as register (key, token) select unnest($1::text[]), $2::bigint ` +
-        'on conflict (key) do update set token = excluded.token where register.token <= excluded.token ' +
-        'returning key',
-      [keys, String(fencingToken)],
+      `insert into ${this.table} as register ${insert} ` +
+        `on conflict (key) do update set ${change} where ${fits} returning key`,
+      mode === 'permits' ? [keys, String(fencingToken), slots] : [keys, String(fencingToken)],
     );
     const raised = new Set(rows.map(({ key }) => key));
     const refused = keys.filter((key) => !raised.has(key));
     if (refused.length > 0)
-      throw new StaleTokenError(refused, fencingToken, await this.highest(client, refused));
+      throw new StaleTokenError(refused, fencingToken, await this.highest(client, refused, holder));
   }
 
-  private async highest(client: SqlClient, keys: readonly string[]): Promise<number | undefined> {
+  /** Of the tokens that it was compared with. */
+  private async highest(
+    client: SqlClient,
+    refused: readonly string[],
+    { keys, mode, slots }: CheckedHolder,
+  ): Promise<number | undefined> {
     const { rows } = await client.query<{ token: string | number | bigint | null }>(
-      `select max(token) as token from ${this.table} where key = any($1::text[])`,
-      [keys],
+      "select max(greatest(token, case when $2::text <> 'shared' then read_token end, (select max(value::bigint) " +
+        "from jsonb_each_text(slots) as slot where $2::text <> 'permits' or slot.key = given.slot::text))) as token " +
+        `from ${this.table} join unnest($1::text[], $3::int[]) as given(key, slot) using (key)`,
+      [refused, mode, mode === 'permits' ? refused.map((key) => slots[keys.indexOf(key)]) : []],
     );
     // A bigint is a string in `pg`, unless told otherwise; all that the table can hold are exact as numbers.
     const token = rows[0]?.token ?? null;
     return token === null ? undefined : Number(token);
   }
 }
+
+/** No slot has seen a higher token than $2. */
+const NO_SLOT_HIGHER =
+  'not exists (select from jsonb_each_text(register.slots) as slot where slot.value::bigint > $2::bigint)';
+
+/**
+ * For each mode what a new row has, what becomes of a row that is there, and when: `token` is the highest of exclusive locks,
+ * `read_token` that of shared ones, and `slots` has that of each slot of the permits (S21).
+ */
+const STATEMENTS: Readonly<Record<LockMode, Readonly<Record<'insert' | 'change' | 'fits', string>>>> = {
+  exclusive: {
+    insert: '(key, token) select unnest($1::text[]), $2::bigint',
+    // Lower tokens are refused by that of the exclusive lock from now on.
+    change: "token = excluded.token, slots = '{}'",
+    fits: `greatest(register.token, register.read_token) <= $2::bigint and ${NO_SLOT_HIGHER}`,
+  },
+  shared: {
+    insert: '(key, read_token) select unnest($1::text[]), $2::bigint',
+    change: 'read_token = greatest(register.read_token, excluded.read_token)',
+    fits: `register.token <= $2::bigint and ${NO_SLOT_HIGHER}`,
+  },
+  permits: {
+    insert:
+      '(key, slots) select key, jsonb_build_object(slot::text, $2::bigint) ' +
+      'from unnest($1::text[], $3::int[]) as given(key, slot)',
+    change: 'slots = register.slots || excluded.slots',
+    fits:
+      'greatest(register.token, register.read_token) <= $2::bigint and not exists (select from ' +
+      'jsonb_each_text(excluded.slots) as given where (register.slots ->> given.key)::bigint > $2::bigint)',
+  },
+};

@@ -10,6 +10,7 @@ import {
 import { badNumber, badOption, checkOptionNames } from '../core/checks.js';
 import { RedlockError } from '../core/errors.js';
 import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../core/lock-events.js';
+import type { LockMode } from '../core/lock-mode.js';
 
 /** What {@link collectLockMetrics} takes. */
 export interface LockMetricsOptions {
@@ -30,6 +31,7 @@ const NAMES = [
   'redlock_wait_seconds',
   'redlock_hold_seconds',
   'redlock_held',
+  'redlock_permits_taken',
   'redlock_acquired_total',
   'redlock_busy_total',
   'redlock_unavailable_total',
@@ -47,8 +49,9 @@ const HOLD_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 3_600];
 /**
  * Makes metrics for prom-client of what happens to the locks of this process, of all modules.
  *
- * They count by `lock`, which is the label of a lock and not its key, and by `module`, the name of the `RedlockModule`
- * (`'default'` without one).
+ * They count by `lock`, which is the label of a lock and not its key, by `module`, the name of the `RedlockModule`
+ * (`'default'` without one), and by `mode`: `'exclusive'`, `'shared'` or `'permits'`. `redlock_permits_taken` is for locks with
+ * `permits` alone, so it has no `mode`.
  *
  * @returns stops it, and takes the metrics out of the registry
  * @throws TypeError or RangeError naming the option that does not fit; prom-client's Error when the registry has them
@@ -70,7 +73,8 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   if (typeof registry?.registerMetric !== 'function')
     throw badOption('registry', 'a Registry of prom-client', registry);
   const registers = [registry];
-  const of = ['lock', 'module'] as const;
+  const ofPermits = ['lock', 'module'] as const;
+  const of = [...ofPermits, 'mode'] as const;
   const waits = new Histogram({
     name: 'redlock_wait_seconds',
     help: 'How long acquiring a lock took, by its outcome: acquired, held by somebody else, unavailable or aborted',
@@ -89,6 +93,12 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     name: 'redlock_held',
     help: 'How many locks this process holds',
     labelNames: of,
+    registers,
+  });
+  const taken = new Gauge({
+    name: 'redlock_permits_taken',
+    help: 'How many permits this process has taken: one of each key of a lock',
+    labelNames: ofPermits,
     registers,
   });
   const counter = <Label extends string>(
@@ -118,9 +128,9 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
 
   const labels = new Set<string>();
   const begun = new Set<string>();
-  const subjectOf = ({ label, instance }: { label: string; instance?: string }): Subject => {
+  const subjectOf = ({ label, instance, mode }: Subjected): Subject => {
     if (labels.size < maxLabels) labels.add(label);
-    const subject = { lock: labels.has(label) ? label : 'other', module: instance ?? 'default' };
+    const subject = { lock: labels.has(label) ? label : 'other', module: instance ?? 'default', mode };
     const name = JSON.stringify(subject);
     if (!begun.has(name)) {
       begun.add(name);
@@ -128,6 +138,11 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
       for (const each of [acquired, busy, unavailable, lost]) each.inc(subject, 0);
     }
     return subject;
+  };
+  const take = (event: LockHoldEvent, sign: 1 | -1): void => {
+    if (event.mode !== 'permits') return;
+    const { mode: _mode, ...subject } = subjectOf(event);
+    taken.inc(subject, sign * event.keys.length);
   };
   const refusals = { held: busy, unavailable, aborted: undefined };
   /** A hold that began before the collection did is not counted. */
@@ -149,6 +164,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
       (event: LockHoldEvent) => {
         counted.add(event);
         held.inc(subjectOf(event));
+        take(event, 1);
       },
     ],
     [
@@ -157,6 +173,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
         if (!counted.has(event)) return;
         const subject = subjectOf(event);
         held.dec(subject);
+        take(event, -1);
         holdTimes.observe(subject, (event.heldFor ?? 0) / 1_000);
         if (event.error) lost.inc(subject);
       },
@@ -177,6 +194,14 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
 interface Subject {
   readonly lock: string;
   readonly module: string;
+  readonly mode: LockMode;
+}
+
+/** What events have of it. */
+interface Subjected {
+  readonly label: string;
+  readonly instance?: string;
+  readonly mode: LockMode;
 }
 
 function refusalOf(error: unknown): 'held' | 'unavailable' | 'aborted' {

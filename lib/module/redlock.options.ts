@@ -10,7 +10,12 @@ import {
   listed,
 } from '../core/checks.js';
 import { MOST_NODES } from '../redlock/node-set.js';
-import { checkLockOptions, LOCK_OPTION_NAMES, type LockOptions } from '../core/lock-options.js';
+import {
+  checkLockOptions,
+  kindBelongsToLock,
+  LOCK_OPTION_NAMES,
+  type LockOptions,
+} from '../core/lock-options.js';
 
 /** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
 export type RedlockNodeOption = string | RedisOptions | Redis | Cluster;
@@ -107,7 +112,10 @@ function whereItBelongs(name: string): string {
   // `forRoot` takes them out before it checks the rest.
   if (EXTRAS.includes(name))
     return `A factory comes too late for it. It stands beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
-  return `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`;
+  return (
+    kindBelongsToLock(name) ??
+    `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`
+  );
 }
 
 /**
@@ -163,7 +171,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   if (defaults !== undefined) {
     if (typeof defaults !== 'object' || defaults === null)
       throw badOption('defaults', 'an object of options', defaults);
-    checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES);
+    checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES, kindBelongsToLock);
     checkLockOptions(defaults);
   }
 }

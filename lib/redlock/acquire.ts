@@ -165,6 +165,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   protected count(node: number, reply: AcquireReply | Error): void {
     const tally = this.#tally;
     tally.count(node, reply);
+    if (!(reply instanceof Error) && reply.granted && reply.permits !== undefined)
+      this.lease.seePermits(reply.permits);
     switch (this.#phase) {
       case 'queue-node':
         return this.#open();

@@ -3,8 +3,16 @@ import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { LockLostError, LockUnavailableError, RedlockError } from '../core/errors.js';
 import type { Lease } from '../core/lease.js';
 import { quoted } from '../core/printable.js';
-import { isWatched, type LockState, type LockStateEvent, lockStates, releases } from '../core/lock-events.js';
+import {
+  isWatched,
+  type LockState,
+  type LockStateEvent,
+  lockStates,
+  releases,
+  slotsOf,
+} from '../core/lock-events.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import type { LockMode } from '../core/lock-mode.js';
 import { type ResolvedLockOptions, SHORTEST_TTL_MS } from '../core/lock-options.js';
 import { type Extensible, Extension, type Verdict } from './extend.js';
 import type { Nodes } from './nodes.js';
@@ -125,6 +133,24 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.id;
   }
 
+  get mode(): LockMode {
+    return this.lease.kind.mode;
+  }
+
+  get slot(): number | undefined {
+    const { slots } = this.lease;
+    return slots?.length === 1 ? slots[0] : undefined;
+  }
+
+  get slots(): readonly number[] | undefined {
+    return this.lease.slots;
+  }
+
+  /** The number of permits that others asked for, if it was larger. */
+  get permitsSeen(): number | undefined {
+    return this.lease.permitsSeen;
+  }
+
   /** Milliseconds that the nodes keep the lock. */
   get ttl(): number {
     return this.#ttl;
@@ -201,6 +227,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
           keys: this.keys,
           id: this.id,
           fencingToken: this.fencingToken,
+          mode: this.mode,
+          ...slotsOf(this),
         })
       : this.#releaseOnAll();
     return this.#release;
@@ -243,6 +271,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       id: this.id,
       owner: this.lease.owner,
       fencingToken: this.fencingToken,
+      mode: this.mode,
+      ...slotsOf(this),
       state,
       remaining: this.remaining(),
       ...(error ? { error: error() } : {}),

@@ -47,6 +47,22 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#lock.id;
   }
 
+  get mode(): LockHandle['mode'] {
+    return this.#lock.mode;
+  }
+
+  get slot(): number | undefined {
+    return this.#lock.slot;
+  }
+
+  get slots(): readonly number[] | undefined {
+    return this.#lock.slots;
+  }
+
+  get permitsSeen(): number | undefined {
+    return this.#lock.permitsSeen;
+  }
+
   get fencingToken(): number {
     return this.#lock.fencingToken;
   }

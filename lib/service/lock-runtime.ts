@@ -4,10 +4,12 @@ import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
-import { LockHeldError, LockUnavailableError } from '../core/errors.js';
-import type { LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
+import { LockHeldError, LockUnavailableError, RedlockError } from '../core/errors.js';
+import { canHoldTogether, type LockKind, nameOfKind } from '../core/lock-mode.js';
+import type { LockKindOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
+import { quoted } from '../core/printable.js';
 import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
@@ -75,14 +77,19 @@ export class LockRuntime {
     }
   }
 
-  /** Fills in the defaults of the module and of the package. */
-  resolve(options: LockOptions): ResolvedLockOptions {
+  /**
+   * Fills in the defaults of the module and of the package.
+   *
+   * @throws TypeError for a shared lock when the defaults of the module have a `minHold`
+   */
+  resolve(options: LockOptions & LockKindOptions): ResolvedLockOptions {
     return this.#options.of(options);
   }
 
   /**
    * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise; LockLostError when the
-   * lock to join is lost, at once, or from the promise when it is lost while this call waits
+   * lock to join is lost, at once, or from the promise when it is lost while this call waits; RedlockError with the code
+   * LOCK_UPGRADE, at once
    */
   // Not async, like others on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a microsecond.
   acquire(
@@ -92,10 +99,12 @@ export class LockRuntime {
     signal?: AbortSignal,
     tick?: Tick,
   ): Promise<RunnableLock> {
-    const outer = options.reentrant ? this.#outerRun(keys) : undefined;
+    const { kind } = options;
+    if (kind.mode !== 'shared') this.#refuseUpgrade(keys, kind);
+    const outer = options.reentrant ? this.#outerRun(keys, kind) : undefined;
     const joined = outer && JoinedLock.in(outer);
     if (joined) return Promise.resolve(joined);
-    return this.telemetry.acquire(keys, options.ttl, origin, () =>
+    return this.telemetry.acquire(keys, options, origin, () =>
       outer
         ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
         : this.#acquireNew(keys, options, signal ? [signal] : NO_SIGNALS, tick),
@@ -123,7 +132,7 @@ export class LockRuntime {
     if (currentLockOf(this)?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
-        .catch((error: unknown) => this.#refusedUnderLock(keys, error));
+        .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
     return this.redlock.acquire(keys, this.#termsOf(options, given, tick));
   }
@@ -142,10 +151,42 @@ export class LockRuntime {
   }
 
   /** Says so when a call waited for itself. */
-  #refusedUnderLock(keys: readonly string[], error: unknown): never {
+  #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): never {
     const isHeld = error instanceof LockHeldError && error.ranTick === undefined;
-    if (!isHeld || !keys.some((key) => currentLockOf(this, key)?.isHeld())) throw error;
-    throw new LockHeldError(keys, error.owner, error.retryAfter, { limit: error.limit, heldByCaller: true });
+    if (!isHeld || !keys.some((key) => this.#isInTheWay(key, kind, error))) throw error;
+    const { owner, retryAfter, limit, holders } = error;
+    throw new LockHeldError(keys, owner, retryAfter, { limit, holders, kind, heldByCaller: true });
+  }
+
+  /** Whether the running call is itself among those who keep it from the key. */
+  #isInTheWay(key: string, { mode }: LockKind, { holders }: LockHeldError): boolean {
+    const own = currentLockOf(this, key);
+    if (!own?.isHeld()) return false;
+    // Of several permits it may have one, and wait for those of others.
+    return mode !== 'permits' || own.mode !== 'permits' || holders.some(({ id }) => id === own.id);
+  }
+
+  /**
+   * A shared lock does not become an exclusive one: the call would wait for itself, and two that try it for each other.
+   *
+   * @throws RedlockError with the code LOCK_UPGRADE
+   */
+  #refuseUpgrade(keys: readonly string[], kind: LockKind): void {
+    const outer = currentScope(
+      ({ source, lock }) =>
+        source === this &&
+        lock.mode === 'shared' &&
+        keys.some((key) => lock.keys.includes(key)) &&
+        lock.isHeld(),
+    );
+    if (!outer) return;
+    const shared = outer.lock.keys.filter((key) => keys.includes(key));
+    throw new RedlockError(
+      'LOCK_UPGRADE',
+      `${quoted(keys)} is not locked: ${nameOfKind(kind)} was asked for, and the very call that asks has ` +
+        `${quoted(shared)} in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from ` +
+        'the beginning where the call may write, or end the shared lock first, and read again under the other one.',
+    );
   }
 
   /**
@@ -162,21 +203,25 @@ export class LockRuntime {
   ): Promise<RunnableLock> {
     const signals = signal ? [signal, outer.signal] : [outer.signal];
     const lock = await this.#acquireNew(keys, options, signals, tick);
-    // A lock that is neither lost nor released yet has been lost without anybody noticing.
-    outer.lose('its keys were free for a nested call');
+    // A lock that is neither lost nor released yet has been lost without anybody noticing; unless both can hold together.
+    if (!canHoldTogether(outer.mode, options.kind.mode)) outer.lose('its keys were free for a nested call');
     if (!outer.loss) return lock;
     await lock.release();
     throw outer.loss;
   }
 
   /**
-   * The call that the running one is nested in, if it is under a lock of the keys (S18).
+   * The call that the running one is nested in, if it is under a lock of the keys that gives what is asked for (S18).
    *
    * @throws LockLostError when that lock is lost
    */
-  #outerRun(keys: readonly string[]): LockScope | undefined {
+  #outerRun(keys: readonly string[], kind: LockKind): LockScope | undefined {
     const outer = currentScope(
-      (scope) => scope.source === this && scope.covers && keys.every((key) => scope.lock.keys.includes(key)),
+      (scope) =>
+        scope.source === this &&
+        scope.covers &&
+        gives(scope.lock, kind) &&
+        keys.every((key) => scope.lock.keys.includes(key)),
     );
     outer?.lock.assertHeld();
     return outer;
@@ -248,6 +293,11 @@ export class LockRuntime {
 }
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
+
+/** Whether who is under the lock has what a lock of this kind would give. */
+function gives(lock: RunnableLock, { mode }: LockKind): boolean {
+  return lock.mode === mode || (lock.mode === 'exclusive' && mode === 'shared');
+}
 
 const SHUTTING_DOWN = new Error('the application is shutting down');
 

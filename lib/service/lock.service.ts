@@ -5,7 +5,11 @@ import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockRuntime } from './lock-runtime.js';
 import { badOption, checkOptionNames } from '../core/checks.js';
 import { LockHeldError } from '../core/errors.js';
-import type { ListOptions } from '../redlock/inspect/lock-inspector.js';
+import {
+  checkForceReleaseOptions,
+  type ForceReleaseOptions,
+  type ListOptions,
+} from '../redlock/inspect/lock-inspector.js';
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { NodesStatus } from '../core/node-status.js';
@@ -13,7 +17,9 @@ import type { LockInfo } from '../core/lock-info.js';
 import {
   type AcquireOptions,
   checkLabel,
+  checkLockKind,
   checkLockOptions,
+  LOCK_KIND_OPTION_NAMES,
   LOCK_OPTION_NAMES,
   NO_RETRY,
   type ResolvedLockOptions,
@@ -26,7 +32,7 @@ const NO_OPTIONS: AcquireOptions = {};
 
 const UNLABELLED: LockOrigin = { label: 'other' };
 
-const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, 'label', 'signal'];
+const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES, 'label', 'signal'];
 
 /** What each method reads. */
 const OPTION_NAMES = {
@@ -55,8 +61,12 @@ export class LockService {
   /**
    * Waits for a lock, within the limits of `retry`. The caller must release it.
    *
+   * By default nobody else holds it. With `mode: 'shared'` others may, who ask for the same; with `permits: n` so many at a
+   * time.
+   *
    * @throws LockHeldError when others held it to the end; LockUnavailableError when no quorum of nodes answered;
-   * the reason of `options.signal` when that ended the wait
+   * the reason of `options.signal` when that ended the wait; RedlockError with the code `LOCK_UPGRADE`, at once, for
+   * anything but a shared lock of a key of which the running call has a shared lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -64,6 +74,15 @@ export class LockService {
    * declare const locks: LockService; // injected
    * await using lock = await locks.acquire(['account:1', 'account:2'], { ttl: 5_000 });
    * ```
+   * @example At most five at a time, over all processes
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * await using lock = await locks.acquire('stripe', { permits: 5, retry: { timeout: 10_000 } });
+   * console.log(lock.slot); // 0 to 4, and nobody else's while it is held
+   * ```
+   * @see docs/kinds-of-lock.md
    */
   // Not async: the Promise of the attempt is the only one that an uncontended lock needs.
   acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = NO_OPTIONS): Promise<LockHandle> {
@@ -77,9 +96,9 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. `null` means that somebody holds the lock, never that Redis is down.
+   * Makes one attempt. `null` means that somebody holds the lock, with `permits` that all are taken; never that Redis is down.
    *
-   * @throws LockUnavailableError when no quorum of nodes answered
+   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link acquire}
    */
   async tryAcquire(key: LockKey, options: TryAcquireOptions = {}): Promise<LockHandle | null> {
     const resolved = { ...this.#resolve('tryAcquire', options), retry: NO_RETRY };
@@ -97,6 +116,16 @@ export class LockService {
    *
    * @throws what {@link acquire} throws; LockLostError when the lock was lost while `task` ran, unless `task` threw
    * itself or `onLost` is `'ignore'`
+   * @example Readers together, beside no writer
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * declare function read(): Promise<string>;
+   * declare function write(): Promise<void>;
+   * const text = await locks.withLock('catalog:7', { mode: 'shared' }, read);
+   * await locks.withLock('catalog:7', write);
+   * ```
    */
   withLock<T>(key: LockKey, task: (lock: LockHandle) => Promise<T> | T): Promise<T>;
   withLock<T>(
@@ -127,7 +156,7 @@ export class LockService {
 
   /**
    * Who holds a key, since when and for how long, as a quorum of nodes says, and what each node says. Shows locks of
-   * all processes; changes nothing.
+   * all processes; changes nothing. Of a shared lock, and of one with permits, all holders.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example
@@ -167,18 +196,29 @@ export class LockService {
 
   /**
    * Ends a lock, whoever holds it, on all nodes; resolves to whether there was one. For a holder that hangs and still
-   * renews: one that crashed loses its lock with its ttl.
+   * renews: one that crashed loses its lock with its ttl. Of a shared lock, and of one with permits, it ends all who hold it
+   * when it is called, or, with `id`, one of them.
    *
    * What the lock protects is not protected from the holder any more, until that notices: at once when it is in this
    * process, otherwise at its next renewal. Then its signal aborts. The next holder has a larger fencing token, so a
    * `FencedRegister` refuses what it writes after that one.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have ended it
+   * @example
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * const { holders } = await locks.inspect('stripe');
+   * const hung = holders.find(({ owner }) => owner === 'api-7f9c:1');
+   * if (hung) await locks.forceRelease('stripe', { id: hung.id });
+   * ```
    */
-  async forceRelease(key: string): Promise<boolean> {
+  async forceRelease(key: string, options: ForceReleaseOptions = {}): Promise<boolean> {
     const one = oneKey(key);
+    checkForceReleaseOptions(options);
     await this.locker.open();
-    return this.locker.inspection.forceRelease(one);
+    return this.locker.inspection.forceRelease(one, options);
   }
 
   /**
@@ -201,6 +241,7 @@ export class LockService {
     if (options === NO_OPTIONS) return this.locker.resolve(options);
     checkOptionNames(method, options, OPTION_NAMES[method], (name) => REMEDIES.get(name));
     checkLockOptions(options);
+    checkLockKind(options);
     const { label, signal } = options;
     if (label !== undefined) checkLabel(label);
     if (signal !== undefined && !(signal instanceof AbortSignal))

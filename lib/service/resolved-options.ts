@@ -1,4 +1,11 @@
-import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '../core/lock-options.js';
+import {
+  type LockKindOptions,
+  type LockOptions,
+  type ResolvedLockOptions,
+  resolveLockOptions,
+} from '../core/lock-options.js';
+
+type GivenOptions = LockOptions & LockKindOptions;
 
 /**
  * Fills in the defaults of the module and of the package.
@@ -7,23 +14,24 @@ import { type LockOptions, type ResolvedLockOptions, resolveLockOptions } from '
  * an object may have been changed meanwhile. 0.3 of 6.5 kB for each lock (a loop of acquire and release under the sampling heap profiler).
  */
 export class ResolvedOptions {
-  #given: LockOptions = {};
+  #given: GivenOptions = {};
   #resolved: ResolvedLockOptions;
 
   constructor(private readonly defaults: LockOptions) {
     this.#resolved = resolveLockOptions(this.#given, defaults);
   }
 
-  of(given: LockOptions): ResolvedLockOptions {
+  /** @throws TypeError for a shared lock when the defaults have a `minHold` */
+  of(given: GivenOptions): ResolvedLockOptions {
     if (!areSame(given, this.#given)) {
-      this.#given = { ...given, retry: given.retry && { ...given.retry } };
       this.#resolved = resolveLockOptions(given, this.defaults);
+      this.#given = { ...given, retry: given.retry && { ...given.retry } };
     }
     return this.#resolved;
   }
 }
 
-function areSame(a: LockOptions, b: LockOptions): boolean {
+function areSame(a: GivenOptions, b: GivenOptions): boolean {
   return (
     a.ttl === b.ttl &&
     a.renew === b.renew &&
@@ -31,6 +39,8 @@ function areSame(a: LockOptions, b: LockOptions): boolean {
     a.maxHold === b.maxHold &&
     a.reentrant === b.reentrant &&
     a.onLost === b.onLost &&
+    a.mode === b.mode &&
+    a.permits === b.permits &&
     areSameRetries(a.retry, b.retry)
   );
 }

@@ -1,4 +1,5 @@
 import { channel } from 'node:diagnostics_channel';
+import type { LockMode } from '../core/lock-mode.js';
 
 /** What is published on the channel {@link LOCK_SKIPPED_CHANNEL} when a call is skipped (`onBusy: 'skip'`). */
 export interface LockSkippedEvent {
@@ -10,6 +11,8 @@ export interface LockSkippedEvent {
   readonly instance?: string;
   /** What was to be locked. */
   readonly keys: readonly string[];
+  /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
+  readonly mode: LockMode;
   /**
    * `'held'`: somebody holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this
    * application is shutting down.

@@ -1,11 +1,15 @@
 import { tracingChannel } from 'node:diagnostics_channel';
 import type { LockSkippedEvent } from './lock-skipped.js';
+import type { LockSlots } from '../core/lock-events.js';
+import type { LockMode } from '../core/lock-mode.js';
 import type { LockHeldError, LockLostError, LockUnavailableError } from '../core/errors.js';
 
 /** What every event says of the lock that it is about. */
 export interface LockSubject {
   /** What is locked, sorted and without repetitions. */
   readonly keys: readonly string[];
+  /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
+  readonly mode: LockMode;
   /** What the lock is called where its keys would be too many: see the option `label`. */
   readonly label: string;
   /** The class and the method that has `@WithLock`; not for a call of `LockService`. */
@@ -21,18 +25,29 @@ export interface Surrounded {
 
 /** The context of {@link LOCK_ACQUIRE_CHANNEL}: one object from `start` to `asyncEnd`. */
 export interface LockAcquireEvent extends LockSubject, Surrounded {
+  /** The option `permits`, if it was given. */
+  readonly permits?: number;
   /** Milliseconds. */
   readonly ttl: number;
   /** From `asyncStart` on: milliseconds that the acquisition took, waiting included. */
   waited?: number;
   /** From `asyncStart` on, if it was acquired. */
   fencingToken?: number;
+  /** From `asyncStart` on, if it was acquired with `permits` and one key. */
+  slot?: number;
+  /** From `asyncStart` on, if it was acquired with `permits`: the slot of each key. */
+  slots?: readonly number[];
+  /**
+   * From `asyncStart` on, if it was acquired, and others asked for more permits lately: how many. That is the limit then, and
+   * not `permits`.
+   */
+  permitsSeen?: number;
   /** With `error` and from then on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
   readonly error?: unknown;
 }
 
 /** The context of {@link LOCK_HOLD_CHANNEL}: one object from `start` to `asyncEnd`. */
-export interface LockHoldEvent extends LockSubject, Surrounded {
+export interface LockHoldEvent extends LockSubject, LockSlots, Surrounded {
   /** `LockHandle.id`. */
   readonly id: string;
   /** `LockHandle.fencingToken`. */
@@ -45,9 +60,12 @@ export interface LockHoldEvent extends LockSubject, Surrounded {
   readonly error?: LockLostError;
 }
 
+/** What is told of a lock that is or was held. */
+type HeldSubject = LockSubject & LockSlots;
+
 /** What the option `onEvent` of the module is called with. */
 export type LockEvent =
-  | (LockSubject & {
+  | (HeldSubject & {
       readonly type: 'acquired';
       readonly id: string;
       readonly fencingToken: number;
@@ -63,13 +81,24 @@ export type LockEvent =
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
   | (LockSubject & {
+      /**
+       * Acquired with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal while a
+       * new version is deployed, a mistake otherwise. Told with each such acquisition; who asks for the most is not told.
+       */
+      readonly type: 'permits-differ';
+      /** What this lock asked for. */
+      readonly permits: number;
+      /** What others asked for. */
+      readonly permitsSeen: number;
+    })
+  | (HeldSubject & {
       /** A renewal failed; the lock will be lost unless another succeeds in time. */
       readonly type: 'unconfirmed';
       readonly id: string;
       readonly fencingToken: number;
       readonly error: Error;
     })
-  | (LockSubject & {
+  | (HeldSubject & {
       readonly type: 'lost';
       readonly id: string;
       readonly fencingToken: number;
@@ -77,7 +106,7 @@ export type LockEvent =
       readonly heldFor: number;
       readonly error: Error;
     })
-  | (LockSubject & {
+  | (HeldSubject & {
       readonly type: 'released';
       readonly id: string;
       readonly fencingToken: number;

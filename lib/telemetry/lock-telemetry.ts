@@ -11,20 +11,26 @@ import {
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
 import type { LockLostError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
-import { isWatched, lockStates, type LockStateEvent } from '../core/lock-events.js';
+import type { ResolvedLockOptions } from '../core/lock-options.js';
+import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } from '../core/lock-events.js';
 
 /** A lock as those who watch it need it. */
-export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'isHeld'> {
+export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds that the nodes keep the lock. */
   readonly ttl: number;
+  /** The most permits that others asked for, where that is more than this one asked for. */
+  readonly permitsSeen: number | undefined;
   /** Whether the lock was lost before it was released, and why. */
   readonly loss: LockLostError | undefined;
 }
 
+/** What is told of the options of a lock. */
+export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
+
 /** A lock that is held, as those who watch it know it. */
 interface Hold {
   readonly event: LockHoldEvent;
-  readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken'>;
+  readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken' | 'slot' | 'slots'>;
   /** By the monotonic clock. */
   readonly since: number;
   readonly settle: (loss?: Error) => void;
@@ -48,31 +54,35 @@ export class LockTelemetry {
   /** Runs `acquire`, which acquires a lock, and follows the lock to its end. */
   acquire<Lock extends WatchableLock>(
     keys: readonly string[],
-    ttl: number,
+    options: WatchedOptions,
     origin: LockOrigin,
     acquire: () => Promise<Lock>,
   ): Promise<Lock> {
     if (!this.listener && !isWatched(acquisitions) && !isWatched(holds)) return acquire();
-    return this.#acquireWatched(keys, ttl, origin, acquire);
+    return this.#acquireWatched(keys, options, origin, acquire);
   }
 
   async #acquireWatched<Lock extends WatchableLock>(
     keys: readonly string[],
-    ttl: number,
+    { ttl, kind }: WatchedOptions,
     origin: LockOrigin,
     acquire: () => Promise<Lock>,
   ): Promise<Lock> {
     const subject: LockSubject = {
       keys,
+      mode: kind.mode,
       ...origin,
       ...(this.instance === undefined ? {} : { instance: this.instance }),
     };
-    const event: LockAcquireEvent = { ...subject, ttl };
+    const permits = kind.mode === 'permits' ? { permits: kind.permits } : {};
+    const event: LockAcquireEvent = { ...subject, ...permits, ttl };
     const started = performance.now();
     const timed = async (): Promise<Lock> => {
       try {
         const lock = await (event.around ? event.around(acquire) : acquire());
         event.fencingToken = lock.fencingToken;
+        Object.assign(event, slotsOf(lock));
+        if (lock.permitsSeen !== undefined) event.permitsSeen = lock.permitsSeen;
         return lock;
       } finally {
         event.waited = performance.now() - started;
@@ -85,9 +95,12 @@ export class LockTelemetry {
       this.listener?.({ type: 'refused', ...subject, error: error as Error, waited: event.waited ?? 0 });
       throw error;
     }
-    const { id, fencingToken } = lock;
-    this.listener?.({ type: 'acquired', ...subject, id, fencingToken, waited: event.waited ?? 0 });
-    this.#follow(lock, subject);
+    const { id, fencingToken, permitsSeen } = lock;
+    const slots = slotsOf(lock);
+    this.listener?.({ type: 'acquired', ...subject, id, fencingToken, ...slots, waited: event.waited ?? 0 });
+    if (kind.mode === 'permits' && permitsSeen !== undefined)
+      this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
+    this.#follow(lock, subject, slots);
     return lock;
   }
 
@@ -102,8 +115,8 @@ export class LockTelemetry {
     this.listener?.({ type: 'skipped', ...event });
   }
 
-  #follow(lock: WatchableLock, subject: LockSubject): void {
-    const about = { ...subject, id: lock.id, fencingToken: lock.fencingToken };
+  #follow(lock: WatchableLock, subject: LockSubject, slots: LockSlots): void {
+    const about = { ...subject, id: lock.id, fencingToken: lock.fencingToken, ...slots };
     const event: LockHoldEvent = { ...about, ttl: lock.ttl };
     const ended = new Promise<void>((resolve, reject) => {
       const settle = (loss?: Error): void => (loss ? reject(loss) : resolve());

@@ -2,12 +2,20 @@ import { AssertionError } from 'node:assert';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { checkOptionNames } from '../core/checks.js';
 import { keysOf, type LockKey } from '../core/keys.js';
-import { LOCK_OPTION_NAMES, type LockOptions, NO_RETRY } from '../core/lock-options.js';
+import {
+  LOCK_KIND_OPTION_NAMES,
+  LOCK_OPTION_NAMES,
+  type LockKindOptions,
+  type LockOptions,
+  NO_RETRY,
+} from '../core/lock-options.js';
+import type { LockKind } from '../core/lock-mode.js';
 import type { LockRecord } from './lock-record.js';
 import type { TestLocks } from './test-locks.js';
 
 /** What {@link expectLocked} compares besides the keys; what is not given is not compared. */
-export interface ExpectedLock extends LockOptions, Partial<Pick<LockRecord, 'method' | 'label' | 'state'>> {
+export interface ExpectedLock
+  extends LockOptions, LockKindOptions, Partial<Pick<LockRecord, 'method' | 'label' | 'state'>> {
   /** For a lock that `LockService` gave you, or one that you saw before. */
   readonly fencingToken?: number;
 }
@@ -29,7 +37,7 @@ const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
  * ```
  */
 export function expectLocked(locks: TestLocks, key: LockKey, expected: ExpectedLock = {}): LockRecord {
-  checkOptionNames('expectLocked', expected, [...OWN_NAMES, ...LOCK_OPTION_NAMES]);
+  checkOptionNames('expectLocked', expected, [...OWN_NAMES, ...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES]);
   const wanted = { keys: keysOf(key), ...expected };
   const found = locks.history.findLast((record) => isSuch(wanted, seen(record)));
   if (found) return found;
@@ -44,10 +52,11 @@ export function expectLocked(locks: TestLocks, key: LockKey, expected: ExpectedL
   });
 }
 
-type Seen = Omit<LockRecord, 'options'> & LockRecord['options'];
+type Seen = Omit<LockRecord, 'options'> & Omit<LockRecord['options'], 'kind'> & LockKind;
 
 function seen({ keys, method, label, fencingToken, state, options }: LockRecord): Seen {
-  return { keys, method, label, fencingToken, state, ...options };
+  const { kind, ...others } = options;
+  return { keys, method, label, fencingToken, state, ...kind, ...others };
 }
 
 /** Whether nothing changes when what is wanted is put over what was seen. */

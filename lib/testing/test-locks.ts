@@ -2,10 +2,9 @@ import type { RunnableLock } from '../service/lock-scope.js';
 import { openRuntime } from '../module/open-runtime.js';
 import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
 import type { RedlockModuleOptions } from '../module/redlock.options.js';
-import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
+import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
 import { keysOf, type LockKey } from '../core/keys.js';
-import { MOST_PERMITS } from '../core/lock-mode.js';
-import { checkLockOptions } from '../core/lock-options.js';
+import { checkLockKind, checkLockOptions, type LockKindOptions } from '../core/lock-options.js';
 import { quoted } from '../core/printable.js';
 import { type Fault, type NodeRequest, REQUESTS } from './fault.js';
 import type { LockRecord } from './lock-record.js';
@@ -22,8 +21,11 @@ export interface TestLocksOptions {
   readonly wait?: boolean;
 }
 
-/** What {@link TestLocks.hold} takes. */
-export interface HoldOptions {
+/**
+ * What {@link TestLocks.hold} takes. With `permits`, give as many as the code under test asks for: three calls with
+ * `permits: 5` hold three of five.
+ */
+export interface HoldOptions extends LockKindOptions {
   /**
    * Readable name of the process that holds the lock.
    * @defaultValue 'another process'
@@ -35,18 +37,6 @@ export interface HoldOptions {
    * @defaultValue a day, so in effect until it is released
    */
   readonly ttl?: number;
-
-  /**
-   * `'shared'`: it reads, together with other readers, and keeps writers out. Not together with `permits`.
-   * @defaultValue 'exclusive'
-   */
-  readonly mode?: 'shared' | 'exclusive';
-
-  /**
-   * It has one of so many permits, 1 to 1000: as many as the code under test asks for. Three calls hold three of five.
-   * @defaultValue none: the lock is one of the `mode`
-   */
-  readonly permits?: number;
 
   /** The `name` of the `RedlockModule` that the lock belongs to. */
   readonly instance?: string;
@@ -128,13 +118,13 @@ export class TestLocks {
    */
   async hold(key: LockKey, options: HoldOptions = {}): Promise<ForeignLock> {
     checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
-    const { owner = 'another process', ttl = A_DAY_MS, instance, mode, permits } = options;
+    const { owner = 'another process', ttl = A_DAY_MS, instance, ...kind } = options;
     checkLockOptions({ ttl });
-    checkKind({ mode, permits });
+    checkLockKind(kind);
     const wanted = { ttl, retry: false, renew: false } as const;
     const module: RedlockModuleOptions = { nodes: 'memory', owner };
     const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
-    const lock = await locker.acquire(keysOf(key), locker.resolve({ ...wanted, ...{ mode, permits } }), {
+    const lock = await locker.acquire(keysOf(key), locker.resolve({ ...wanted, ...kind }), {
       label: 'other',
     });
     this.#locks.add(lock);
@@ -298,15 +288,4 @@ function concerning({ key, on }: FaultOptions): Pick<Fault, 'concerns'> {
     concerns: (request, keys) =>
       (on === undefined || on === request) && (key === undefined || keys.includes(key)),
   };
-}
-
-/** @throws TypeError or RangeError naming the option that does not fit */
-function checkKind({ mode, permits }: Pick<HoldOptions, 'mode' | 'permits'>): void {
-  if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive')
-    throw badOption('mode', "'shared' or 'exclusive'", mode);
-  if (permits === undefined) return;
-  if (!(Number.isInteger(permits) && permits >= 1 && permits <= MOST_PERMITS))
-    throw badNumber('permits', `a whole number from 1 to ${MOST_PERMITS}`, permits);
-  if (mode !== undefined)
-    throw new TypeError(`Expected \`permits\` without a \`mode\`, got ${permits} and '${mode}'`);
 }

@@ -58,15 +58,20 @@ export class RedlockInstrumentation {
   #tracer: Tracer = trace.getTracer(this.instrumentationName, this.instrumentationVersion);
   readonly #spans = new WeakMap<LockTraceEvent, Span>();
 
-  readonly #acquire = this.#subscribers<LockAcquireEvent>('acquire', ({ error, waited, fencingToken }) => ({
-    'lock.outcome': error === undefined ? 'acquired' : outcomeOf(error),
-    'lock.wait_time': seconds(waited),
-    'lock.fencing_token': fencingToken,
-  }));
-  readonly #hold = this.#subscribers<LockHoldEvent>('hold', ({ error, heldFor, fencingToken }) => ({
+  readonly #acquire = this.#subscribers<LockAcquireEvent>(
+    'acquire',
+    ({ error, waited, fencingToken, slots }) => ({
+      'lock.outcome': error === undefined ? 'acquired' : outcomeOf(error),
+      'lock.wait_time': seconds(waited),
+      'lock.fencing_token': fencingToken,
+      'lock.slots': slots && [...slots],
+    }),
+  );
+  readonly #hold = this.#subscribers<LockHoldEvent>('hold', ({ error, heldFor, fencingToken, slots }) => ({
     'lock.outcome': error ? 'lost' : 'released',
     'lock.hold_time': seconds(heldFor),
     'lock.fencing_token': fencingToken,
+    'lock.slots': slots && [...slots],
   }));
 
   /** @throws TypeError naming the option that does not fit */
@@ -141,10 +146,13 @@ export class RedlockInstrumentation {
     };
   }
 
-  #attributesOf({ keys, label, method, instance, ttl }: LockTraceEvent): Attributes {
+  #attributesOf(event: LockTraceEvent): Attributes {
+    const { keys, label, method, instance, mode, ttl } = event;
     return {
       'lock.system': 'redis',
       'lock.label': label,
+      'lock.mode': mode,
+      'lock.permits': 'permits' in event ? event.permits : undefined,
       'lock.ttl': seconds(ttl),
       'lock.keys': (this.#config.keys ?? true) ? [...keys] : undefined,
       'lock.instance': instance,

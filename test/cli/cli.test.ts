@@ -52,7 +52,7 @@ async function hold(...keys: string[]): Promise<void> {
     const lock = await app.acquire([key], once);
     const everywhere = async (): Promise<boolean> =>
       (await Promise.all(nodes.map((node) => node.read([key])))).every(
-        ([state]) => state && 'id' in state && state.id === lock.id,
+        ([state]) => state && 'holders' in state && state.holders[0]?.id === lock.id,
       );
     await until(everywhere);
   }
@@ -234,11 +234,17 @@ describe('on a terminal', () => {
     await hold('k');
     const session = await opened();
     const screen = terminal();
-    const asked: RequestFor<'release'> = { ...request(), command: 'release', key: 'k', yes: false };
+    const asked: RequestFor<'release'> = {
+      ...request(),
+      command: 'release',
+      key: 'k',
+      id: undefined,
+      yes: false,
+    };
     expect(() => checkRelease(asked, screen)).not.toThrow();
     const done = release(session, asked, screen);
     await until(() => screen.text().includes('[y/N]'));
-    expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if it had the lock\./);
+    expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if nothing had happened\./);
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
@@ -252,7 +258,11 @@ describe('on a terminal', () => {
       (screen: ReturnType<typeof terminal>) => screen.ending.abort(),
     ]) {
       const screen = terminal();
-      const done = release(session, { ...request(), command: 'release', key: 'k', yes: false }, screen);
+      const done = release(
+        session,
+        { ...request(), command: 'release', key: 'k', id: undefined, yes: false },
+        screen,
+      );
       await until(() => screen.text().includes('[y/N]'));
       leave(screen);
       await expect(done).resolves.toBe(1);

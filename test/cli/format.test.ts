@@ -1,5 +1,13 @@
-import { expect, test } from '@jest/globals';
-import { duration, lockJson, lockTable, printable, table, voteTable } from '../../lib/cli/format.js';
+import { describe, expect, test } from '@jest/globals';
+import {
+  duration,
+  holderTable,
+  lockJson,
+  lockTable,
+  printable,
+  table,
+  voteTable,
+} from '../../lib/cli/format.js';
 import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
 test('columns are as wide as their widest cell', () => {
@@ -91,27 +99,87 @@ test('every node has a line', () => {
 });
 
 test('JSON has all that is known, and null for what is not', () => {
-  const forever = { ...held, remaining: Infinity };
+  const unending = { ...holder, remaining: Infinity };
+  const forever: LockVote = { ...held, ...unending, holders: [unending] };
+  const told = { id: 'x', owner: 'me', since: '1970-01-01T00:00:00.000Z', remaining: null, fencingToken: 7 };
   expect(JSON.parse(JSON.stringify(lockJson(infoOf('k', [forever, free, away], 1))))).toEqual({
     key: 'k',
     held: true,
-    id: 'x',
-    owner: 'me',
-    since: '1970-01-01T00:00:00.000Z',
-    remaining: null,
-    fencingToken: 7,
+    permits: null,
+    ...told,
+    mode: 'exclusive',
+    holders: [{ ...told, mode: 'exclusive' }],
     votes: [
       {
         node: 'a:1',
         vote: 'held',
-        id: 'x',
-        owner: 'me',
-        since: '1970-01-01T00:00:00.000Z',
-        remaining: null,
-        fencingToken: 7,
+        ...told,
+        mode: 'exclusive',
+        holders: [{ ...told, mode: 'exclusive' }],
       },
       { node: 'b:1', vote: 'free' },
       { node: 'c:1', vote: 'error', error: 'not connected' },
     ],
+  });
+});
+
+describe('a lock that several hold', () => {
+  const first = { ...holder, mode: 'permits' as const, slot: 3 };
+  const second = { ...first, id: 'y', owner: 'you', remaining: 2_500, fencingToken: 9, slot: 0 };
+  const permits = (node: string): LockVote => ({
+    node,
+    vote: 'held',
+    ...first,
+    permits: 5,
+    holders: [first, second],
+  });
+  const info = infoOf('k', [permits('a:1'), permits('b:1'), away], 2);
+  const readers = [first, second].map(({ slot: _slot, ...reader }) => ({
+    ...reader,
+    mode: 'shared' as const,
+  }));
+  const shared: LockVote = { node: 'a:1', vote: 'held', ...readers[0]!, holders: readers };
+
+  test('has a line in the list, with how many there are', () => {
+    const rows = lockTable([info, infoOf('r', [shared], 1), infoOf('x', [held], 1)]).map((row) =>
+      row.split(/ {2,}/),
+    );
+    expect(rows.map(([key, mode, owner, , ends, token]) => [key, mode, owner, ends, token])).toEqual([
+      ['KEY', 'MODE', 'OWNER', 'ENDS IN', 'TOKEN'],
+      ['k', '2 of 5', 'me and 1 more', '1.5 s', '7'],
+      ['r', 'shared', 'you and 1 more', '2.5 s', '9'],
+      ['x', 'exclusive', 'me', '1.5 s', '7'],
+    ]);
+  });
+
+  test('has a line for each holder, with its slot if it has one', () => {
+    expect(holderTable(info.holders).map((row) => row.split(/ {2,}/).toSpliced(3, 1))).toEqual([
+      ['SLOT', 'OWNER', 'ID', 'ENDS IN', 'TOKEN'],
+      ['3', 'me', 'x', '1.5 s', '7'],
+      ['0', 'you', 'y', '2.5 s', '9'],
+    ]);
+    expect(holderTable(readers)[0]).toMatch(/^OWNER +ID +HELD FOR/);
+  });
+
+  test('has a line for each holder that a node has', () => {
+    expect(voteTable([permits('a:1'), free])).toEqual([
+      'NODE  SAYS    OWNER  ID  ENDS IN  TOKEN',
+      'a:1   slot 3  me     x   1.5 s    7',
+      '      slot 0  you    y   2.5 s    9',
+      'b:1   free',
+    ]);
+  });
+
+  test('has all of them in JSON', () => {
+    expect(JSON.parse(JSON.stringify(lockJson(info)))).toMatchObject({
+      mode: 'permits',
+      permits: 5,
+      id: 'x',
+      holders: [
+        { id: 'x', slot: 3 },
+        { id: 'y', slot: 0 },
+      ],
+      votes: [{ holders: [{ id: 'x' }, { id: 'y' }] }, { node: 'b:1' }, { vote: 'error' }],
+    });
   });
 });

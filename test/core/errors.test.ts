@@ -1,5 +1,62 @@
 import { describe, expect, test } from '@jest/globals';
+import type { LockHolder } from '../../lib/core/lock-info.js';
+import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
 import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
+
+describe('a LockHeldError of a lock that several can hold', () => {
+  const holder: LockHolder = {
+    id: 'x',
+    owner: 'api:1',
+    since: new Date(0),
+    remaining: 1_500,
+    fencingToken: 7,
+    mode: 'permits',
+    slot: 2,
+  };
+  const others: LockHolder = { ...holder, id: 'y', owner: 'api:2', slot: 0 };
+  const wait = '(for 1500 ms more unless renewed). Try again later, ';
+
+  test('has those who hold it, the one to wait for first', () => {
+    const kind = { mode: 'permits', permits: 2 } as const;
+    const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [holder, others], kind });
+    expect(error).toMatchObject({ owner: 'api:1', retryAfter: 1_500, holders: [holder, others] });
+    expect(error.message).toContain(`"k" is held by api:1 ${wait}`);
+    expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
+  });
+
+  test.each<[string, LockHolder, LockKind, string]>([
+    [
+      'an exclusive lock, against permits',
+      holder,
+      EXCLUSIVE,
+      "as one of several permits, which excludes a lock of the mode 'exclusive'",
+    ],
+    [
+      'a shared lock, against permits',
+      holder,
+      SHARED,
+      "as one of several permits, which excludes a lock of the mode 'shared'",
+    ],
+    [
+      'an exclusive lock, against readers',
+      { ...holder, mode: 'shared' },
+      EXCLUSIVE,
+      "in the mode 'shared', which excludes a lock of the mode 'exclusive'",
+    ],
+    [
+      'permits, against an exclusive lock',
+      { ...holder, mode: 'exclusive' },
+      { mode: 'permits', permits: 5 },
+      "in the mode 'exclusive', which excludes a lock of 5 permits",
+    ],
+  ])('says that kinds are mixed: %s', (_name, first, kind, text) => {
+    const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });
+    expect(error.message).toContain(`"k" is held by api:1 ${text} ${wait}`);
+    const later = error.afterTrying({ timeout: 50 });
+    expect(later.message).toContain(`${text} (for 1500 ms more unless renewed). Gave up after 50 ms`);
+    expect(later).toMatchObject({ holders: [first], limit: { timeout: 50 } });
+  });
+});
 
 describe('a key or owner that would begin a line or colour the log', () => {
   const KEY = 'a\n[Nest] ERROR all is lost \u001B[31m\u009B2J\u2028';

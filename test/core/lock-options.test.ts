@@ -1,9 +1,15 @@
 import { describe, expect, test } from '@jest/globals';
-import { checkLockOptions, NO_RETRY, resolveLockOptions } from '../../lib/core/lock-options.js';
+import {
+  checkLockKind,
+  checkLockOptions,
+  NO_RETRY,
+  resolveLockOptions,
+} from '../../lib/core/lock-options.js';
 
 describe('resolveLockOptions', () => {
   test('fills in the documented defaults', () => {
     expect(resolveLockOptions({}, {})).toEqual({
+      kind: { mode: 'exclusive' },
       ttl: 10_000,
       retry: { timeout: 5_000, attempts: Infinity, delay: 200, jitter: 100 },
       renew: true,
@@ -51,6 +57,80 @@ describe('resolveLockOptions', () => {
 
   test('retries when that is given, though the module says not to', () => {
     expect(resolveLockOptions({ retry: { attempts: 3 } }, { retry: false }).retry.attempts).toBe(3);
+  });
+});
+
+describe('the kind of a lock', () => {
+  test.each([
+    [{}, { mode: 'exclusive' }],
+    [{ mode: undefined, permits: undefined }, { mode: 'exclusive' }],
+    [{ mode: 'exclusive' }, { mode: 'exclusive' }],
+    [{ mode: 'shared' }, { mode: 'shared' }],
+    [{ permits: 1 }, { mode: 'permits', permits: 1 }],
+    [{ permits: 1_000 }, { mode: 'permits', permits: 1_000 }],
+  ])('of %j is %j', (options, kind) => {
+    expect(() => checkLockKind(options as object)).not.toThrow();
+    expect(resolveLockOptions(options as object, {}).kind).toEqual(kind);
+  });
+
+  const without =
+    'Leave out one of them: permits are a kind of lock of their own, beside which there are no readers';
+  const noMinHold =
+    'A shared lock ends with its release; for runs that are to be kept apart use an exclusive lock';
+
+  test.each<[object, ErrorConstructor, string]>([
+    [{ permits: 0 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
+    [{ permits: 1_001 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 1001'],
+    [{ permits: 2.5 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 2.5'],
+    [{ permits: NaN }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got NaN'],
+    [{ permits: '5' }, TypeError, "Expected `permits` to be a whole number from 1 to 1000, got '5'"],
+    [{ permits: null }, TypeError, 'Expected `permits` to be a whole number from 1 to 1000, got null'],
+    [
+      { mode: 'read' },
+      TypeError,
+      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'read'",
+    ],
+    [
+      { mode: 'permits' },
+      TypeError,
+      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'permits'",
+    ],
+    [{ mode: true }, TypeError, "Expected `mode` to be 'shared' or 'exclusive'"],
+    [
+      { mode: 'shared', permits: 5 },
+      TypeError,
+      `Expected \`permits\` without a \`mode\`, got \`permits: 5\` with \`mode: 'shared'\`. ${without}`,
+    ],
+    [
+      { mode: 'exclusive', permits: 1 },
+      TypeError,
+      `Expected \`permits\` without a \`mode\`, got \`permits: 1\` with \`mode: 'exclusive'\`. ${without}`,
+    ],
+    [
+      { mode: 'shared', minHold: 50 },
+      TypeError,
+      `Expected no \`minHold\` with \`mode: 'shared'\`, got 50. ${noMinHold}`,
+    ],
+  ])('is refused for %j', (options, type, message) => {
+    let thrown: unknown;
+    try {
+      checkLockKind(options);
+    } catch (error) {
+      thrown = error;
+    }
+    expect(thrown).toBeInstanceOf(type);
+    expect((thrown as Error).message).toContain(message);
+  });
+
+  test('a shared lock says so when the module has a minHold for all locks, and takes one of 0', () => {
+    expect(() => resolveLockOptions({ mode: 'shared' }, { minHold: 50 })).toThrow(
+      new TypeError(
+        "Expected no `minHold` with `mode: 'shared'`, got 50 from the `defaults` of the module, so give `minHold: 0`. " +
+          noMinHold,
+      ),
+    );
+    expect(resolveLockOptions({ mode: 'shared', minHold: 0 }, { minHold: 50 }).minHold).toBe(0);
+    expect(resolveLockOptions({ permits: 2 }, { minHold: 50 }).minHold).toBe(50);
   });
 });
 

@@ -189,7 +189,28 @@ describe('options that do not fit are refused when the class is defined', () => 
     [
       { tll: 5_000 },
       TypeError,
-      'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `onBusy`, `oncePerTick`, `label`, `instance`',
+      'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `mode`, `permits`, `onBusy`, `oncePerTick`, `label`, `instance`',
+    ],
+    [{ permits: 0 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
+    [
+      { permits: 5, mode: 'shared' },
+      TypeError,
+      "Expected `permits` without a `mode`, got `permits: 5` with `mode: 'shared'`. Leave out one of them: permits are a kind of lock of their own, beside which there are no readers",
+    ],
+    [
+      { mode: 'shared', minHold: 1 },
+      TypeError,
+      "Expected no `minHold` with `mode: 'shared'`, got 1. A shared lock ends with its release; for runs that are to be kept apart use an exclusive lock",
+    ],
+    [
+      { mode: 'shared', oncePerTick: true },
+      TypeError,
+      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. Those who hold the lock together would all run the tick: leave one of the two out",
+    ],
+    [
+      { permits: 3, oncePerTick: true },
+      TypeError,
+      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. Those who hold the lock together would all run the tick: leave one of the two out',
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],

@@ -57,6 +57,14 @@ async function highestOf(name: string = key): Promise<number | undefined> {
   return rows[0] && Number(rows[0].token);
 }
 
+const accepted = (lock: TokenHolder): Promise<boolean> =>
+  register
+    .transaction(pool, lock, async () => true)
+    .catch((error: unknown) => {
+      if (error instanceof StaleTokenError) return false;
+      throw error;
+    });
+
 /** Whether some connection waits for a row that another one has locked. */
 async function somebodyWaits(): Promise<boolean> {
   const { rows } = await pool.query(`select 1 from pg_stat_activity where wait_event_type = 'Lock'`);
@@ -453,4 +461,96 @@ describe('options', () => {
       await expect(highestOf()).resolves.toBeUndefined();
     },
   );
+});
+
+describe('a lock that several hold', () => {
+  const reader = (fencingToken: number): TokenHolder => ({ ...holder(fencingToken), mode: 'shared' });
+  const permit = (slot: number, fencingToken: number): TokenHolder => ({
+    ...holder(fencingToken),
+    mode: 'permits',
+    slots: [slot],
+  });
+
+  test('has a highest token for each slot', async () => {
+    const said: boolean[] = [];
+    for (const [slot, token] of [
+      [0, 40],
+      [3, 35],
+      [0, 39],
+      [3, 35],
+      [3, 36],
+      [3, 35],
+      [0, 40],
+    ] as const)
+      said.push(await accepted(permit(slot, token)));
+    expect(said).toEqual([true, true, false, true, true, false, true]);
+    await expect(register.transaction(pool, permit(0, 39), read)).rejects.toMatchObject({
+      keys: [key],
+      token: 39,
+      highest: 40,
+    });
+  });
+
+  test('compares readers with writers, and writers with all', async () => {
+    const said: boolean[] = [];
+    for (const lock of [reader(40), reader(38), holder(39), holder(40), reader(39), reader(41), holder(41)])
+      said.push(await accepted(lock));
+    expect(said).toEqual([true, true, false, true, false, true, true]);
+    await expect(register.transaction(pool, reader(40), read)).rejects.toMatchObject({ highest: 41 });
+  });
+
+  test('compares each kind with the others', async () => {
+    const said: boolean[] = [];
+    for (const lock of [
+      permit(1, 30),
+      holder(29),
+      reader(29),
+      holder(30),
+      permit(0, 29),
+      permit(0, 31),
+      reader(32),
+      permit(0, 31),
+      permit(0, 32),
+      holder(31),
+    ])
+      said.push(await accepted(lock));
+    expect(said).toEqual([true, false, false, true, false, true, true, false, true, false]);
+    await expect(register.transaction(pool, holder(31), read)).rejects.toMatchObject({ highest: 32 });
+  });
+
+  test('of several keys has a slot of each, in whatever order they are named', async () => {
+    const [first, second] = [`${key}:a`, `${key}:b`];
+    const both = (keys: string[], slots: number[], fencingToken: number): TokenHolder => ({
+      keys,
+      slots,
+      fencingToken,
+      mode: 'permits',
+    });
+    await expect(accepted(both([first, second], [0, 7], 40))).resolves.toBe(true);
+    await expect(accepted(both([second, first], [0, 7], 39))).resolves.toBe(true);
+    const refused = register.transaction(pool, both([second, first], [7, 1], 39), read);
+    await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
+  });
+
+  test('reads and writes one after the other, so that a stale writer cannot come after the check', async () => {
+    const gateway = gate();
+    const reading = register.transaction(pool, reader(41), () => gateway.opened);
+    const writing = accepted(holder(40));
+    await until(somebodyWaits);
+    gateway.open();
+    await reading;
+    await expect(writing).resolves.toBe(false);
+  });
+
+  test.each<[object, string]>([
+    [
+      { mode: 'permits' },
+      "Expected `slots` to be a whole number for each of the keys with `mode: 'permits'`, got undefined",
+    ],
+    [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be a whole number for each of the keys'],
+    [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
+    [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
+  ])('that is not complete is refused: %j', async (part, message) => {
+    await expect(accepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
+  });
 });

@@ -45,6 +45,20 @@ afterEach(() => {
   log.lines.length = 0;
 });
 
+/** Of two who have permits, the first to end is the one to wait for. */
+const permitsTaken = new LockHeldError(['tenant-7'], 'secret-host:1', 1_200, {
+  kind: { mode: 'permits', permits: 2 },
+  holders: [1_200, 60_000].map((remaining, slot) => ({
+    id: `${slot}`,
+    owner: `secret-host:${slot}`,
+    since: new Date(),
+    remaining,
+    fencingToken: 1,
+    mode: 'permits',
+    slot,
+  })),
+});
+
 /** Ends in each of the errors, the way a real service would. */
 @Injectable()
 class Work {
@@ -54,6 +68,8 @@ class Work {
     if (how === 'forever') throw new LockHeldError(['tenant-7'], 'secret-host:1', Infinity);
     if (how === 'soon') throw new LockHeldError(['tenant-7'], 'secret-host:1', 0.2);
     if (how === 'stale') throw new StaleTokenError(['tenant-7'], 7, 8);
+    if (how === 'permits') throw permitsTaken;
+    if (how === 'upgrade') throw new RedlockError('LOCK_UPGRADE', 'tenant-7');
     if (how === 'not-injected') throw new RedlockError('LOCK_NOT_INJECTED', 'tenant-7');
     if (how === 'other') throw new Error('another error');
     if (how === 'unavailable') locks.fail({ error: new Error('secret-host:6379 is down') });
@@ -95,6 +111,8 @@ const answers: [how: string, problem: LockProblem][] = [
     },
   ],
   ['stale', { statusCode: 409, message: 'Somebody else has changed this meanwhile', code: 'TOKEN_STALE' }],
+  ['permits', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 }],
+  ['upgrade', { statusCode: 500, message: 'Internal server error', code: 'LOCK_UPGRADE' }],
   ['not-injected', { statusCode: 500, message: 'Internal server error', code: 'LOCK_NOT_INJECTED' }],
 ];
 

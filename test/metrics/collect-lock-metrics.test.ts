@@ -85,6 +85,22 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_held', held)).resolves.toBe(0);
   });
 
+  test('modes are told apart, and permits that are taken are a gauge', async () => {
+    const other = { lock: 'other', module: 'default' };
+    const reader = await service.acquire('r', { mode: 'shared' });
+    const one = await service.acquire('p', { permits: 5 });
+    const two = await service.acquire(['p', 'q'], { permits: 5 });
+    await expect(valueOf('redlock_held', { ...other, mode: 'shared' })).resolves.toBe(1);
+    await expect(valueOf('redlock_held', { ...other, mode: 'permits' })).resolves.toBe(2);
+    await expect(valueOf('redlock_held', { ...other, mode: 'exclusive' })).resolves.toBeUndefined();
+    await expect(valueOf('redlock_permits_taken', other)).resolves.toBe(3);
+    await two.release();
+    await expect(valueOf('redlock_permits_taken', other)).resolves.toBe(1);
+    await Promise.all([reader.release(), one.release()]);
+    await expect(valueOf('redlock_permits_taken', other)).resolves.toBe(0);
+    await expect(valueOf('redlock_acquired_total', { ...other, mode: 'permits' })).resolves.toBe(2);
+  });
+
   test('times are seconds', async () => {
     await service.withLock('a', () => new Promise((resolve) => setTimeout(resolve, 50)));
     const sum = await valueOf('redlock_hold_seconds_sum', { lock: 'other', module: 'default' });
@@ -232,7 +248,7 @@ test('so many labels are told apart, and no more', async () => {
 test('stopping takes them out of the registry, which is the default one when none is given', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
-  expect(register.getMetricsAsArray()).toHaveLength(9);
+  expect(register.getMetricsAsArray()).toHaveLength(10);
   stop();
   expect(register.getMetricsAsArray()).toEqual([]);
 });

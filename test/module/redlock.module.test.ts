@@ -451,6 +451,18 @@ describe('options that do not fit', () => {
       'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1',
     ],
     [
+      { ...memory, defaults: { mode: 'shared' } },
+      "Unknown option `mode` in `defaults`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { mode: 'shared' })`, `acquire(key, { mode: 'shared' })`",
+    ],
+    [
+      { ...memory, defaults: { permits: 5 } },
+      'Unknown option `permits` in `defaults`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
+    ],
+    [
+      { ...memory, permits: 5 },
+      'Unknown option `permits` in `RedlockModule`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
+    ],
+    [
       { ...memory, defaults: { onBusy: 'skip' } },
       'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`',
     ],

@@ -359,6 +359,9 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
   test.each<[unknown, string | RegExp]>([
     [{ ttl: 1 }, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1'],
     [{ retry: true }, 'Expected `retry` to be `false` or an object, got true'],
+    [{ permits: 0 }, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
+    [{ mode: 'shared', permits: 2 }, 'Expected `permits` without a `mode`'],
+    [{ mode: 'shared', minHold: 100 }, "Expected no `minHold` with `mode: 'shared'`, got 100"],
     [{ label: 7 }, 'Expected `label` to be a string that is not empty, got 7'],
     [{ signal: 'stop' }, "Expected `signal` to be an AbortSignal, got 'stop'"],
     [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. The options are `ttl`,.* `signal`$/],
@@ -404,6 +407,8 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     'maxHold',
     'minHold',
     'reentrant',
+    'mode',
+    'permits',
     'onLost',
     'label',
     'signal',
@@ -456,6 +461,23 @@ describe('looking at locks from outside', () => {
     const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
     await expect(locks.inspect(key as string)).rejects.toThrow(rule);
     await expect(locks.forceRelease(key as string)).rejects.toThrow(rule);
+  });
+
+  test.each<[unknown, string]>([
+    [{ id: '' }, "Expected `id` to be the `id` of a holder, got ''"],
+    [{ id: 7 }, 'Expected `id` to be the `id` of a holder, got 7'],
+    [{ owner: 'me' }, 'Unknown option `owner` in `forceRelease`. The options are `id`'],
+    [null, 'Expected the options of `forceRelease` to be an object, got null'],
+  ])('the options %j of forceRelease are refused', async (options, message) => {
+    await expect(locks.forceRelease('key', options as object)).rejects.toThrow(message);
+  });
+
+  test('only the holder that is named is released by force', async () => {
+    await using lock = await others.acquire('key', { ttl: 60_000 });
+    await expect(locks.forceRelease('key', { id: '0'.repeat(32) })).resolves.toBe(false);
+    await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
+    await expect(locks.forceRelease('key', { id: lock.id })).resolves.toBe(true);
+    await expect(locks.inspect('key')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
   test('options of a list are refused at once', () => {

@@ -1,5 +1,10 @@
 import { expect, test } from '@jest/globals';
-import { type LockOptions, NO_RETRY, resolveLockOptions } from '../../lib/core/lock-options.js';
+import {
+  type LockKindOptions,
+  type LockOptions,
+  NO_RETRY,
+  resolveLockOptions,
+} from '../../lib/core/lock-options.js';
 import { ResolvedOptions } from '../../lib/service/resolved-options.js';
 
 const defaults: LockOptions = { ttl: 7_000, retry: { timeout: 300 } };
@@ -23,7 +28,11 @@ test('an object that was changed meanwhile is resolved as it is now', () => {
   expect(options.of(given).retry.timeout).toBe(200);
 });
 
-const others: readonly LockOptions[] = [
+const others: readonly (LockOptions & LockKindOptions)[] = [
+  { mode: 'shared' },
+  { mode: 'exclusive' },
+  { permits: 2 },
+  { permits: 3 },
   { ttl: 5_000 },
   { renew: false },
   { minHold: 10 },
@@ -44,6 +53,13 @@ test.each(others)('%j is told from what was given before', (given) => {
     options.of(before);
     expect(options.of(given)).toEqual(resolveLockOptions(given, defaults));
   }
+});
+
+test('what does not go with the defaults is refused each time', () => {
+  const options = new ResolvedOptions({ minHold: 50 });
+  options.of({});
+  for (let call = 0; call < 2; call++) expect(() => options.of({ mode: 'shared' })).toThrow('`minHold: 0`');
+  expect(options.of({}).kind.mode).toBe('exclusive');
 });
 
 test('no retry is what it is in each of them', () => {

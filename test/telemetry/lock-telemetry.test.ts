@@ -13,6 +13,8 @@ import {
   type LockEvent,
   LockHeldError,
   type LockHoldEvent,
+  type LockReleaseEvent,
+  type LockStateEvent,
   LockLostError,
   LockService,
   NODE_ERROR_CHANNEL,
@@ -126,6 +128,37 @@ describe('tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockLostError) });
   });
 
+  test('permits are told with their slot, and readers with their mode', async () => {
+    const acquired = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
+    const held = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
+    const released = trace<LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
+    const states: LockStateEvent[] = [];
+    const keep = (event: unknown): void => void states.push(event as LockStateEvent);
+    subscribe(LOCK_STATE_CHANNEL, keep);
+    stops.push(() => unsubscribe(LOCK_STATE_CHANNEL, keep));
+    await locks.hold('a', { permits: 3 });
+    const service = module.get(LockService);
+    const asked = acquired.length;
+    const [before, begun, given] = [held.length, states.length, released.length];
+    await (await service.acquire('a', { permits: 3 })).release();
+    await (await service.acquire(['a', 'b'], { permits: 3 })).release();
+    await (await service.acquire('c', { mode: 'shared' })).release();
+    const one = { mode: 'permits', slot: 1, slots: [1] };
+    const two = { mode: 'permits', slots: [1, 0] };
+    const shared = { mode: 'shared' };
+    const ends = <Event>(told: [string, Event][]): Event[] =>
+      told.filter(([point]) => point === 'asyncEnd').map(([, event]) => event);
+    const pick = (event: object): object => {
+      const { mode, slot, slots } = event as LockHoldEvent;
+      return { mode, ...(slot === undefined ? {} : { slot }), ...(slots === undefined ? {} : { slots }) };
+    };
+    expect(ends(acquired.slice(asked)).map(pick)).toEqual([one, two, shared]);
+    expect(ends(acquired.slice(asked)).map(({ permits }) => permits)).toEqual([3, 3, undefined]);
+    expect(ends(held.slice(before)).map(pick)).toEqual([one, two, shared]);
+    expect(ends(released.slice(given)).map(pick)).toEqual([one, two, shared]);
+    expect(states.slice(begun).map(pick)).toEqual([one, two, shared]);
+  });
+
   test('a lock that is joined is neither acquired nor held again', async () => {
     const acquired = trace(LOCK_ACQUIRE_CHANNEL);
     const held = trace(LOCK_HOLD_CHANNEL);
@@ -204,7 +237,7 @@ describe('onEvent', () => {
     await elsewhere.close();
     await lock.release();
 
-    const about = { label: 'other', instance: 'billing' };
+    const about = { label: 'other', instance: 'billing', mode: 'exclusive' };
     expect(events).toEqual([
       { type: 'acquired', keys: ['a'], ...about, label: 'task', ...granted(), waited: expect.any(Number) },
       { type: 'released', keys: ['a'], ...about, label: 'task', ...granted(), heldFor: expect.any(Number) },

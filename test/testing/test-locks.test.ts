@@ -209,8 +209,7 @@ describe('locks of a test', () => {
     expect(lock.isHeld()).toBe(false);
   });
 
-  // Until the mode of a lock gets from its options to the store.
-  test.failing('somebody else holds three of five permits, and one of them or all of them end', async () => {
+  test('somebody else holds three of five permits, and one of them or all of them end', async () => {
     const others = [1, 2, 3].map(() => locks.hold('stripe', { permits: 5 }));
     const [first] = await Promise.all(others);
     for (let count = 0; count < 2; count++) await locks.hold('stripe', { permits: 5 });
@@ -222,8 +221,7 @@ describe('locks of a test', () => {
     await (await service.acquire('stripe')).release();
   });
 
-  // Until the mode of a lock gets from its options to the store.
-  test.failing('somebody else reads, and writers are kept out', async () => {
+  test('somebody else reads, and writers are kept out', async () => {
     const reading = await locks.hold('catalog', { mode: 'shared' });
     await locks.hold('catalog', { mode: 'shared' });
     await expect(service.acquire('catalog')).rejects.toBeInstanceOf(LockHeldError);

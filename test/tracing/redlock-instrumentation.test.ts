@@ -93,6 +93,7 @@ test('their attributes say what was locked and what came of it', async () => {
     'lock.system': 'redis',
     'lock.keys': ['order:7'],
     'lock.label': 'Orders.settle',
+    'lock.mode': 'exclusive',
     'lock.ttl': 4,
     'lock.fencing_token': expect.any(Number),
     'code.function.name': 'Orders.settle',
@@ -111,6 +112,18 @@ test('their attributes say what was locked and what came of it', async () => {
   expect(hold.attributes['lock.hold_time']).toBeGreaterThan(0.003);
   expect(hold.status.code).toBe(SpanStatusCode.UNSET);
   expect(hold.instrumentationScope).toMatchObject({ name: 'nestjs-redlock' });
+});
+
+test('permits have their number and their slots', async () => {
+  await locks.hold('stripe', { permits: 5 });
+  exporter.reset();
+  await module.get(LockService).withLock('stripe', { permits: 5, label: 'pay' }, () => undefined);
+  expect(span('acquire pay').attributes).toMatchObject({
+    'lock.mode': 'permits',
+    'lock.permits': 5,
+    'lock.slots': [1],
+  });
+  expect(span('hold pay').attributes).toMatchObject({ 'lock.mode': 'permits', 'lock.slots': [1] });
 });
 
 describe('what goes wrong', () => {

@@ -6,7 +6,9 @@ import {
   currentLock,
   type LockHandle,
   type LockHeldError,
+  type LockHolder,
   type LockKey,
+  type LockMode,
   type LockService,
   RedlockModule,
   type RedlockModuleOptions,
@@ -102,6 +104,20 @@ export class Keys {
   @WithLock((order: { id?: string }) => order.id)
   async missingKey(_order: { id?: string }): Promise<void> {}
 
+  @WithLock((tenant: string) => `report:${tenant}`, { permits: 5 })
+  async withPermits(_tenant: string): Promise<void> {}
+
+  @WithLock((id: number) => `catalog:${id}`, { mode: 'shared' })
+  async shared(_id: number): Promise<void> {}
+
+  // @ts-expect-error - another type than the method's, also with permits
+  @WithLock((id: number) => `id:${id}`, { permits: 5 })
+  async otherTypeWithPermits(_id: string): Promise<void> {}
+
+  // @ts-expect-error - a parameter without its type, also when it is shared
+  @WithLock((id) => `id:${id}`, { mode: 'shared' })
+  async withoutTypeShared(_id: string): Promise<void> {}
+
   @WithLock(['a', 'b'])
   async fixedList(): Promise<void> {}
 
@@ -195,6 +211,10 @@ export const good: WithLockOptions[] = [
   { onBusy: 'skip' },
   { onBusy: (error) => error.retryAfter },
   { onBusy: async (error: LockHeldError) => error.owner },
+  { onBusy: (error) => error.holders.map(({ slot }) => slot) },
+  { permits: 5 },
+  { mode: 'shared' },
+  { mode: 'exclusive', minHold: 5 },
 ];
 
 export const bad: WithLockOptions[] = [
@@ -208,6 +228,10 @@ export const bad: WithLockOptions[] = [
   { onBusy: 'wait' },
   // @ts-expect-error - no such choice
   { onLost: 'skip' },
+  // @ts-expect-error - how many is `permits`
+  { mode: 'permits' },
+  // @ts-expect-error - a number
+  { permits: '5' },
   // @ts-expect-error - no such option
   { tll: 5_000 },
   // @ts-expect-error - a call of a method has no signal of its own
@@ -234,6 +258,16 @@ export async function service(locks: LockService): Promise<void> {
 
   await using lock = await locks.acquire('key', { signal: AbortSignal.timeout(1) });
   expectTypeOf(lock.keys).toEqualTypeOf<readonly string[]>();
+  expectTypeOf(lock.mode).toEqualTypeOf<LockMode>();
+  expectTypeOf(lock.slot).toEqualTypeOf<number | undefined>();
+  expectTypeOf(lock.slots).toEqualTypeOf<readonly number[] | undefined>();
+  await locks.acquire('key', { permits: 5 });
+  await locks.tryAcquire('key', { mode: 'shared' });
+  await locks.withLock('key', { permits: 5 }, (held) => held.slot);
+  await locks.forceRelease('key', { id: lock.id });
+  expectTypeOf((await locks.inspect('key')).holders).toEqualTypeOf<readonly LockHolder[]>();
+  // @ts-expect-error - an id is a text
+  await locks.forceRelease('key', { id: 7 });
   // @ts-expect-error - there is nothing to keep the result from
   await locks.acquire('key', { onLost: 'ignore' });
   // @ts-expect-error - one attempt is what it is for
@@ -256,6 +290,10 @@ export const options: RedlockModuleOptions[] = [
   {},
   // @ts-expect-error - no such option
   { nodes: 'memory', prefix: 'x' },
+  // @ts-expect-error - for one lock, not for all
+  { nodes: 'memory', defaults: { mode: 'shared' } },
+  // @ts-expect-error - for one lock, not for all
+  { nodes: 'memory', defaults: { permits: 5 } },
   // @ts-expect-error - for a decorator only
   { nodes: 'memory', defaults: { onBusy: 'skip' } },
 ];

@@ -25,6 +25,23 @@ export interface ListOptions {
   readonly limit?: number;
 }
 
+/** Which holders {@link LockService.forceRelease} ends. */
+export interface ForceReleaseOptions {
+  /**
+   * Only the one with this `id`: that of its `LockHandle`, as `LockInfo.holders` has it.
+   * @defaultValue all who hold the key
+   */
+  readonly id?: string;
+}
+
+/** @throws TypeError naming the option that does not fit */
+export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
+  checkOptionNames('forceRelease', options, ['id']);
+  const { id } = options;
+  if (id !== undefined && (typeof id !== 'string' || id === ''))
+    throw badOption('id', 'the `id` of a holder', id);
+}
+
 /** Looks at locks from outside, and ends them: whoever holds them. */
 export class LockInspector {
   readonly #nodes: readonly Store[];
@@ -68,13 +85,16 @@ export class LockInspector {
   }
 
   /**
+   * Ends those who hold the key when it begins to look, or one of them.
+   *
    * @returns whether any node had something to delete
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; others may have deleted it
    */
-  async forceRelease(key: string): Promise<boolean> {
+  async forceRelease(key: string, { id }: ForceReleaseOptions = {}): Promise<boolean> {
     const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key, what);
-    const ids = [...new Set(votes.flatMap((vote) => (vote.vote === 'held' ? [vote.id] : [])))];
+    const found = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders.map((each) => each.id) : []));
+    const ids = [...new Set(found)].filter((each) => id === undefined || each === id);
     if (ids.length === 0) return false;
     const answers = await this.#askAll(
       (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
@@ -144,13 +164,17 @@ export class LockInspector {
   }
 
   /** Not released meanwhile, and not listed with a node that was gone through before. */
-  #isNew({ votes, held, id }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
-    const holding = this.#nodes.filter((_, index) => {
+  #isNew({ votes, held, holders }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
+    const [before, others] = [new Set<string>(), new Set<string>()];
+    for (const [index, node] of this.#nodes.entries()) {
       const vote = votes[index];
-      // An attempt that failed may stand for a moment on a node that does not have the lock.
-      return vote?.vote === 'held' && (!held || vote.id === id);
-    });
-    return holding.length > 0 && !holding.some((node) => scanned.has(node));
+      if (vote?.vote !== 'held') continue;
+      for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
+    }
+    // Each holder by itself: one may have come to a node after that was gone through, where another never was. And an attempt
+    // that failed may stand for a moment on a node that does not have the lock.
+    if (held) return holders.some(({ id }) => !before.has(id));
+    return before.size === 0 && others.size > 0;
   }
 
   async #votesOn(key: string, what: string): Promise<readonly LockVote[]> {

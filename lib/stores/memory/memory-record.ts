@@ -71,6 +71,11 @@ export class MemoryRecord {
     return last ? remainingOf(last) : 0;
   }
 
+  /** The most permits that were asked for lately; 0 without permits. */
+  get permits(): number {
+    return this.#slots.permits;
+  }
+
   /** Whether there is room for one more holder of that mode. */
   admits(mode: LockMode): boolean {
     return !this.isHeld || (this.#joins(mode) && this.room(mode, this.#slots.permits) > 0);

@@ -213,7 +213,10 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
       record.grant(lease, { since, token, slot: slots[index] });
       this.#records.set(keys[index] ?? '', record);
     }
-    return grantOf(token, slots);
+    const granted = grantOf(token, slots);
+    if (kind.mode !== 'permits') return granted;
+    const permits = Math.max(...records.map((record) => record.permits));
+    return permits > kind.permits ? { ...granted, permits } : granted;
   }
 
   #extend(lease: Lease, ttl: number): boolean {
@@ -258,7 +261,9 @@ export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumS
   }
 }
 
-function grantOf(token: number, slots: readonly (number | undefined)[]): AcquireReply {
+type Grant = Extract<AcquireReply, { readonly granted: true }>;
+
+function grantOf(token: number, slots: readonly (number | undefined)[]): Grant {
   const known = slots.filter((slot) => slot !== undefined);
   return known.length === 0 ? { granted: true, token } : { granted: true, token, slots: known };
 }

@@ -159,6 +159,54 @@ describe('list', () => {
   });
 });
 
+describe('a lock that several hold', () => {
+  const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
+  const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 3 } };
+
+  test('is shown with all who hold it, and what each node has', async () => {
+    const locks = [await redlock.acquire(['k'], permits), await redlock.acquire(['k'], permits)];
+    const info = await inspection.inspect('k');
+    expect(info).toMatchObject({ held: true, mode: 'permits', permits: 3 });
+    const slotOf = new Map(locks.map(({ id, slot }) => [id, slot]));
+    expect(new Map(info.holders.map(({ id, slot }) => [id, slot]))).toEqual(slotOf);
+    for (const vote of info.votes) expect(vote).toMatchObject({ vote: 'held', holders: { length: 2 } });
+  });
+
+  test('is listed once', async () => {
+    for (let reader = 0; reader < 2; reader++) await redlock.acquire(['k'], shared);
+    expect(await listed()).toMatchObject([{ key: 'k', mode: 'shared', holders: { length: 2 } }]);
+  });
+
+  test('is listed for the holder that the first node does not have, though another comes there meanwhile', async () => {
+    nodes[0].fate.acquire = away;
+    const lasting = await redlock.acquire(['k'], shared);
+    nodes[0].fate.acquire = 0;
+    // The other comes when the first node has been gone through.
+    const { scan } = nodes[1];
+    nodes[1].scan = async function* (prefix) {
+      await redlock.acquire(['k'], shared);
+      yield* scan.call(nodes[1], prefix);
+    };
+    const infos = await listed();
+    expect(infos.map(({ key }) => key)).toEqual(['k']);
+    expect(infos[0]?.holders.map(({ id }) => id)).toContain(lasting.id);
+  });
+
+  test('is released by force: one holder, whichever the nodes name first, or all', async () => {
+    const locks = [
+      await redlock.acquire(['k'], permits),
+      await redlock.acquire(['k'], permits),
+      await redlock.acquire(['k'], permits),
+    ];
+    await expect(inspection.forceRelease('k', { id: locks[1]!.id })).resolves.toBe(true);
+    expect(locks.map((lock) => lock.isHeld())).toEqual([true, false, true]);
+    await expect(inspection.forceRelease('k', { id: 'nobody' })).resolves.toBe(false);
+    await expect(inspection.forceRelease('k')).resolves.toBe(true);
+    expect(locks.map((lock) => lock.isHeld())).toEqual([false, false, false]);
+    expect((await inspection.inspect('k')).votes.map(({ vote }) => vote)).toEqual(['free', 'free', 'free']);
+  });
+});
+
 describe('forceRelease', () => {
   test('removes it from all nodes, also from one that did not say that it has it', async () => {
     await redlock.acquire(['k'], once);

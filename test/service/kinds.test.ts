@@ -1,0 +1,298 @@
+import 'reflect-metadata';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { Injectable } from '@nestjs/common';
+import { Test, type TestingModule } from '@nestjs/testing';
+import {
+  currentLock,
+  type LockEvent,
+  type LockHandle,
+  LockHeldError,
+  LockLostError,
+  LockService,
+  WithLock,
+} from '../../lib/index.js';
+import { expectLocked, RedlockTestingModule, TestLocks } from '../../lib/testing/index.js';
+
+@Injectable()
+class Catalog {
+  @WithLock((id: number) => `catalog:${id}`, { mode: 'shared' })
+  async read<T>(_id: number, task: () => Promise<T> | T): Promise<T> {
+    return task();
+  }
+
+  @WithLock((id: number) => `catalog:${id}`, { onBusy: 'skip' })
+  async write(_id: number): Promise<string> {
+    return 'written';
+  }
+
+  @WithLock((id: number) => `catalog:${id}`, { reentrant: true, onBusy: () => 'instead' })
+  async writeInside(_id: number): Promise<string> {
+    return 'written';
+  }
+
+  @WithLock((id: number) => `catalog:${id}`, { mode: 'shared', reentrant: true })
+  async readInside<T>(_id: number, task?: () => Promise<T> | T): Promise<LockHandle['mode'] | T | undefined> {
+    return task ? task() : currentLock()?.mode;
+  }
+
+  @WithLock('stripe', { permits: 2, reentrant: true })
+  async pay<T>(task: () => Promise<T> | T): Promise<T> {
+    return task();
+  }
+}
+
+const events: LockEvent[] = [];
+let locks: TestLocks;
+let module: TestingModule;
+let service: LockService;
+let catalog: Catalog;
+
+beforeEach(async () => {
+  events.length = 0;
+  locks = new TestLocks();
+  module = await Test.createTestingModule({
+    imports: [RedlockTestingModule.forRoot({ locks, owner: 'me', onEvent: (event) => events.push(event) })],
+    providers: [Catalog],
+  }).compile();
+  service = module.get(LockService);
+  catalog = module.get(Catalog);
+});
+afterEach(async () => {
+  locks.reset();
+  await module.close();
+});
+
+const once = { retry: false } as const;
+
+async function failureOf(promise: Promise<unknown>): Promise<Error> {
+  return promise.then(
+    () => new Error('it did not fail'),
+    (error: unknown) => error as Error,
+  );
+}
+
+describe('permits', () => {
+  test('are held by so many at a time, each in a slot of its own that does not change', async () => {
+    const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { ...once, permits: 3 })));
+    expect(held.map(({ mode }) => mode)).toEqual(['permits', 'permits', 'permits']);
+    expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
+    const [first] = held as [LockHandle, ...LockHandle[]];
+    expect(first.slots).toEqual([first.slot]);
+    await first.extend();
+    const { slot } = first;
+    const refusal = await failureOf(service.acquire('stripe', { ...once, permits: 3 }));
+    expect(refusal).toBeInstanceOf(LockHeldError);
+    const { holders } = refusal as LockHeldError;
+    expect(holders.map((each) => each.id).toSorted()).toEqual(held.map(({ id }) => id).toSorted());
+    expect(holders.every(({ owner, mode }) => owner === 'me' && mode === 'permits')).toBe(true);
+    await first.release();
+    await using next = await service.acquire('stripe', { ...once, permits: 3 });
+    expect(next.slot).toBe(slot);
+  });
+
+  test('of one have slot 0', async () => {
+    await using lock = await service.acquire('one', { permits: 1 });
+    expect(lock.slot).toBe(0);
+    await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();
+  });
+
+  test('of several keys have a slot of each, and none that is the one', async () => {
+    await using one = await service.acquire('b', { permits: 2 });
+    await using lock = await service.acquire(['b', 'a'], { permits: 2 });
+    expect([one.slot, lock.keys, lock.slots, lock.slot]).toEqual([0, ['a', 'b'], [0, 1], undefined]);
+  });
+
+  test('are not the lock of a handle without them', async () => {
+    await using lock = await service.acquire('plain');
+    expect([lock.mode, lock.slot, lock.slots]).toEqual(['exclusive', undefined, undefined]);
+  });
+
+  test('of the call that they are nested in are joined, with the slot', async () => {
+    const [outer, inner] = await catalog.pay(async () => [
+      currentLock()?.slot,
+      await catalog.pay(() => currentLock()?.slot),
+    ]);
+    expect([outer, inner]).toEqual([0, 0]);
+  });
+
+  test('and an exclusive lock exclude each other, and the error says what is mixed', async () => {
+    const permit = await service.acquire('stripe', { permits: 5 });
+    const refusal = await failureOf(service.acquire('stripe', once));
+    expect(refusal.message).toContain(
+      `"stripe" is held by me as one of several permits, which excludes a lock of the mode 'exclusive'`,
+    );
+    await permit.release();
+    await using _lock = await service.acquire('stripe', once);
+    expect((await failureOf(service.acquire('stripe', { ...once, permits: 5 }))).message).toContain(
+      "in the mode 'exclusive', which excludes a lock of 5 permits",
+    );
+  });
+
+  test('that are asked for inside of others of the key name the call itself only if it is in the way', async () => {
+    const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
+    await service.withLock('stripe', { permits: 3 }, async () => {
+      await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
+        heldByCaller: true,
+      });
+    });
+    expect(others).toHaveLength(2);
+    await expect(service.tryAcquire('stripe', { permits: 3 })).resolves.toMatchObject({ slot: 2 });
+  });
+
+  test('in different numbers: the larger is the limit, and the one with the smaller is told', async () => {
+    await locks.hold('stripe', { permits: 5 });
+    await using lock = await service.acquire('stripe', { permits: 2 });
+    expect(lock.slot).toBe(1);
+    await expect(service.inspect('stripe')).resolves.toMatchObject({ permits: 5, mode: 'permits' });
+    expect(events.map(({ type }) => type)).toEqual(['acquired', 'permits-differ']);
+    expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
+    events.length = 0;
+    await using _large = await service.acquire('stripe', { permits: 5 });
+    expect(events.map(({ type }) => type)).toEqual(['acquired']);
+  });
+
+  test('are ended by force, one or all', async () => {
+    const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { permits: 3 })));
+    const [first, second, third] = held as [LockHandle, LockHandle, LockHandle];
+    await expect(service.forceRelease('stripe', { id: second.id })).resolves.toBe(true);
+    expect(held.map((lock) => lock.isHeld())).toEqual([true, false, true]);
+    expect(second.signal.reason).toBeInstanceOf(LockLostError);
+    await expect(service.inspect('stripe')).resolves.toMatchObject({ permits: 3, holders: { length: 2 } });
+    await expect(service.forceRelease('stripe', { id: second.id })).resolves.toBe(false);
+    await expect(service.forceRelease('stripe')).resolves.toBe(true);
+    expect([first.isHeld(), third.isHeld()]).toEqual([false, false]);
+    await expect(service.inspect('stripe')).resolves.toMatchObject({ held: false, holders: [] });
+  });
+
+  test('are found in a test by what was asked for', async () => {
+    await catalog.pay(() => undefined);
+    expectLocked(locks, 'stripe', { permits: 2 });
+    expect(() => expectLocked(locks, 'stripe', { permits: 3 })).toThrow(/permits: 3.*acquired.*permits: 2/s);
+    await catalog.read(1, () => undefined);
+    expectLocked(locks, 'catalog:1', { mode: 'shared' });
+    expect(() => expectLocked(locks, 'catalog:1', { mode: 'exclusive' })).toThrow("mode: 'shared'");
+  });
+});
+
+describe('shared locks', () => {
+  test('are held together, and beside no exclusive one', async () => {
+    await catalog.read(1, async () => {
+      await using other = await service.acquire('catalog:1', { ...once, mode: 'shared' });
+      expect(other).toMatchObject({ mode: 'shared', slot: undefined, slots: undefined });
+      await expect(service.inspect('catalog:1')).resolves.toMatchObject({
+        mode: 'shared',
+        holders: [{ mode: 'shared' }, { mode: 'shared' }],
+      });
+    });
+    await using _writer = await service.acquire('catalog:1');
+    await expect(service.tryAcquire('catalog:1', { mode: 'shared' })).resolves.toBeNull();
+  });
+
+  test('keep those out who are in no call under them', async () => {
+    const reading = await locks.hold('catalog:1', { mode: 'shared' });
+    await expect(catalog.write(1)).resolves.toBeUndefined();
+    await reading.release();
+    await expect(catalog.write(1)).resolves.toBe('written');
+  });
+
+  describe('do not become exclusive ones', () => {
+    const upgrade = {
+      code: 'LOCK_UPGRADE',
+      message:
+        `"catalog:1" is not locked: a lock of the mode 'exclusive' was asked for, and the very call that asks has ` +
+        `"catalog:1" in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from the ` +
+        'beginning where the call may write, or end the shared lock first, and read again under the other one.',
+    };
+
+    test.each<[string, (id: number) => Promise<unknown>]>([
+      ['that would be skipped', (id) => catalog.write(id)],
+      ['that would join', (id) => catalog.writeInside(id)],
+      ['of acquire', () => service.acquire('catalog:1')],
+      ['of tryAcquire', () => service.tryAcquire('catalog:1')],
+      ['of withLock', () => service.withLock('catalog:1', { reentrant: true }, () => 'written')],
+      ['deeper down', (id) => service.withLock('other', () => catalog.write(id))],
+    ])('in a call %s, at once', async (_name, write) => {
+      await catalog.read(1, async () => {
+        const started = performance.now();
+        await expect(write(1)).rejects.toMatchObject(upgrade);
+        expect(performance.now() - started).toBeLessThan(1_000);
+        // Another key is no matter.
+        await expect(catalog.write(2)).resolves.toBe('written');
+      });
+      await expect(catalog.write(1)).resolves.toBe('written');
+    });
+
+    test('nor one of several keys, nor permits', async () => {
+      await catalog.read(1, async () => {
+        await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
+          code: 'LOCK_UPGRADE',
+          message: expect.stringMatching(
+            /^"catalog:0", "catalog:1" is not locked: .* has "catalog:1" in the mode/,
+          ),
+        });
+        await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
+          code: 'LOCK_UPGRADE',
+          message: expect.stringContaining('a lock of 2 permits was asked for'),
+        });
+      });
+    });
+
+    test('but once it is released or lost, nothing is in the way', async () => {
+      await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
+        await lock.release();
+        return service.acquire('catalog:1');
+      });
+      expect(writer.isHeld()).toBe(true);
+    });
+  });
+
+  test('inside an exclusive one join it, and what is nested there may write', async () => {
+    await service.withLock('catalog:1', async (outer) => {
+      await expect(catalog.readInside(1)).resolves.toBe('exclusive');
+      const nested = await catalog.readInside(1, () => catalog.writeInside(1));
+      expect(nested).toBe('written');
+      expect(outer.isHeld()).toBe(true);
+    });
+  });
+
+  test('inside an exclusive one wait for themselves without `reentrant`, and are told', async () => {
+    await service.withLock('catalog:1', async () => {
+      await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
+        code: 'LOCK_HELD',
+        heldByCaller: true,
+      });
+    });
+  });
+
+  test('that run side by side under one do not take each other for its loss', async () => {
+    await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
+      const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
+      expect(modes).toEqual(['shared', 'shared', 'shared']);
+      expect(outer.isHeld()).toBe(true);
+    });
+  });
+
+  test('end with their release, whatever the module says for all locks', async () => {
+    const other = await Test.createTestingModule({
+      imports: [RedlockTestingModule.forRoot({ defaults: { minHold: 100 } })],
+      providers: [Catalog],
+    }).compile();
+    await expect(other.get(Catalog).read(1, () => 1)).rejects.toThrow('so give `minHold: 0`');
+    await expect(
+      other.get(LockService).withLock('k', { mode: 'shared', minHold: 0 }, () => 'read'),
+    ).resolves.toBe('read');
+    await other.close();
+  });
+});
+
+test('options of one call do not reach the next, which may ask for another kind', async () => {
+  for (const [options, mode] of [
+    [{}, 'exclusive'],
+    [{ permits: 2 }, 'permits'],
+    [{ mode: 'shared' }, 'shared'],
+    [{}, 'exclusive'],
+  ] as const) {
+    await using lock = await service.acquire('k', { ...once, ...options });
+    expect(lock.mode).toBe(mode);
+  }
+});
