@@ -2,6 +2,11 @@ import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { type LockOptions, LockService, type RedlockModuleOptions } from '../../lib/index.js';
+import { Lease } from '../../lib/core/lease.js';
+import { SHARED } from '../../lib/core/lock-mode.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
+import { acquireOn, extendOn, releaseOn } from '../support/ask-store.js';
+import { nodesTo } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
@@ -53,6 +58,7 @@ async function useAll(
     if (!(await locks.forceRelease('c'))) throw new Error('not released');
     await (await locks.acquire('d', { retry: false, minHold: 10 })).release();
     await handOver(locks, timeout);
+    await holdTogether();
   } finally {
     await app.close();
   }
@@ -75,6 +81,24 @@ async function handOver(locks: LockService, timeout = 15_000): Promise<void> {
   } finally {
     await lock.release();
     await (await next).release();
+  }
+}
+
+/** Readers come and go, one of them is shown, and one lapses. What is refused does not keep the rest from being tried. */
+async function holdTogether(): Promise<void> {
+  const [store] = nodesTo([url()]) as [RedisStore];
+  try {
+    await store.connect();
+    const readers = [60_000, 10, 90_000, 120_000].map(
+      (ttl) => new Lease(['f'], 'me', ttl, undefined, SHARED),
+    );
+    const [first, , second, last] = readers as [Lease, Lease, Lease, Lease];
+    for (const lease of readers) await acquireOn(store, lease).catch(() => undefined);
+    await extendOn(store, first, 70_000).catch(() => undefined);
+    await store.read(['f']);
+    for (const lease of [second, last, first]) await releaseOn(store, lease).catch(() => undefined);
+  } finally {
+    await store.close();
   }
 }
 

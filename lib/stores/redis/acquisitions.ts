@@ -3,19 +3,11 @@ import { asError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { AcquireReply, AcquireRequest, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
-import { isAboutKeys, isNoScript } from './connection/command-channel.js';
+import { isAboutKeys, isNoScript, type Packed } from './connection/command-channel.js';
 import { LINGER_MS } from './record.js';
 import type { RedisNode } from './redis-node.js';
-import {
-  ACQUIRE,
-  acquireAnswers,
-  isPlain,
-  isTooLate,
-  packAcquire,
-  readAcquireReply,
-  showsWaiters,
-  tooYoungFor,
-} from './scripts/acquire.js';
+import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
+import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
 
 /** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
 const UNFIT_FOR_MS = 1_000;
@@ -83,7 +75,8 @@ export class Acquisitions {
       const untilOldEnough = Math.ceil(guard - probe.age());
       return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
     }
-    const reply = answer instanceof Error ? channel.explained(answer) : readAcquireReply(answer);
+    const reply =
+      answer instanceof Error ? channel.explained(answer) : scriptsFor(lease).acquire.read(answer);
     if (reply instanceof Error) return reply;
     this.#toldTooYoung = false;
     if (ordered && showsWaiters(answer)) waiters.note(lease.keys);
@@ -122,7 +115,7 @@ class AcquireBatch {
     for (const index of this.requests.keys()) this.#answered(index, error);
   }
 
-  /** What one command is for has one ttl, one time limit and one form; mostly everything has. */
+  /** What one command is for has one mode, one ttl, one time limit and one form; mostly everything has. */
   #ask(indexes: readonly number[], again: boolean): void {
     const { isCluster } = this.acquisitions.node;
     let left = this.#withoutEnded(indexes);
@@ -155,7 +148,7 @@ class AcquireBatch {
     const packed = this.#pack(requests);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
-    channel.run(ACQUIRE, packed, wanted).then(
+    channel.run(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
         // The client sent it again by itself, to a server that had not been probed.
         if (connection !== probe.connection) this.#replaced(indexes);
@@ -165,11 +158,15 @@ class AcquireBatch {
     );
   }
 
-  #pack(requests: readonly AcquireRequest[]): ReturnType<typeof packAcquire> {
+  #scripts([first]: readonly AcquireRequest[]): ModeScripts['acquire'] {
+    return scriptsFor((first as AcquireRequest).lease).acquire;
+  }
+
+  #pack(requests: readonly AcquireRequest[]): Packed {
     const { context, channelBase, marker, probe } = this.acquisitions.node;
     const [{ limit, guard }] = requests as [AcquireRequest];
     const left = Math.min(limit - elapsedSince(this.#asked), LONGEST_DEADLINE_MS);
-    return packAcquire(requests, {
+    return this.#scripts(requests).pack(requests, {
       keyPrefix: context.keyPrefix,
       base: channelBase,
       ordered: this.ordered,
@@ -222,6 +219,7 @@ class AcquireBatch {
 
 function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolean {
   return (
+    a.lease.kind.mode === b.lease.kind.mode &&
     a.lease.ttl === b.lease.ttl &&
     a.limit === b.limit &&
     a.guard === b.guard &&

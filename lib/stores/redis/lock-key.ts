@@ -24,6 +24,21 @@ export function queueKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:q`;
 }
 
+/** The Redis key of those who hold a lock that several can hold, by when their leases end. */
+export function holdersKey(prefix: string, key: string): string {
+  return `${prefix}{${key}}:h`;
+}
+
+/** The Redis key of what is told of each of them. */
+export function detailsKey(prefix: string, key: string): string {
+  return `${prefix}{${key}}:s`;
+}
+
+/** The Redis key of the mark of one who waits, and holds back those in another mode who come later (S22). */
+export function markKey(prefix: string, key: string): string {
+  return `${prefix}{${key}}:w`;
+}
+
 /** What the names of channels begin with that wake those who wait. On a Cluster they begin with a queue's key, to lie in its slot. */
 export function channelBase(prefix: string): string {
   return `${prefix}wake:`;

@@ -2,9 +2,8 @@ import type { Cluster, Redis } from 'ioredis';
 import type { KeyState } from '../../core/ports.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
-import { keyOfLock, lockPattern, recordKey } from './lock-key.js';
-import { parseRecord } from './record.js';
-import { READ } from './scripts/read.js';
+import { keyOfLock, lockPattern } from './lock-key.js';
+import { packRead, READ, readKeyState } from './scripts/read.js';
 
 /**
  * How many keys of any kind one SCAN goes through: about a quarter of a millisecond of the server's time, and no more
@@ -49,18 +48,7 @@ export class LockReader {
   }
 
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const records = keys.map((key) => recordKey(this.keyPrefix, key));
-    const found = (await this.channel.run(READ, [records.length, ...records])) as readonly Found[];
-    return found.map(stateOf);
+    const found = (await this.channel.run(READ, packRead(keys, this.keyPrefix))) as readonly unknown[];
+    return found.map(readKeyState);
   }
-}
-
-/** What {@link READ} returns for one key; numbers may come as strings from a client of the user's (`stringNumbers`). */
-type Found = readonly [] | readonly [error: string] | readonly [record: string, pttl: number | string];
-
-function stateOf([text, pttl]: Found): KeyState {
-  if (text === undefined) return undefined;
-  if (pttl === undefined) return new Error(text);
-  const remaining = Number(pttl) === -1 ? Infinity : Number(pttl);
-  return { mode: 'exclusive', holders: [{ ...parseRecord(text), remaining, mode: 'exclusive' }] };
 }

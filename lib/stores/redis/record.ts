@@ -1,4 +1,5 @@
 import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
 import type { AcquireRequest, Holder } from '../../core/ports.js';
 import type { TickMark } from '../../core/tick.js';
 import type { WaiterId } from '../../core/waiter-id.js';
@@ -18,7 +19,7 @@ export const LINGER_MS = 30_000;
  *
  * | position | field |
  * | --- | --- |
- * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release |
+ * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` permits of it are |
  * | 2 | `w` when somebody waits in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |
@@ -26,17 +27,46 @@ export const LINGER_MS = 30_000;
  * | 67- | the owner's name; for people |
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
+ *
+ * Where several can hold it, id, time and owner are those of the one who ends last, as is the expiry, and the token is that of
+ * the phase of the readers or the largest of the permits. So whoever wants the lock alone reads this record alone. Beside it
+ * lie, and live as long,
+ *
+ * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock. With permits
+ *   also the slots that are free: `#` and the number of the slot, by -1 - number;
+ * - `:s`, a hash: for each id its token in 16 digits, with permits its slot in 4, when it was asked for in 13, and the owner,
+ *   with a colon after each of the numbers.
+ *
+ * There are all who have permits, but of readers only the others than the one in the record: so one alone needs the record alone.
  */
-export const STATE = { held: 'H', free: 'F', kept: 'K' } as const;
+export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 
 /** Length of the random name of a process, with which the name of a waiter begins. */
 export const PROCESS_LENGTH = 16;
+
+/** The letter of a waiter's mode, which comes next. */
+const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's', permits: 'p' };
+
+/** Where that letter stands in a waiter's name, as Lua counts, and its codes. */
+export const WAITER = {
+  mode: PROCESS_LENGTH + 1,
+  shared: LETTER.shared.charCodeAt(0),
+  permits: LETTER.permits.charCodeAt(0),
+} as const;
+
+/**
+ * A mark of one who waits: when it came, in 13 digits of milliseconds since 1970 by the server's clock, a colon, and its name.
+ * Positions as Lua counts.
+ */
+export const MARK = { came: [1, 13], name: 15, mode: 14 + WAITER.mode, shortest: 15 + WAITER.mode } as const;
 
 /** Positions in a record, from 1 as Lua counts, and the codes of its first two characters. */
 export const RECORD = {
   held: STATE.held.charCodeAt(0),
   free: STATE.free.charCodeAt(0),
   kept: STATE.kept.charCodeAt(0),
+  shared: STATE.shared.charCodeAt(0),
+  permits: STATE.permits.charCodeAt(0),
   waited: 'w'.charCodeAt(0),
   token: [3, 18],
   id: [20, 19 + ID_LENGTH],
@@ -65,6 +95,20 @@ export function parseRecord(record: string): LockRecord {
   };
 }
 
+/** In which mode a lock is held, by its record. */
+export function modeOfRecord(record: string): LockMode {
+  if (record.startsWith(STATE.shared)) return 'shared';
+  return record.startsWith(STATE.permits) ? 'permits' : 'exclusive';
+}
+
+/** What is told of one of several holders; `permits` says whether there is a slot among it. */
+export function parseDetails(details: string, permits: boolean): Omit<LockRecord, 'id'> & { slot?: number } {
+  const fencingToken = Number(details.slice(0, 16));
+  const rest = details.slice(permits ? 22 : 17);
+  const told = { fencingToken, since: Number(rest.slice(0, 13)), owner: rest.slice(14) };
+  return permits ? { ...told, slot: Number(details.slice(17, 21)) } : told;
+}
+
 /** What the key of a schedule's last tick holds: the tick in 16 digits, and the name of who ran it, which is for people. */
 export function tickMark({ owner }: Lease, { at }: TickMark): string {
   return `${String(at).padStart(16, '0')}:${owner}`;
@@ -75,9 +119,12 @@ export function ownerOfMark(mark: string): string {
   return mark.slice(17);
 }
 
-/** What a queue holds for a waiter: the process and the number, by which it is told, and the owner's name, which is for people. */
-export function waiterName({ process, number, owner }: WaiterId): string {
-  return `${process}:${number}:${owner}`;
+/**
+ * What a queue holds for a waiter: the process, a letter for the mode, the number, by which it is told, and the owner's name,
+ * which is for people.
+ */
+export function waiterName({ process, mode, number, owner }: WaiterId): string {
+  return `${process}${LETTER[mode]}${number}:${owner}`;
 }
 
 /** The owner's name in what a queue holds. */

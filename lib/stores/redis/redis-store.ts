@@ -24,20 +24,21 @@ import { CommandChannel, isRefusal, type Packed } from './connection/command-cha
 import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe, UnsafeNodeError } from './health/server-probe.js';
-import { channelBase, markerKey, probeKey, queueKey, recordKey, wakeChannel } from './lock-key.js';
+import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
 import { RecentWaiters } from './pubsub/recent-waiters.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
-import { waiterName } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import { Releases } from './releases.js';
 import { BIRTH } from './scripts/birth.js';
-import { EXTEND, packExtend } from './scripts/extend.js';
-import { FORCE_RELEASE } from './scripts/force-release.js';
-import { LEAVE } from './scripts/leave.js';
+import { FORCE_RELEASE, packForceRelease } from './scripts/force-release.js';
+import { HOLD_BACK, packHoldBack } from './scripts/hold-back.js';
+import { LEAVE, packLeave } from './scripts/leave.js';
+import { LET_PASS, packLetPass } from './scripts/let-pass.js';
+import { MODES, scriptsFor } from './scripts/mode-scripts.js';
 import { PROBE } from './scripts/probe.js';
-import { packRaise, RAISE } from './scripts/raise.js';
+import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
 /** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
@@ -51,7 +52,7 @@ const UNSUBSCRIBED_JITTER_MS = 100;
  */
 export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
   readonly name: string;
-  readonly modes: readonly LockMode[] = ['exclusive'];
+  readonly modes: readonly LockMode[] = MODES;
   readonly #channel: CommandChannel;
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
@@ -160,14 +161,26 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     // The new master does not hear of what is renewed here, and lets it lapse, perhaps before our validity ends. So the
     // holder is told now that it is gone.
     if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
+    const [lease] = leases;
+    if (!lease) return;
+    const { mode } = lease.kind;
+    if (leases.some(({ kind }) => kind.mode !== mode)) {
+      return splitBy(
+        leases,
+        ({ kind }) => kind.mode === mode,
+        tell,
+        (some, told) => this.extend(some, ttl, told),
+      );
+    }
+    const { script, pack } = scriptsFor(lease).extend;
     const { keyPrefix } = this.context;
     let before = 0;
-    for (const part of chunkByKeys(leases, (lease) => lease, this.client.isCluster)) {
+    for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
       const first = before;
       before += part.length;
       // When the server has lost the script and one of the leases has ended, the others wait for their next renewal.
       const wanted = (): boolean => part.every(({ ended }) => !ended);
-      this.#channel.run(EXTEND, packExtend(part, ttl, keyPrefix), wanted).then(
+      this.#channel.run(script, pack(part, ttl, keyPrefix), wanted).then(
         (outcomes) => {
           for (let index = 0; index < part.length; index++)
             tell(first + index, String(outcomes)[index] === '1');
@@ -182,8 +195,9 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    const packed = packRaise(lease, token, this.context.keyPrefix, this.#marker);
-    return Number(await this.#channel.run(RAISE, packed, () => !lease.ended)) === 1;
+    const { script, pack } = scriptsFor(lease).raise;
+    const packed = pack(lease, token, this.context.keyPrefix, this.#marker);
+    return Number(await this.#channel.run(script, packed, () => !lease.ended)) === 1;
   }
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
@@ -203,11 +217,9 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
 
   async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
     await this.#probe.passed();
-    const { keyPrefix } = this.context;
-    const record = recordKey(keyPrefix, key);
-    const packed = [2, record, queueKey(keyPrefix, key), this.#channelBase, ...ids] as const;
-    const ended = ids[Number(await this.#channel.run(FORCE_RELEASE, packed)) - 1];
-    return ended === undefined ? [] : [ended];
+    const packed = packForceRelease(key, ids, this.context.keyPrefix, this.#channelBase);
+    const ended = (await this.#channel.run(FORCE_RELEASE, packed)) as readonly unknown[];
+    return ended.map((position) => ids[Number(position) - 1] as string);
   }
 
   async check(guard: number): Promise<NodeCheck> {
@@ -257,22 +269,16 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     };
   }
 
-  holdBack(_waiter: WaiterId, _waited: number): Promise<void> {
-    return Promise.resolve();
+  async holdBack(waiter: WaiterId, waited: number): Promise<void> {
+    await this.#channel.run(HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
   }
 
-  letPass(_waiter: WaiterId): Promise<void> {
-    return Promise.resolve();
+  async letPass(waiter: WaiterId): Promise<void> {
+    await this.#channel.run(LET_PASS, packLetPass(waiter, this.context.keyPrefix));
   }
 
   async leave(waiter: WaiterId): Promise<void> {
-    const { keyPrefix } = this.context;
-    const { keys } = waiter;
-    const names = [
-      ...keys.map((key) => recordKey(keyPrefix, key)),
-      ...keys.map((key) => queueKey(keyPrefix, key)),
-    ];
-    await this.#channel.run(LEAVE, [names.length, ...names, waiterName(waiter), this.#channelBase]);
+    await this.#channel.run(LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
   }
 
   close(): Promise<void> {

@@ -5,7 +5,9 @@ import type { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isAboutKeys, isRefusal } from './connection/command-channel.js';
 import type { RedisNode } from './redis-node.js';
-import { packRelease, RELEASE, releaseAnswer } from './scripts/release.js';
+import { scriptsFor } from './scripts/mode-scripts.js';
+import { releaseAnswer } from './scripts/release.js';
+import { splitBy } from './split-by.js';
 
 /** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
 const MOST_PENDING_RELEASES = 10_000;
@@ -30,6 +32,15 @@ export class Releases {
 
   /** Part of the store, see `LockStore.release`. */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    const mode = requests[0]?.lease.kind.mode;
+    if (requests.some(({ lease }) => lease.kind.mode !== mode)) {
+      return splitBy(
+        requests,
+        ({ lease }) => lease.kind.mode === mode,
+        tell,
+        (some, told) => this.release(some, told),
+      );
+    }
     let before = 0;
     for (const part of chunkByKeys(requests, ({ lease }) => lease, this.node.isCluster)) {
       const first = before;
@@ -61,7 +72,8 @@ export class Releases {
 
   #send(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     const { channel, context, channelBase } = this.node;
-    channel.run(RELEASE, packRelease(requests, context.keyPrefix, channelBase)).then(
+    const { script, pack } = scriptsFor((requests as [ReleaseRequest])[0].lease).release;
+    channel.run(script, pack(requests, context.keyPrefix, channelBase)).then(
       (answer) => {
         for (let index = 0; index < requests.length; index++) {
           const { lease } = requests[index] as ReleaseRequest;

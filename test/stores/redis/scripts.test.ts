@@ -19,11 +19,11 @@ import {
 } from '../../../lib/stores/redis/scripts/acquire.js';
 import { BIRTH } from '../../../lib/stores/redis/scripts/birth.js';
 import { EXTEND, packExtend } from '../../../lib/stores/redis/scripts/extend.js';
-import { FORCE_RELEASE } from '../../../lib/stores/redis/scripts/force-release.js';
-import { LEAVE } from '../../../lib/stores/redis/scripts/leave.js';
+import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';
+import { LEAVE, packLeave } from '../../../lib/stores/redis/scripts/leave.js';
 import { digitsOf } from '../../../lib/stores/redis/scripts/lua.js';
 import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
-import { READ } from '../../../lib/stores/redis/scripts/read.js';
+import { packRead, READ } from '../../../lib/stores/redis/scripts/read.js';
 import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -146,17 +146,15 @@ async function release(lease: Lease, pause?: number): Promise<unknown> {
 }
 
 function forceRelease(key: string, ...ids: readonly string[]): Promise<unknown> {
-  return run(FORCE_RELEASE, [2, recordKey(PREFIX, key), queueKey(PREFIX, key), BASE, ...ids]);
+  return run(FORCE_RELEASE, packForceRelease(key, ids, PREFIX, BASE));
 }
 
 function read(...keys: readonly string[]): Promise<unknown> {
-  return run(READ, [keys.length, ...keys.map((key) => recordKey(PREFIX, key))]);
+  return run(READ, packRead(keys, PREFIX));
 }
 
 function leave(waiter: WaiterId): Promise<unknown> {
-  const { keys } = waiter;
-  const names = [...keys.map((key) => recordKey(PREFIX, key)), ...keys.map((key) => queueKey(PREFIX, key))];
-  return run(LEAVE, [names.length, ...names, waiterName(waiter), BASE]);
+  return run(LEAVE, packLeave(waiter, PREFIX, BASE));
 }
 
 function recordOf(key: string): Promise<string | null> {
@@ -304,7 +302,14 @@ describe('ACQUIRE', () => {
     await write('k', { life: Infinity });
     expect(readAcquireReply(await acquire(leaseFor('k')))).toMatchObject({
       granted: false,
-      holder: { id: THEIRS, owner: 'them', remaining: Infinity },
+      holder: {
+        id: THEIRS,
+        owner: 'them',
+        remaining: Infinity,
+        since: 1_700_000_000_000,
+        fencingToken: 1,
+        mode: 'exclusive',
+      },
     });
   });
 
@@ -989,7 +994,7 @@ describe('FORCE_RELEASE', () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     const record = (await recordOf('k'))!;
-    await expect(forceRelease('k', THEIRS, lease.id)).resolves.toBe(2);
+    await expect(forceRelease('k', THEIRS, lease.id)).resolves.toEqual([2]);
     await expect(recordOf('k')).resolves.toBe(`F${record.slice(1)}`);
     await expectLife('k', LINGER_MS);
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
@@ -998,7 +1003,7 @@ describe('FORCE_RELEASE', () => {
   test('frees what is kept for minHold, or has no expiry', async () => {
     for (const record of [{ state: 'K' }, { life: Infinity }] as const) {
       await write('k', record);
-      await expect(forceRelease('k', THEIRS)).resolves.toBe(1);
+      await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
       await expect(stateOf('k')).resolves.toBe('F-');
       await expectLife('k', LINGER_MS);
     }
@@ -1008,17 +1013,17 @@ describe('FORCE_RELEASE', () => {
     const lease = leaseFor('k');
     await granted(lease);
     const record = await recordOf('k');
-    await expect(forceRelease('k', THEIRS)).resolves.toBe(0);
+    await expect(forceRelease('k', THEIRS)).resolves.toEqual([]);
     await expect(recordOf('k')).resolves.toBe(record);
     await release(lease);
-    await expect(forceRelease('k', lease.id)).resolves.toBe(0);
-    await expect(forceRelease('gone', lease.id)).resolves.toBe(0);
+    await expect(forceRelease('k', lease.id)).resolves.toEqual([]);
+    await expect(forceRelease('gone', lease.id)).resolves.toEqual([]);
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
   test('never overwrites what something else wrote (S19)', async () => {
     await redis.set('lock:{k}', 'somebody');
-    await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toBe(0);
+    await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toEqual([]);
     await expect(recordOf('k')).resolves.toBe('somebody');
     await redis.rpush('lock:{list}', 'not a lock');
     await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
@@ -1027,7 +1032,7 @@ describe('FORCE_RELEASE', () => {
   test('works when memory is short, and for good', async () => {
     await write('k');
     await withoutMemory(async () => {
-      await expect(forceRelease('k', THEIRS)).resolves.toBe(1);
+      await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
       await expectLife('k', LINGER_MS);
     });
     await redis.pexpire('lock:{k}', TTL + LINGER_MS);
@@ -1779,7 +1784,14 @@ test('numbers may come as strings from a client of the user', () => {
   expect(tooYoungFor(['-2', '700'])).toBe(700);
   expect(readAcquireReply(['1', `H-${'0'.repeat(16)}:${THEIRS}:1700000000000:them`, '-1'])).toMatchObject({
     granted: false,
-    holder: { id: THEIRS, owner: 'them', remaining: Infinity },
+    holder: {
+      id: THEIRS,
+      owner: 'them',
+      remaining: Infinity,
+      since: 1_700_000_000_000,
+      fencingToken: 0,
+      mode: 'exclusive',
+    },
   });
 });
 

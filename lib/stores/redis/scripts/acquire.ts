@@ -6,6 +6,7 @@ import { queueKey, recordKey, tickKey } from '../lock-key.js';
 import {
   leasePart,
   LINGER_MS,
+  modeOfRecord,
   ownerOfMark,
   ownerOfWaiter,
   parseRecord,
@@ -18,10 +19,10 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /** What {@link ACQUIRE} answers first when it did not store the lease; a positive number is the position of a held key. */
-const TOO_LATE = -1;
-const TOO_YOUNG = -2;
+export const TOO_LATE = -1;
+export const TOO_YOUNG = -2;
 const ALREADY_RAN = -3;
-const TURN_OF_ANOTHER = -4;
+export const TURN_OF_ANOTHER = -4;
 
 /** How many arguments come before those for the leases, and how many where several nodes agree on a token. */
 const HEADER = 4;
@@ -397,7 +398,7 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
   const holder = {
     ...parseRecord(text),
     remaining: remaining < 0 ? Infinity : remaining,
-    mode: 'exclusive' as const,
+    mode: modeOfRecord(text),
   };
   return { granted: false, holder };
 }

@@ -1,27 +1,55 @@
-import { LINGER_MS, RECORD } from '../record.js';
+import type { WaiterId } from '../../../core/waiter-id.js';
+import { holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
+import { LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
 import { LEAVE_QUEUE, WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Gives a place in the queues up; passes its turn on if the lock is free.
+ * Gives a place in the queues up, with the mark that held others back; passes its turn on if the lock is free, or the next can
+ * hold it together with those who do: a reader behind one who waited for readers, or one who finds a permit free.
  *
- * KEYS     n records and their n queues
+ * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the waiter
  * ARGV[2]  what the names of channels begin with; empty on a Cluster
  */
 export const LEAVE = script(`
-local call, n = redis.call, #KEYS / 2
+local call, n = redis.call, #KEYS / 4
 local waiter, base, after, released = ARGV[1], ARGV[2], 0, '-'
 for i = 1, n do
-  local queue = KEYS[n + i]
+  local queue, mark = KEYS[n + i], redis.pcall('GET', KEYS[2 * n + i])
+  if mark and not mark.err and string.sub(mark, ${MARK.name}) == waiter then
+    call('DEL', KEYS[2 * n + i])
+  end
   ${LEAVE_QUEUE}
   if waiting and left == 1 then
     local record = call('GET', KEYS[i])
-    local life = record and string.byte(record, 1) ~= ${RECORD.free} and call('PTTL', KEYS[i]) or 0
-    if life ~= -1 and life <= ${LINGER_MS} then
+    local state = record and string.byte(record, 1) or ${RECORD.free}
+    local life = state ~= ${RECORD.free} and call('PTTL', KEYS[i]) or 0
+    local isNext = life ~= -1 and life <= ${LINGER_MS}
+    if not isNext and (state == ${RECORD.shared} or state == ${RECORD.permits}) then
+      local front = call('ZRANGE', queue, 0, 0)[1]
+      local mode = string.byte(front, ${WAITER.mode} + (string.byte(front, 1) == 33 and 17 or 0))
+      if state == ${RECORD.shared} then
+        isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
+      elseif mode == ${WAITER.permits} then
+        -- A slot that is free, or whose holder has lapsed, comes first.
+        local time, first = call('TIME'), call('ZRANGE', KEYS[3 * n + i], 0, 0, 'WITHSCORES')
+        isNext = first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
+      end
+    end
+    if isNext then
       ${WAKE}
     end
   end
 end
 return 1
 `);
+
+/** The number of keys, the keys and the arguments of {@link LEAVE}. */
+export function packLeave(waiter: WaiterId, keyPrefix: string, base: string): Packed {
+  const names = [recordKey, queueKey, markKey, holdersKey].flatMap((nameOf) =>
+    waiter.keys.map((key) => nameOf(keyPrefix, key)),
+  );
+  return [names.length, ...names, waiterName(waiter), base];
+}

@@ -21,6 +21,9 @@ export function digitsOf(token: string): string {
   return `string.format('%08d%08d', math.floor(${token} / 100000000), ${token} % 100000000)`;
 }
 
+/** Lua text for the answer where a key has a value of something else (S19). */
+export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
+
 /**
  * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught begins
  * with the place in the script.

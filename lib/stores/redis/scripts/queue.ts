@@ -1,10 +1,13 @@
-import { PROCESS_LENGTH } from '../record.js';
+import { PROCESS_LENGTH, WAITER } from '../record.js';
 
 /** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
 const TURN_MS = 150;
 
 /** How long after a turn began, at most, the next two of a queue try, in milliseconds; when they do, it has ended. */
 const STANDBY_MS = 200;
+
+/** So many readers are told at a time at most. */
+const MOST_TOGETHER = 1_000;
 
 /** How long a queue is kept that nobody comes to, in milliseconds; those who wait come every few seconds. */
 export const QUEUE_LIFE_MS = 60_000;
@@ -17,7 +20,7 @@ export const QUEUE_LIFE_MS = 60_000;
  * - behind all `?` and the waiters that were told to stand by, with 1e13 and the time of that for a score.
  *
  * A message goes to the first waiter, and to the next two for the case that it does not take its turn: two, because one
- * may hang as well. To wake them costs more than all the rest while a lock changes hands every millisecond, so who was
+ * may hang as well. Readers next to each other in front are told together, as they can hold the lock together. To wake them costs more than all the rest while a lock changes hands every millisecond, so who was
  * told to stand by in the last 50 ms is not told again: it will try after the turn that begins now has ended.
  *
  * Nobody receives what is published to a process that has gone, so its waiters are dropped at once. PUBLISH comes after
@@ -53,16 +56,24 @@ do
     end
   end
   while told == 0 do
-    local waiters = call('ZRANGE', queue, 0, 2)
+    local waiters, standbys = call('ZRANGE', queue, 0, 2), 0
     if #waiters == 0 then
       break
     end
+    local together = string.byte(waiters[1], ${WAITER.mode}) == ${WAITER.shared}
+    if together then
+      waiters = call('ZRANGE', queue, 0, ${MOST_TOGETHER + 1})
+    end
     for i = 1, #waiters do
       local waiter = waiters[i]
-      if told > 0 and string.find(watching, waiter, 1, true) then
-        told = told + 1
+      together = together and string.byte(waiter, ${WAITER.mode}) == ${WAITER.shared}
+      local standby = told > 0 and not together
+      if standbys == 2 then
+        break
+      elseif standby and string.find(watching, waiter, 1, true) then
+        told, standbys = told + 1, standbys + 1
       else
-        local delay = math.ceil(after) + (told > 0 and ${STANDBY_MS} or 0)
+        local delay = math.ceil(after) + (standby and ${STANDBY_MS} or 0)
         local text = delay .. ' ' .. released .. ' ' .. string.sub(waiter, ${PROCESS_LENGTH + 2})
         local process = string.sub(waiter, 1, ${PROCESS_LENGTH})
         local heard
@@ -74,9 +85,9 @@ do
         if heard == 0 then
           call('ZREM', queue, waiter)
         else
-          if told > 0 then
-            watching = watching .. waiter
-          else
+          if standby then
+            watching, standbys = watching .. waiter, standbys + 1
+          elseif told == 0 then
             redis.pcall('ZADD', queue, -1, string.format('!%016.0f', begin + ${TURN_MS}) .. waiter)
           end
           told = told + 1

@@ -97,7 +97,13 @@ test('the channels that a user lacks the right to are named with the keyPrefix',
   const fleet = newFleet();
   const redisOptions = { username: 'app', password: 'secret' };
   const node = await nodeWith({ keyPrefix: 'app:', redisOptions }, Cluster, fleet);
-  const place = { keys: ['a'], mode: 'exclusive' as const, process: '0123456789abcdef', number: 1, owner: 'me' };
+  const place = {
+    keys: ['a'],
+    mode: 'exclusive' as const,
+    process: '0123456789abcdef',
+    number: 1,
+    owner: 'me',
+  };
   const listening = node.listen(place, () => undefined);
   await until(() => fleet.warnings.some((warning) => warning.includes('allow it')));
   expect(fleet.warnings).toContainEqual(expect.stringContaining(' &app:lock:* +ssubscribe'));

@@ -1,0 +1,37 @@
+import type { WaiterId } from '../../../core/waiter-id.js';
+import { markKey } from '../lock-key.js';
+import { MARK, waiterName } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
+import { FOREIGN } from './lua.js';
+import { script } from './script.js';
+
+/** How long a mark stands, in milliseconds: who still waits renews it every second. */
+export const MARK_MS = 2_000;
+
+/**
+ * Leaves the mark of one who waits at its keys (S22). One of who came earlier stands.
+ *
+ * KEYS     the marks
+ * ARGV[1]  the waiter
+ * ARGV[2]  milliseconds that it has waited
+ */
+export const HOLD_BACK = script(`
+local time = redis.call('TIME')
+local came = math.floor(time[1] * 1000 + time[2] / 1000 - ARGV[2])
+for i = 1, #KEYS do
+  local mark = redis.call('GET', KEYS[i])
+  if mark and (#mark < ${MARK.shortest} or string.byte(mark, ${MARK.name - 1}) ~= 58) then
+    return ${FOREIGN}
+  end
+  if not mark or string.sub(mark, ${MARK.name}) == ARGV[1] or tonumber(string.sub(mark, ${MARK.came.join(', ')})) > came then
+    redis.call('SET', KEYS[i], string.format('%013.0f:', came) .. ARGV[1], 'PX', ${MARK_MS})
+  end
+end
+return 1
+`);
+
+/** The number of keys, the keys and the arguments of {@link HOLD_BACK}. */
+export function packHoldBack(waiter: WaiterId, waited: number, keyPrefix: string): Packed {
+  const marks = waiter.keys.map((key) => markKey(keyPrefix, key));
+  return [marks.length, ...marks, waiterName(waiter), waited.toFixed(3)];
+}

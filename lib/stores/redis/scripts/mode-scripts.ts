@@ -1,0 +1,63 @@
+import type { Lease } from '../../../core/lease.js';
+import type { LockMode } from '../../../core/lock-mode.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest } from '../../../core/ports.js';
+import type { Packed } from '../connection/command-channel.js';
+import { ACQUIRE, type AcquireCommand, packAcquire, readAcquireReply } from './acquire.js';
+import { ACQUIRE_SHARED, packAcquireShared } from './acquire-shared.js';
+import { EXTEND, packExtend } from './extend.js';
+import { EXTEND_SHARED, packExtendShared } from './extend-shared.js';
+import { packRaise, RAISE } from './raise.js';
+import { packRaiseShared, RAISE_SHARED } from './raise-shared.js';
+import { packRelease, RELEASE } from './release.js';
+import { packReleaseShared, RELEASE_SHARED } from './release-shared.js';
+import type { Script } from './script.js';
+
+/** The scripts for the leases of one mode, which answer alike in each. */
+export interface ModeScripts {
+  /** An answer for each lease, and the time on the server's clock in microseconds. */
+  readonly acquire: {
+    readonly script: Script;
+    readonly pack: (requests: readonly AcquireRequest[], command: AcquireCommand) => Packed;
+    readonly read: (answer: unknown) => AcquireReply | Error;
+  };
+  /** A string with 1 for each lease that is held, and 0 for each other. */
+  readonly extend: {
+    readonly script: Script;
+    readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string) => Packed;
+  };
+  /** For each lease how many waiters were told, or an error. */
+  readonly release: {
+    readonly script: Script;
+    readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
+  };
+  /** 1 when the lease is held and its tokens are there, else 0. */
+  readonly raise: {
+    readonly script: Script;
+    readonly pack: (lease: Lease, token: number, keyPrefix: string, marker: string | undefined) => Packed;
+  };
+}
+
+const SCRIPTS: Readonly<Partial<Record<LockMode, ModeScripts>>> = {
+  exclusive: {
+    acquire: { script: ACQUIRE, pack: packAcquire, read: readAcquireReply },
+    extend: { script: EXTEND, pack: packExtend },
+    release: { script: RELEASE, pack: packRelease },
+    raise: { script: RAISE, pack: packRaise },
+  },
+  shared: {
+    acquire: { script: ACQUIRE_SHARED, pack: packAcquireShared, read: readAcquireReply },
+    extend: { script: EXTEND_SHARED, pack: packExtendShared },
+    release: { script: RELEASE_SHARED, pack: packReleaseShared },
+    raise: { script: RAISE_SHARED, pack: packRaiseShared },
+  },
+};
+
+/** The modes that there are scripts for. */
+export const MODES = Object.keys(SCRIPTS) as readonly LockMode[];
+
+/** The scripts for a lease of that mode. */
+export function scriptsFor({ kind: { mode } }: Lease): ModeScripts {
+  const scripts = SCRIPTS[mode];
+  if (!scripts) throw new TypeError(`A Redis has no locks of the mode '${mode}'`);
+  return scripts;
+}

@@ -1,0 +1,76 @@
+import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
+import type { Lease } from '../../../core/lease.js';
+import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
+import { LINGER_MS, RECORD } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
+import { script } from './script.js';
+
+/**
+ * Lifts the tokens of a reader's lease to the one that the nodes agree on, if all its keys are held by it. A larger one of the
+ * phase is left alone and no obstacle, else readers would keep each other from agreeing (S21, test/model).
+ *
+ * A token that is ahead of this node's clock lifts the marker first, as in {@link RAISE}.
+ *
+ * KEYS     n records, their n sets of holders and n hashes of what is told of them, and the marker, if the node has one
+ * ARGV[1]  n
+ * ARGV[2]  the id of the lease
+ * ARGV[3]  the token
+ * Returns  1 when all its tokens are at least there now, else 0; also 0 for a token ahead of the clock where the node has no
+ *          marker to remember it
+ */
+export const RAISE_SHARED = script(`
+local call = redis.call
+local n, id, token = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3])
+local time = call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local records, own = {}, {}
+for i = 1, n do
+  local record = call('GET', KEYS[i])
+  local left = record and string.byte(record, 1) == ${RECORD.shared} and call('PTTL', KEYS[i]) or 0
+  local held = left > ${LINGER_MS} or left == -1
+  if held and string.sub(record, ${RECORD.id.join(', ')}) ~= id then
+    local ends = call('ZSCORE', KEYS[n + i], id)
+    own[i] = call('HGET', KEYS[2 * n + i], id)
+    held = own[i] and ends and tonumber(ends) > now
+  end
+  if not held then
+    return 0
+  end
+  records[i] = record
+end
+if token > (time[1] + ${LEAD_MS / 1_000}) * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000}) then
+  local marker = KEYS[3 * n + 1]
+  local mark = marker and call('GET', marker)
+  if not marker then
+    return 0
+  end
+  if not mark or tonumber(string.sub(mark, 18, 33)) < token then
+    local born = mark and string.sub(mark, 1, 16) or string.format('%016.0f', time[1] * 1000 + math.floor(time[2] / 1000))
+    call('SET', marker, born .. string.format(':%016.0f', token))
+  end
+end
+local digits = string.format('%016.0f', token)
+for i = 1, n do
+  if string.sub(records[i], ${RECORD.token.join(', ')}) < digits then
+    call('SETRANGE', KEYS[i], ${RECORD.token[0] - 1}, digits)
+  end
+  if own[i] and string.sub(own[i], 1, 16) < digits then
+    call('HSET', KEYS[2 * n + i], id, digits .. string.sub(own[i], 17))
+  end
+end
+return 1
+`);
+
+/** The number of keys, the keys and the arguments of {@link RAISE_SHARED}. */
+export function packRaiseShared(
+  { id, keys }: Lease,
+  token: number,
+  keyPrefix: string,
+  marker: string | undefined,
+): Packed {
+  const names = [recordKey, holdersKey, detailsKey].flatMap((nameOf) =>
+    keys.map((key) => nameOf(keyPrefix, key)),
+  );
+  const all = marker === undefined ? names : [...names, marker];
+  return [all.length, ...all, keys.length, id, token];
+}

@@ -1,0 +1,15 @@
+import type { Tell } from '../../core/ports.js';
+
+/** Asks for the items that fit, and then for the others; each answer is told by the index that its item has among all. */
+export function splitBy<T, Reply>(
+  items: readonly T[],
+  fits: (item: T) => boolean,
+  tell: Tell<Reply>,
+  ask: (some: readonly T[], tell: Tell<Reply>) => void,
+): void {
+  for (const fit of [true, false]) {
+    const indexes = items.flatMap((item, index) => (fits(item) === fit ? [index] : []));
+    const some = indexes.map((index) => items[index] as T);
+    ask(some, (at, reply) => tell(indexes[at] as number, reply));
+  }
+}

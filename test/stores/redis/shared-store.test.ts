@@ -1,0 +1,131 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { Lease } from '../../../lib/core/lease.js';
+import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
+import type { AcquireReply, AcquireRequest, HeldKey } from '../../../lib/core/ports.js';
+import type { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { nodesTo } from '../../support/core.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+
+const TTL = 60_000;
+
+let server: RedisServer;
+let redis: Redis;
+let store: RedisStore;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = server.client();
+  [store] = nodesTo([server.url]) as [RedisStore];
+  await store.connect();
+});
+afterAll(async () => {
+  await store.close();
+  await server.stop();
+});
+beforeEach(() => redis.flushall());
+
+function leaseOf(kind: 'shared' | 'exclusive', key = 'k'): Lease {
+  return new Lease([key], 'me', TTL, undefined, kind === 'shared' ? SHARED : EXCLUSIVE);
+}
+
+/** The answers to what is asked in one go, in its order. */
+function answers<Reply>(
+  count: number,
+  ask: (tell: (index: number, reply: Reply | Error) => void) => void,
+): Promise<(Reply | Error)[]> {
+  return new Promise((resolve) => {
+    const replies: (Reply | Error)[] = [];
+    let missing = count;
+    ask((index, reply) => {
+      expect(replies[index]).toBeUndefined();
+      replies[index] = reply;
+      if (--missing === 0) resolve(replies);
+    });
+  });
+}
+
+function acquireAll(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]> {
+  const terms = { since: Date.now(), limit: 5_000, guard: 0, proposal: 0, position: undefined };
+  const requests = leases.map((lease): AcquireRequest => ({ ...terms, lease }));
+  return answers(leases.length, (tell) => store.acquire(requests, false, tell));
+}
+
+test('asks for each mode with one command, and tells each answer by its place among all', async () => {
+  const modes = ['exclusive', 'shared', 'shared', 'exclusive', 'shared'] as const;
+  const leases = modes.map((mode, index) => leaseOf(mode, mode === 'shared' ? 'shared' : `own ${index}`));
+  await acquireAll(leases);
+  await redis.config('RESETSTAT');
+  const others = [leaseOf('exclusive', 'shared'), leaseOf('shared', 'own 0'), leaseOf('shared', 'shared')];
+  const [writer, reader, joining] = (await acquireAll(others)) as Extract<AcquireReply, { granted: false }>[];
+  expect(writer).toMatchObject({ granted: false, holder: { mode: 'shared' } });
+  expect(reader).toMatchObject({ granted: false, holder: { id: leases[0]!.id, mode: 'exclusive' } });
+  expect(joining).toMatchObject({ granted: true });
+  const all = [...leases, ...others];
+  await expect(answers(all.length, (tell) => store.extend(all, TTL, tell))).resolves.toEqual([
+    true,
+    true,
+    true,
+    true,
+    true,
+    false,
+    false,
+    true,
+  ]);
+  const requests = leases.map((lease) => ({ lease, pause: 0 }));
+  await answers(leases.length, (tell) => store.release(requests, tell));
+  expect(await redis.info('commandstats')).toMatch(/cmdstat_evalsha:calls=6,/);
+  const [own, shared] = (await store.read(['own 0', 'shared'])) as [undefined, HeldKey];
+  expect(own).toBeUndefined();
+  expect(shared.holders.map(({ id }) => id)).toEqual([others[2]!.id]);
+});
+
+test('goes on after a SCRIPT FLUSH at any time', async () => {
+  const [one, other] = [leaseOf('shared'), leaseOf('shared')];
+  await redis.script('FLUSH');
+  await expect(acquireOn(store, one)).resolves.toMatchObject({ granted: true });
+  await redis.script('FLUSH');
+  await expect(acquireOn(store, other)).resolves.toMatchObject({ granted: true });
+  await redis.script('FLUSH');
+  await expect(extendOn(store, one, 2 * TTL)).resolves.toBe(true);
+  await redis.script('FLUSH');
+  await expect(store.raise(one, 2 ** 40)).resolves.toBe(true);
+  await redis.script('FLUSH');
+  await releaseOn(store, one);
+  await expect(store.read(['k'])).resolves.toMatchObject([{ holders: [{ id: other.id }] }]);
+});
+
+test('keeps readers out while one waits, and lets them pass after', async () => {
+  const waiter = {
+    keys: ['k'],
+    mode: 'exclusive',
+    process: 'a'.repeat(16),
+    number: 1,
+    owner: 'them',
+  } as const;
+  await acquireOn(store, leaseOf('shared'));
+  await store.holdBack(waiter, 100);
+  await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({
+    granted: false,
+    holder: { owner: 'them' },
+  });
+  await store.letPass(waiter);
+  await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
+});
+
+test('ends those by force that were asked for, and says which', async () => {
+  const leases = [leaseOf('shared'), leaseOf('shared'), leaseOf('shared')];
+  for (const lease of leases) await acquireOn(store, lease);
+  const [a, b, c] = leases.map(({ id }) => id) as [string, string, string];
+  await expect(store.forceRelease('k', [c, 'somebody', a])).resolves.toEqual([c, a]);
+  await expect(store.forceRelease('k', [a, b])).resolves.toEqual([b]);
+  await expect(store.read(['k'])).resolves.toEqual([undefined]);
+});
+
+test('lists a lock of readers once', async () => {
+  for (let index = 0; index < 3; index++) await acquireOn(store, leaseOf('shared', 'listed'));
+  const keys: string[] = [];
+  for await (const page of store.scan('')) keys.push(...page);
+  expect(keys).toEqual(['listed']);
+});

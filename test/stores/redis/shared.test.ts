@@ -1,0 +1,1030 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { LEAD_MS, tokenAt } from '../../../lib/core/fencing-token.js';
+import { Lease } from '../../../lib/core/lease.js';
+import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../../lib/core/lock-mode.js';
+import type { AcquireReply, AcquireRequest, HeldKey, KeyHolder } from '../../../lib/core/ports.js';
+import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import {
+  channelBase,
+  holdersKey,
+  markerKey,
+  queueKey,
+  recordKey,
+} from '../../../lib/stores/redis/lock-key.js';
+import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
+import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
+import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
+import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';
+import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';
+import { HOLD_BACK, MARK_MS, packHoldBack } from '../../../lib/stores/redis/scripts/hold-back.js';
+import { LEAVE, packLeave } from '../../../lib/stores/redis/scripts/leave.js';
+import { LET_PASS, packLetPass } from '../../../lib/stores/redis/scripts/let-pass.js';
+import { scriptsFor } from '../../../lib/stores/redis/scripts/mode-scripts.js';
+import { RAISE_SHARED } from '../../../lib/stores/redis/scripts/raise-shared.js';
+import { packRead, READ, readKeyState } from '../../../lib/stores/redis/scripts/read.js';
+import { RELEASE_SHARED } from '../../../lib/stores/redis/scripts/release-shared.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+const PREFIX = 'lock:';
+const BASE = channelBase(PREFIX);
+const MARKER = markerKey(PREFIX);
+
+/** Longer than a test takes on a busy machine, in milliseconds. */
+const TTL = 60_000;
+
+/** Ends sooner, and later than any test. */
+const SHORT = 40_000;
+
+/** The most that a test takes between two commands, in milliseconds. */
+const PATIENCE = 30_000;
+
+const ENDED = 'this lease was stored before, and has ended';
+const FOREIGN = 'the key has a value that is not a lock of this package';
+
+let server: RedisServer;
+let redis: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => redis.flushall());
+
+type Packed = readonly (string | number)[];
+
+function run({ lua }: Script, [count, ...rest]: Packed): Promise<unknown> {
+  return redis.eval(lua, count as number, ...rest);
+}
+
+interface LeaseTerms {
+  readonly owner?: string;
+  readonly ttl?: number;
+  readonly kind?: LockKind;
+}
+
+function reader(
+  keys: string | readonly string[] = 'k',
+  { owner = 'me', ttl = TTL, kind = SHARED }: LeaseTerms = {},
+): Lease {
+  return new Lease(typeof keys === 'string' ? [keys] : keys, owner, ttl, undefined, kind);
+}
+
+function writer(keys: string | readonly string[] = 'k', terms: LeaseTerms = {}): Lease {
+  return reader(keys, { ...terms, kind: EXCLUSIVE });
+}
+
+interface Terms {
+  /** Milliseconds from now. */
+  readonly deadline?: number;
+  readonly guard?: number;
+  readonly proposal?: number;
+  readonly marked?: boolean;
+  readonly ordered?: boolean;
+  readonly waiter?: WaiterId;
+  readonly waited?: number;
+}
+
+/** What the scripts of its mode answer for these leases. */
+async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(AcquireReply | Error)[]> {
+  const { deadline = PATIENCE, guard = 0, proposal = 0, marked = guard > 0, waiter, waited = 0 } = terms;
+  const requests = leases.map((lease): AcquireRequest => ({
+    lease,
+    since: 1_700_000_000_000,
+    limit: 1_000,
+    guard,
+    proposal,
+    position: waiter && { waiter, waited, next: undefined },
+  }));
+  const { script, pack, read: readReply } = scriptsFor(leases[0]!).acquire;
+  const packed = pack(requests, {
+    keyPrefix: PREFIX,
+    base: BASE,
+    ordered: terms.ordered ?? waiter !== undefined,
+    marker: marked ? MARKER : undefined,
+    deadline: Date.now() + deadline,
+    guard,
+  });
+  const answers = (await run(script, packed)) as unknown[];
+  expect(answers).toHaveLength(leases.length + 1);
+  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+  return answers.map((answer) => {
+    const young = tooYoungFor(answer);
+    return young === undefined ? readReply(answer) : new Error(`too young for ${young} ms`);
+  });
+}
+
+async function acquire(lease: Lease, terms?: Terms): Promise<AcquireReply> {
+  const [reply] = await ask([lease], terms);
+  if (reply instanceof Error) throw reply;
+  return reply!;
+}
+
+/** Acquires what must be granted; the fencing token. */
+async function granted(lease: Lease, terms?: Terms): Promise<number> {
+  const reply = await acquire(lease, terms);
+  if (!reply.granted) throw new Error(`refused: ${JSON.stringify(reply)}`);
+  return reply.token;
+}
+
+/** What is in the way of what must be refused. */
+async function refusal(lease: Lease, terms?: Terms): Promise<KeyHolder> {
+  const reply = await acquire(lease, terms);
+  if (reply.granted) throw new Error('granted');
+  return reply.holder as KeyHolder;
+}
+
+async function extend(ttl: number, ...leases: readonly Lease[]): Promise<string> {
+  const { script, pack } = scriptsFor(leases[0]!).extend;
+  return (await run(script, pack(leases, ttl, PREFIX))) as string;
+}
+
+async function releaseAll(leases: readonly Lease[], pause = 0): Promise<unknown[]> {
+  const { script, pack } = scriptsFor(leases[0]!).release;
+  const requests = leases.map((lease) => ({ lease, pause }));
+  return (await run(script, pack(requests, PREFIX, BASE))) as unknown[];
+}
+
+/** How many waiters were told. */
+async function release(lease: Lease, pause?: number): Promise<unknown> {
+  const [answer] = await releaseAll([lease], pause);
+  if (answer instanceof Error) throw answer;
+  return answer;
+}
+
+async function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
+  const { script, pack } = scriptsFor(lease).raise;
+  return run(script, pack(lease, token, PREFIX, marker));
+}
+
+async function forceRelease(key: string, ...ids: readonly string[]): Promise<unknown> {
+  return run(FORCE_RELEASE, packForceRelease(key, ids, PREFIX, BASE));
+}
+
+async function read(key = 'k'): Promise<HeldKey | undefined> {
+  const [found] = (await run(READ, packRead([key], PREFIX))) as unknown[];
+  const state = readKeyState(found);
+  if (state instanceof Error) throw state;
+  return state;
+}
+
+async function idsOf(key = 'k'): Promise<string[]> {
+  return (await read(key))?.holders.map(({ id }) => id) ?? [];
+}
+
+function holdBack(waiter: WaiterId, waited = 0): Promise<unknown> {
+  return run(HOLD_BACK, packHoldBack(waiter, waited, PREFIX));
+}
+
+function letPass(waiter: WaiterId): Promise<unknown> {
+  return run(LET_PASS, packLetPass(waiter, PREFIX));
+}
+
+function leave(waiter: WaiterId): Promise<unknown> {
+  return run(LEAVE, packLeave(waiter, PREFIX, BASE));
+}
+
+async function recordOf(key = 'k'): Promise<string> {
+  return (await redis.get(recordKey(PREFIX, key)))!;
+}
+
+/** As if the ttl of this lease, which is not the last to end, had passed. */
+async function lapse({ id, keys }: Lease): Promise<void> {
+  for (const key of keys) {
+    await expect(redis.zadd(holdersKey(PREFIX, key), 'XX', 'CH', Date.now() - 1_000, id)).resolves.toBe(1);
+  }
+}
+
+/** Everything in Redis as it is, with the times at which it ends. */
+async function snapshot(): Promise<unknown> {
+  const keys = (await redis.keys('*')).toSorted();
+  return Promise.all(
+    keys.map(async (key) => [key, await redis.dump(key), await redis.call('PEXPIRETIME', key)]),
+  );
+}
+
+/** Expects a duration to be so many milliseconds, or a little less. */
+function expectAbout(actual: number, expected: number): void {
+  expect(actual).toBeLessThanOrEqual(expected);
+  expect(actual).toBeGreaterThan(expected - PATIENCE);
+}
+
+/** While the server runs out of memory. */
+async function withoutMemory(body: () => Promise<void>): Promise<void> {
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    await body();
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+}
+
+function waiterOf(letter: string, mode: LockMode, ...keys: readonly string[]): WaiterId {
+  return {
+    keys: keys.length > 0 ? keys : ['k'],
+    mode,
+    process: letter.repeat(16),
+    number: 1,
+    owner: `host:${letter}`,
+  };
+}
+
+test.each(
+  Object.entries({ ACQUIRE_SHARED, EXTEND_SHARED, RELEASE_SHARED, RAISE_SHARED, HOLD_BACK, LET_PASS }),
+)('the hash of %s is the one that the server computes', async (_name, { lua, sha }) => {
+  await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
+});
+
+describe('readers', () => {
+  test('hold a lock together, with one token for all of a phase, whatever is proposed', async () => {
+    const first = reader();
+    const token = await granted(first);
+    const others = [reader(), reader(), reader()];
+    await expect(ask(others, { proposal: token + 1_000 })).resolves.toEqual(
+      others.map(() => ({ granted: true, token })),
+    );
+    await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
+  });
+
+  test('are in one record, one set and one hash, all of which expire', async () => {
+    await granted(reader(), {});
+    await granted(reader(), {});
+    const keys = (await redis.keys('*')).toSorted();
+    expect(keys).toEqual(['lock:{k}', 'lock:{k}:h', 'lock:{k}:s']);
+    for (const key of keys) expectAbout(await redis.pttl(key), TTL + LINGER_MS);
+  });
+
+  test('refuse a writer, and name the last of them to end', async () => {
+    const [short, last, middle] = [
+      reader('k', { ttl: SHORT }),
+      reader('k', { owner: 'last' }),
+      reader('k', { ttl: 50_000 }),
+    ];
+    for (const lease of [short, last, middle]) await granted(lease);
+    const holder = await refusal(writer());
+    expect(holder).toMatchObject({ id: last.id, owner: 'last', mode: 'shared' });
+    expectAbout(holder.remaining, TTL);
+  });
+
+  test('are refused by a writer, and by permits', async () => {
+    const lease = writer();
+    await granted(lease);
+    await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
+    const record = await recordOf();
+    await redis.set('lock:{k}', `P${record.slice(1)}`, 'KEEPTTL');
+    await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'permits' });
+  });
+
+  test('get a token larger than that of the writer before, and leave a smaller one than the next writer has', async () => {
+    const [before, after] = [writer(), writer()];
+    const tokens = [await granted(before)];
+    await release(before);
+    const readers = [reader(), reader()];
+    for (const lease of readers) tokens.push(await granted(lease));
+    for (const lease of readers) await release(lease);
+    tokens.push(await granted(after));
+    expect(tokens[1]).toBeGreaterThan(tokens[0]!);
+    expect(tokens[2]).toBe(tokens[1]);
+    expect(tokens[3]).toBeGreaterThan(tokens[2]!);
+  });
+
+  test('of the next phase get a larger token, proposed where there is a proposal', async () => {
+    const first = reader();
+    const token = await granted(first);
+    await release(first);
+    const proposal = tokenAt(Date.now() + LEAD_MS / 2);
+    expect(proposal).toBeGreaterThan(token);
+    const second = reader();
+    await expect(granted(second, { proposal })).resolves.toBe(proposal);
+    await release(second);
+    // Ahead of the clock, and so larger by the record alone.
+    await expect(granted(reader())).resolves.toBe(proposal + 1);
+  });
+
+  test('asked for again with the same lease get the same, and nothing changes', async () => {
+    const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
+    const token = await granted(lease);
+    await granted(late);
+    await raise(late, token + 5);
+    const before = await snapshot();
+    await expect(granted(lease)).resolves.toBe(token);
+    await expect(granted(lease, { deadline: -1_000 })).resolves.toBe(token);
+    await expect(granted(late)).resolves.toBe(token + 5);
+    await expect(snapshot()).resolves.toEqual(before);
+  });
+
+  test('asked for again after they have lapsed or were released last are an error', async () => {
+    const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
+    await granted(lapsed);
+    await granted(last);
+    await lapse(lapsed);
+    await expect(acquire(lapsed)).rejects.toThrow(ENDED);
+    await release(last);
+    await expect(acquire(last)).rejects.toThrow(ENDED);
+  });
+
+  test('of several keys hold all or none', async () => {
+    const blocker = writer('b');
+    await granted(blocker);
+    await expect(refusal(reader(['a', 'b', 'c']))).resolves.toMatchObject({ id: blocker.id });
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+    await release(blocker);
+    const lease = reader(['a', 'b', 'c']);
+    await granted(lease);
+    for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
+  });
+
+  test('of several keys get one token, which lifts that of the phases that they join', async () => {
+    const [a, b] = [reader('a'), reader('b')];
+    await granted(a);
+    const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
+    const token = await granted(reader(['a', 'b', 'c'], { ttl: 1_000 }));
+    expect(token).toBe(joined);
+    for (const key of ['a', 'b', 'c']) expect(parseRecord(await recordOf(key)).fencingToken).toBe(token);
+    // The record still names the one who ends last.
+    expect(parseRecord(await recordOf('a')).id).toBe(a.id);
+  });
+
+  test('do nothing after their deadline, and on a node that is too young (S12, S16)', async () => {
+    await expect(acquire(reader(), { deadline: -1_000 })).rejects.toThrow(/was asked \d+ ms too late/);
+    await expect(acquire(reader(), { guard: PATIENCE })).rejects.toThrow(/^too young/);
+    await expect(redis.keys('*')).resolves.toEqual([MARKER]);
+  });
+
+  test('start above the marker, and lift it when their token is ahead of the clock', async () => {
+    const high = tokenAt(Date.now() + 3_600_000);
+    await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
+    await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
+    expect(Number((await redis.get(MARKER))!.slice(17))).toBe(high + 1);
+  });
+
+  test('are refused when memory is short, and nothing is stored (S9)', async () => {
+    await withoutMemory(async () => {
+      await expect(acquire(reader())).rejects.toThrow(/^OOM/);
+    });
+    await expect(redis.dbsize()).resolves.toBe(0);
+    await granted(reader());
+    const before = await snapshot();
+    await withoutMemory(async () => {
+      await expect(acquire(reader())).rejects.toThrow(/^OOM/);
+    });
+    await expect(snapshot()).resolves.toEqual(before);
+  });
+
+  test.each([
+    ['record', 'lock:{k}'],
+    ['set', 'lock:{k}:h'],
+    ['mark', 'lock:{k}:w'],
+  ])('never overwrite a value of something else in place of the %s (S19)', async (_what, key) => {
+    await redis.rpush(key, 'not ours');
+    const [refused, other] = await ask([reader(), reader('other')]);
+    expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+    expect(other).toMatchObject({ granted: true });
+    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
+    await expect(redis.keys('lock:{k}*')).resolves.toEqual([key]);
+    await expect(extend(TTL, reader())).resolves.toBe('0');
+  });
+
+  test('never overwrite one in place of the hash that is there when they are several', async () => {
+    await redis.rpush('lock:{k}:s', 'not ours');
+    const lease = reader();
+    await granted(lease);
+    await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
+    await expect(idsOf()).rejects.toThrow(/WRONGTYPE/);
+    await release(lease);
+    await expect(redis.lrange('lock:{k}:s', 0, -1)).resolves.toEqual(['not ours']);
+    await expect(redis.keys('*:h')).resolves.toEqual([]);
+  });
+
+  test('say of a text of something else that it is no lock', async () => {
+    await redis.set('lock:{a}', 'somebody');
+    await redis.set('lock:{b}:w', 'somebody');
+    await expect(ask([reader('a'), reader('b')])).resolves.toEqual([
+      expect.objectContaining({ message: expect.stringContaining(FOREIGN) as unknown }),
+      expect.objectContaining({ message: expect.stringContaining(FOREIGN) as unknown }),
+    ]);
+  });
+
+  test('find no trace of what lapsed before: readers, or the rows of permits', async () => {
+    for (const state of ['S', 'P', 'F', 'H']) {
+      await redis.flushall();
+      const [old, last] = [reader('k', { ttl: SHORT }), reader()];
+      await granted(old);
+      const token = await granted(last);
+      await lapse(old);
+      await redis.zadd('lock:{k}:h', -1, '#0', -2, '#1');
+      await redis.hset('lock:{k}:s', '0', '5', 'n', '2', 'f', '1');
+      await redis.setrange('lock:{k}', 0, state);
+      await redis.pexpire('lock:{k}', LINGER_MS);
+      await expect(acquire(old)).rejects.toThrow(ENDED);
+      await expect(acquire(last)).rejects.toThrow(ENDED);
+      const lease = reader();
+      await expect(granted(lease)).resolves.toBeGreaterThan(token);
+      await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+      await expect(idsOf()).resolves.toEqual([lease.id]);
+    }
+  });
+});
+
+describe('the end of a reader', () => {
+  test('comes after its own ttl, whoever else renews, and frees its place', async () => {
+    const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
+    await granted(dead);
+    await granted(alive);
+    await lapse(dead);
+    await expect(extend(TTL, dead, alive)).resolves.toBe('01');
+    await expect(idsOf()).resolves.toEqual([alive.id]);
+    await release(alive);
+    await granted(writer());
+  });
+
+  test('is cleared away by the next to join, in pieces', async () => {
+    await granted(reader());
+    const dead = Array.from({ length: 250 }, () => reader('k', { ttl: SHORT }));
+    await ask(dead);
+    for (const lease of dead) await lapse(lease);
+    for (const left of [151, 52, 3]) {
+      await granted(reader());
+      await expect(redis.zcard('lock:{k}:h')).resolves.toBe(left);
+      await expect(redis.hlen('lock:{k}:s')).resolves.toBe(left);
+    }
+  });
+
+  test('is not moved by a shorter ttl of another (S23)', async () => {
+    const [long, short] = [reader(), reader('k', { ttl: 100 })];
+    await granted(long);
+    await granted(short);
+    await extend(100, short);
+    for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), TTL + LINGER_MS);
+    const state = await read();
+    expect(state?.holders.at(-1)?.id).toBe(long.id);
+    expectAbout(state!.holders.at(-1)!.remaining, TTL);
+    await release(short);
+    expectAbout((await refusal(writer())).remaining, TTL);
+  });
+
+  test('is put off by extending, and never brought forward', async () => {
+    const [one, other] = [reader('k', { ttl: SHORT, owner: 'one' }), reader('k', { owner: 'other' })];
+    await granted(one);
+    await granted(other);
+    await expect(extend(2 * TTL, one)).resolves.toBe('1');
+    await expect(extend(1_000, one, other)).resolves.toBe('11');
+    const holder = await refusal(writer());
+    // The record names the one who ends last.
+    expect(holder).toMatchObject({ id: one.id, owner: 'one', since: 1_700_000_000_000 });
+    expectAbout(holder.remaining, 2 * TTL);
+    for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), 2 * TTL + LINGER_MS);
+    const { holders } = (await read())!;
+    expect(holders.map(({ id }) => id)).toEqual([other.id, one.id]);
+    expectAbout(holders[0]!.remaining, TTL);
+  });
+
+  test('is put off for all keys of a lease or for none', async () => {
+    const lease = reader(['a', 'b']);
+    await granted(lease);
+    await granted(reader('b', { ttl: 2 * TTL }));
+    await redis.zrem('lock:{b}:h', lease.id);
+    const before = await snapshot();
+    await expect(extend(2 * TTL, lease)).resolves.toBe('0');
+    await expect(snapshot()).resolves.toEqual(before);
+  });
+
+  test.each(['H', 'F', 'K', 'P'])('is not put off where the record says %s', async (state) => {
+    const lease = reader();
+    await granted(lease);
+    await redis.setrange('lock:{k}', 0, state);
+    const before = await snapshot();
+    await expect(extend(2 * TTL, lease)).resolves.toBe('0');
+    await expect(snapshot()).resolves.toEqual(before);
+  });
+
+  test('is not put off once the record expires within the linger', async () => {
+    const lease = reader();
+    await granted(lease);
+    await redis.pexpire('lock:{k}', LINGER_MS);
+    await expect(extend(TTL, lease)).resolves.toBe('0');
+  });
+
+  test('gives an expiry again to a record that has lost it: that of the last', async () => {
+    const [long, short] = [reader(), reader('k', { ttl: 1_000 })];
+    await granted(long);
+    await granted(short);
+    await redis.persist('lock:{k}');
+    await expect(extend(2_000, short)).resolves.toBe('1');
+    await expect(redis.pttl('lock:{k}')).resolves.toBe(-1);
+    // Shorter than the other still has.
+    await expect(extend(TTL, short)).resolves.toBe('1');
+    await expect(extend(1_000, long)).resolves.toBe('1');
+    expectAbout(await redis.pttl('lock:{k}'), TTL + LINGER_MS);
+    expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
+  });
+
+  test('is put off, and comes by a release, when memory is short (S9)', async () => {
+    const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL, owner: 'other' })];
+    await granted(one);
+    await granted(other);
+    await withoutMemory(async () => {
+      await expect(extend(1.5 * TTL, one)).resolves.toBe('1');
+      await expect(extend(3 * TTL, one)).resolves.toBe('1');
+      await release(one);
+    });
+    const { holders } = (await read())!;
+    expect(holders.map(({ id }) => id)).toEqual([other.id]);
+    expect(parseRecord(await recordOf())).toMatchObject({ id: other.id, owner: 'other' });
+    expectAbout(await redis.pttl('lock:{k}'), 2 * TTL + LINGER_MS);
+    await withoutMemory(async () => {
+      await release(other);
+    });
+    expect(await recordOf()).toMatch(/^F/);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+  });
+});
+
+describe('a release of readers', () => {
+  test('ends the lease and no other, once (S7)', async () => {
+    const [one, other] = [reader(), reader()];
+    await granted(one);
+    await granted(other);
+    await release(one);
+    const before = await snapshot();
+    await release(one);
+    await release(reader());
+    await expect(snapshot()).resolves.toEqual(before);
+    await expect(idsOf()).resolves.toEqual([other.id]);
+  });
+
+  test('shortens the record to the last end of those who stay, and names that one', async () => {
+    const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
+    await granted(long);
+    await granted(short);
+    await release(long);
+    const holder = await refusal(writer());
+    expect(holder).toMatchObject({ id: short.id, owner: 'short' });
+    expectAbout(holder.remaining, TTL);
+    for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), TTL + LINGER_MS);
+  });
+
+  test('of the last leaves a free record for the linger, with the token, and nothing else', async () => {
+    const [one, other] = [reader(), reader()];
+    const token = await granted(one);
+    await granted(other);
+    await releaseAll([one, other]);
+    const before = await snapshot();
+    await releaseAll([one, other]);
+    await expect(snapshot()).resolves.toEqual(before);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    expect(await recordOf()).toMatch(/^F-/);
+    expect(parseRecord(await recordOf()).fencingToken).toBe(token);
+    expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
+  });
+
+  test('of the last who has not lapsed frees it', async () => {
+    const [dead, alive] = [reader('k', { ttl: SHORT }), reader()];
+    await granted(dead);
+    await granted(alive);
+    await lapse(dead);
+    await release(alive);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    await granted(writer());
+  });
+
+  test('leaves a writer alone who has it since the reader lapsed', async () => {
+    const lease = reader();
+    await granted(lease);
+    await redis.pexpire('lock:{k}', LINGER_MS);
+    const next = writer();
+    await granted(next);
+    await release(lease);
+    await expect(refusal(writer())).resolves.toMatchObject({ id: next.id });
+  });
+
+  test('on a key of another type is an error, and no matter for others', async () => {
+    const [wrong, other] = [reader('a'), reader('b')];
+    await granted(reader('a', { ttl: SHORT }));
+    await granted(wrong);
+    await granted(other);
+    await redis.del('lock:{a}:s');
+    await redis.rpush('lock:{a}:s', 'not ours');
+    const [failed, told] = await releaseAll([wrong, other]);
+    expect(failed).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+    expect(told).toBe(0);
+    expect(await recordOf('b')).toMatch(/^F/);
+    await expect(redis.lrange('lock:{a}:s', 0, -1)).resolves.toEqual(['not ours']);
+  });
+});
+
+describe('the token of readers', () => {
+  test('is lifted, and a larger one of the phase is no obstacle', async () => {
+    const [one, other] = [reader(), reader('k', { ttl: SHORT })];
+    const token = await granted(one);
+    await granted(other);
+    await expect(raise(one, token + 10)).resolves.toBe(1);
+    await expect(raise(other, token + 5)).resolves.toBe(1);
+    expect(parseRecord(await recordOf()).fencingToken).toBe(token + 10);
+    const { holders } = (await read())!;
+    const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
+    expect(tokens).toEqual({ [one.id]: token + 10, [other.id]: token + 5 });
+    // The next joins at the largest.
+    await expect(granted(reader())).resolves.toBe(token + 10);
+  });
+
+  test('is not lifted for who does not hold it, or not all of it', async () => {
+    const lease = reader(['a', 'b']);
+    const token = await granted(lease);
+    await granted(reader('b', { ttl: 2 * TTL }));
+    await redis.zadd('lock:{b}:h', 'XX', Date.now() - 1, lease.id);
+    const before = await snapshot();
+    await expect(raise(lease, token + 10)).resolves.toBe(0);
+    await expect(raise(reader('a'), token + 10)).resolves.toBe(0);
+    await expect(snapshot()).resolves.toEqual(before);
+  });
+
+  test('ahead of the clock lifts the marker, and is refused where there is none', async () => {
+    const lease = reader();
+    await granted(lease, { marked: true });
+    const ahead = tokenAt(Date.now() + 3_600_000);
+    await expect(raise(lease, ahead)).resolves.toBe(0);
+    await expect(raise(lease, ahead, MARKER)).resolves.toBe(1);
+    expect(Number((await redis.get(MARKER))!.slice(17))).toBe(ahead);
+    expect(parseRecord(await recordOf()).fencingToken).toBe(ahead);
+  });
+});
+
+describe('a mark of one who waits', () => {
+  const waiting = waiterOf('a', 'exclusive');
+
+  test('keeps readers out who come later, on every node, and names the one who waits', async () => {
+    await granted(reader());
+    await holdBack(waiting, 500);
+    const holder = await refusal(reader());
+    expect(holder).toMatchObject({ owner: 'host:a' });
+    expect(holder.remaining).toBeGreaterThan(0);
+    expect(holder.remaining).toBeLessThanOrEqual(MARK_MS);
+    await expect(
+      acquire(reader(), { waiter: waiterOf('b', 'shared'), waited: 100, ordered: false }),
+    ).resolves.toMatchObject({
+      granted: false,
+    });
+    await expect(
+      acquire(reader(), { waiter: waiterOf('b', 'shared'), waited: 2_000, ordered: false }),
+    ).resolves.toMatchObject({ granted: true });
+  });
+
+  test('keeps readers out of a lock that is free, too', async () => {
+    const lease = reader();
+    await granted(lease);
+    await holdBack(waiting);
+    await release(lease);
+    await redis.del('lock:{k}');
+    await expect(refusal(reader(), { waiter: waiterOf('b', 'shared') })).resolves.toMatchObject({
+      owner: 'host:a',
+    });
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
+  });
+
+  test('is no matter for a writer, nor for readers when a reader left it', async () => {
+    await holdBack(waiterOf('a', 'shared'));
+    await granted(reader());
+    await letPass(waiterOf('a', 'shared'));
+    await holdBack(waiting);
+    await redis.del('lock:{k}', 'lock:{k}:h', 'lock:{k}:s');
+    await expect(granted(writer())).resolves.toBeGreaterThan(0);
+  });
+
+  test('lapses by itself when who waits does not renew it', async () => {
+    await granted(reader());
+    await holdBack(waiting);
+    const left = await redis.pttl('lock:{k}:w');
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(MARK_MS);
+    await refusal(reader());
+    await until(async () => (await acquire(reader())).granted);
+  });
+
+  test('of who came first stands, and its waiter alone takes it away', async () => {
+    const [early, late] = [waiterOf('a', 'exclusive'), waiterOf('b', 'exclusive')];
+    await holdBack(late, 10);
+    await holdBack(early, 60_000);
+    await holdBack(late, 10);
+    const mark = (await redis.get('lock:{k}:w'))!;
+    expect(mark.slice(14)).toBe(waiterName(early));
+    expect(Date.now() - Number(mark.slice(0, 13))).toBeGreaterThanOrEqual(60_000);
+    await letPass(late);
+    await expect(redis.exists('lock:{k}:w')).resolves.toBe(1);
+    await letPass(early);
+    await expect(redis.exists('lock:{k}:w')).resolves.toBe(0);
+  });
+
+  test('does not let a stream of readers pass: the writer gets the lock when those before it have ended', async () => {
+    let holding = [reader(), reader()];
+    await ask(holding);
+    await refusal(writer(), { waiter: waiting });
+    await holdBack(waiting);
+    for (let round = 0; round < 5; round++) {
+      await refusal(reader());
+      await holdBack(waiting, round);
+    }
+    await releaseAll(holding);
+    await expect(granted(writer(), { waiter: waiting, waited: 100 })).resolves.toBeGreaterThan(0);
+    // Without the mark there is always one more.
+    await redis.flushall();
+    holding = [reader()];
+    await ask(holding);
+    for (let round = 0; round < 5; round++) {
+      const next = reader();
+      await granted(next);
+      await releaseAll(holding);
+      await refusal(writer());
+      holding = [next];
+    }
+  });
+
+  test('never overwrites what something else wrote (S19)', async () => {
+    await redis.set('lock:{k}:w', 'somebody');
+    await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
+    await letPass(waiting);
+    await expect(redis.get('lock:{k}:w')).resolves.toBe('somebody');
+  });
+});
+
+describe('readers in line', () => {
+  interface Listener {
+    readonly channel: string;
+    readonly waiter: WaiterId;
+    readonly told: string[];
+    readonly stop: () => void;
+  }
+
+  async function listener(letter: string, mode: LockMode, ...keys: readonly string[]): Promise<Listener> {
+    const waiter = waiterOf(letter, mode, ...keys);
+    const told: string[] = [];
+    const client = server.client();
+    const channel = `${BASE}${waiter.process}`;
+    await client.subscribe(channel);
+    client.on('message', (_channel, text) => told.push(text));
+    return { channel, waiter, told, stop: () => client.disconnect() };
+  }
+
+  async function listeners(modes: readonly LockMode[]): Promise<Listener[]> {
+    return Promise.all(modes.map((mode, index) => listener(String.fromCharCode(97 + index), mode)));
+  }
+
+  /** The milliseconds that each was told to wait since the last time. */
+  async function delaysOf(all: readonly Listener[]): Promise<number[][]> {
+    for (const { channel } of all) await redis.publish(channel, 'that is all');
+    await until(() => all.every(({ told }) => told.includes('that is all')));
+    return all.map(({ told }) => told.splice(0).slice(0, -1).map(Number.parseFloat));
+  }
+
+  function leaseOf({ waiter }: Listener): Lease {
+    return reader(waiter.keys, { kind: waiter.mode === 'shared' ? SHARED : EXCLUSIVE });
+  }
+
+  /** Each asks, in the order of `all`, is refused, and stands in line. */
+  async function lineUp(all: readonly Listener[]): Promise<void> {
+    for (const [index, each] of all.entries())
+      await refusal(leaseOf(each), { waiter: each.waiter, waited: 900 - index * 100 });
+  }
+
+  function stop(all: readonly Listener[]): void {
+    for (const each of all) each.stop();
+  }
+
+  test('next to each other are told together when a writer releases, and the two behind them to stand by', async () => {
+    const all = await listeners(['shared', 'shared', 'shared', 'exclusive', 'shared', 'shared']);
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await expect(release(holder)).resolves.toBe(5);
+    expect(await delaysOf(all)).toEqual([[0], [0], [0], [200], [200], []]);
+    // Each of the three gets it, in whatever order; the one behind the writer does not, nor does one who comes now.
+    for (const index of [1, 2, 0])
+      await granted(leaseOf(all[index]!), { waiter: all[index]!.waiter, waited: 700 });
+    await refusal(leaseOf(all[4]!), { waiter: all[4]!.waiter, waited: 600 });
+    await refusal(reader(), { ordered: true });
+    stop(all);
+  });
+
+  test('whose process has gone are dropped, and the others told', async () => {
+    const all = await listeners(['shared', 'shared', 'exclusive']);
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    all[0]!.stop();
+    await until(async () => (await redis.publish(all[0]!.channel, '')) === 0);
+    await release(holder);
+    expect(await delaysOf(all.slice(1))).toEqual([[0], [200]]);
+    stop(all);
+  });
+
+  test('wait for a writer in front of them, who is told alone', async () => {
+    const all = await listeners(['exclusive', 'shared', 'shared', 'shared']);
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await expect(release(holder)).resolves.toBe(3);
+    expect(await delaysOf(all)).toEqual([[0], [200], [200], []]);
+    await expect(refusal(leaseOf(all[1]!), { waiter: all[1]!.waiter, waited: 800 })).resolves.toMatchObject({
+      owner: 'host:a',
+    });
+    await granted(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
+    stop(all);
+  });
+
+  test('hold back those who come behind a writer that waits there, from the beginning of their phase', async () => {
+    const all = await listeners(['shared', 'exclusive']);
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await release(holder);
+    const [first, second] = all as [Listener, Listener];
+    const lease = leaseOf(first);
+    await granted(lease, { waiter: first.waiter, waited: 950 });
+    // The writer has not asked since, and so has left no mark itself.
+    await expect(refusal(reader(), { ordered: true })).resolves.toMatchObject({ owner: 'host:b' });
+    await expect(
+      granted(reader(), { waiter: waiterOf('f', 'shared'), waited: 1_000 }),
+    ).resolves.toBeGreaterThan(0);
+    stop([first, second]);
+  });
+
+  test('may be passed by a reader when nobody but readers waits', async () => {
+    const all = await listeners(['shared']);
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await release(holder);
+    await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
+    stop(all);
+  });
+
+  test('begin a turn when the last holder has lapsed, and the front that does not take it loses its place', async () => {
+    const all = await listeners(['exclusive', 'shared']);
+    await granted(writer());
+    await lineUp(all);
+    await redis.pexpire('lock:{k}', LINGER_MS);
+    const second = all[1]!;
+    await expect(refusal(leaseOf(second), { waiter: second.waiter, waited: 800 })).resolves.toMatchObject({
+      owner: 'host:a',
+    });
+    expect(await delaysOf(all)).toEqual([[0], [200]]);
+    await until(async () => (await acquire(leaseOf(second), { waiter: second.waiter, waited: 800 })).granted);
+    await expect(redis.keys('*:q')).resolves.toEqual([]);
+    expect(await recordOf()).toMatch(/^S-/);
+    stop(all);
+  });
+
+  test('are told when the last reader has ended, and not before', async () => {
+    const all = await listeners(['exclusive']);
+    const [one, other] = [reader(), reader()];
+    await ask([one, other]);
+    await lineUp(all);
+    await expect(release(one)).resolves.toBe(0);
+    await expect(release(other, 30)).resolves.toBe(1);
+    expect(await delaysOf(all)).toEqual([[30]]);
+    stop(all);
+  });
+
+  test('are told when a writer in front of them, who waits for readers, gives up', async () => {
+    const all = await listeners(['exclusive', 'shared', 'shared']);
+    await granted(reader());
+    await refusal(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
+    await holdBack(all[0]!.waiter, 900);
+    for (const each of all.slice(1)) await refusal(leaseOf(each), { waiter: each.waiter, waited: 100 });
+    await leave(all[0]!.waiter);
+    expect(await delaysOf(all)).toEqual([[], [0], [0]]);
+    for (const each of all.slice(1)) await granted(leaseOf(each), { waiter: each.waiter, waited: 100 });
+    expect(await redis.keys('*')).toHaveLength(3);
+    stop(all);
+  });
+
+  test('who leave while readers hold the lock wake nobody', async () => {
+    const all = await listeners(['shared', 'shared']);
+    await granted(reader());
+    await holdBack(waiterOf('f', 'exclusive'), 5_000);
+    for (const each of all) await refusal(leaseOf(each), { waiter: each.waiter, waited: 100 });
+    await leave(all[0]!.waiter);
+    expect(await delaysOf(all)).toEqual([[], []]);
+    stop(all);
+  });
+
+  test('stand at one of several keys only', async () => {
+    const keys = ['a', 'b'];
+    const waiter = waiterOf('a', 'shared', ...keys);
+    await granted(writer('a'));
+    await refusal(reader(keys), { waiter });
+    const next = writer('b');
+    await granted(next);
+    await redis.del('lock:{a}');
+    await refusal(reader(keys), { waiter });
+    await expect(redis.keys('*:q')).resolves.toEqual([queueKey(PREFIX, 'b')]);
+  });
+});
+
+describe('what READ and FORCE_RELEASE do with readers', () => {
+  test('all are shown, first to end first', async () => {
+    const leases = [
+      reader('k', { owner: 'b' }),
+      reader('k', { ttl: SHORT, owner: 'a:1' }),
+      reader('k', { ttl: 2 * TTL, owner: '' }),
+    ];
+    const token = await granted(leases[0]!);
+    for (const lease of leases.slice(1)) await granted(lease);
+    const dead = reader();
+    await granted(dead);
+    await lapse(dead);
+    const state = (await read())!;
+    expect(state).toEqual({
+      mode: 'shared',
+      holders: [leases[1]!, leases[0]!, leases[2]!].map(({ id, owner }) => ({
+        id,
+        owner,
+        since: 1_700_000_000_000,
+        fencingToken: token,
+        mode: 'shared',
+        remaining: expect.any(Number),
+      })),
+    });
+    for (const [index, ttl] of [SHORT, TTL, 2 * TTL].entries())
+      expectAbout(state.holders[index]!.remaining, ttl);
+  });
+
+  test('10,000 are shown', async () => {
+    for (let at = 0; at < 100; at++) await ask(Array.from({ length: 100 }, () => reader()));
+    const { holders } = (await read())!;
+    expect(new Set(holders.map(({ id }) => id)).size).toBe(10_000);
+  });
+
+  test('permits are shown with their slots, and one of them is ended by force', async () => {
+    const ids = ['a', 'b'].map((letter) => letter.repeat(32)) as [string, string];
+    const ends = Date.now() + TTL;
+    const life = TTL + LINGER_MS;
+    await redis.set('lock:{k}', `P-0000000000000007:${ids[1]}:1700000000002:two`, 'PX', life);
+    await redis.zadd('lock:{k}:h', -2, '#1', ends - 1_000, ids[0], ends, ids[1]);
+    await redis.hset('lock:{k}:s', ids[0], '0000000000000005:0000:1700000000001:one', 'n', 3);
+    await redis.hset('lock:{k}:s', ids[1], '0000000000000007:0002:1700000000002:two', '2', 7);
+    for (const key of ['lock:{k}:h', 'lock:{k}:s']) await redis.pexpire(key, life);
+    const holder = { mode: 'permits', remaining: expect.any(Number) as unknown };
+    await expect(read()).resolves.toEqual({
+      mode: 'permits',
+      permits: 3,
+      holders: [
+        { ...holder, id: ids[0], owner: 'one', since: 1_700_000_000_001, fencingToken: 5, slot: 0 },
+        { ...holder, id: ids[1], owner: 'two', since: 1_700_000_000_002, fencingToken: 7, slot: 2 },
+      ],
+    });
+    await expect(forceRelease('k', ids[1])).resolves.toEqual([1]);
+    expect(await recordOf()).toBe(`P-0000000000000007:${ids[0]}:1700000000001:one`);
+    await expect(redis.zscore('lock:{k}:h', '#2')).resolves.toBe('-3');
+    await withoutMemory(async () => {
+      await expect(forceRelease('k', ids[1], ids[0])).resolves.toEqual([2]);
+    });
+    expect(await recordOf()).toMatch(/^F-0000000000000007/);
+    await expect(redis.zrange('lock:{k}:h', 0, -1)).resolves.toEqual(['#2', '#1', '#0']);
+    await expect(redis.hkeys('lock:{k}:s')).resolves.toEqual(['n', '2']);
+    for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), LINGER_MS);
+  });
+
+  test('those with the ids are ended, and no others', async () => {
+    const [one, two, three] = [reader(), reader(), reader()];
+    await ask([one, two, three]);
+    await expect(forceRelease('k', 'x'.repeat(32), three.id, one.id)).resolves.toEqual([2, 3]);
+    await expect(idsOf()).resolves.toEqual([two.id]);
+    await expect(extend(TTL, one, two)).resolves.toBe('01');
+    await expect(forceRelease('k', one.id)).resolves.toEqual([]);
+    await withoutMemory(async () => {
+      await expect(forceRelease('k', two.id)).resolves.toEqual([1]);
+    });
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    expect(await recordOf()).toMatch(/^F/);
+  });
+});
+
+test('a replica answers for all with the error that clients look for', async () => {
+  const lease = reader();
+  await granted(lease);
+  await redis.replicaof('127.0.0.1', 1);
+  try {
+    await expect(ask([reader('a'), reader('b')])).rejects.toThrow(/READONLY/);
+    await expect(releaseAll([lease, reader('b')])).rejects.toThrow(/READONLY/);
+  } finally {
+    await redis.replicaof('NO', 'ONE');
+  }
+});
+
+test('after the last release and the linger nothing is left, whoever held it', async () => {
+  const readers = [reader(['a', 'b'], { ttl: 10 * TTL }), reader('b'), reader('b', { ttl: 1_000 })];
+  await granted(readers[0]!);
+  await ask(readers.slice(1, 2));
+  await ask(readers.slice(2));
+  await extend(20 * TTL, readers[1]!);
+  for (const lease of readers) await release(lease);
+  const last = writer('b');
+  await granted(last);
+  await release(last);
+  await expect(redis.keys('*')).resolves.toHaveLength(2);
+  for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), LINGER_MS);
+});
