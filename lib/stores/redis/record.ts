@@ -28,16 +28,13 @@ export const LINGER_MS = 30_000;
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
  *
- * Where several can hold it, id, time and owner are those of the one who ends last, as is the expiry, and the token is that of
- * the phase of the readers or the largest of the permits. So whoever wants the lock alone reads this record alone. Beside it
- * lie, and live as long,
+ * Where several hold it, id, time and owner are those of the one who ends last, as is the expiry, and the token is that of the
+ * phase of the readers or the largest of the permits. So whoever wants the lock alone reads this record alone. What it says of
+ * permits besides is in scripts/permits.ts. Of readers the others lie beside it, and live as long: so one alone needs the record
+ * alone.
  *
- * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock. With permits
- *   also the slots that are free: `#` and the number of the slot, by -1 - number;
- * - `:s`, a hash: for each id its token in 16 digits, with permits its slot in 4, when it was asked for in 13, and the owner,
- *   with a colon after each of the numbers.
- *
- * There are all who have permits, but of readers only the others than the one in the record: so one alone needs the record alone.
+ * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
+ * - `:s`, a hash: for each id its token in 16 digits, a colon, when it was asked for in 13, a colon, and the owner.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 
@@ -101,12 +98,10 @@ export function modeOfRecord(record: string): LockMode {
   return record.startsWith(STATE.permits) ? 'permits' : 'exclusive';
 }
 
-/** What is told of one of several holders; `permits` says whether there is a slot among it. */
-export function parseDetails(details: string, permits: boolean): Omit<LockRecord, 'id'> & { slot?: number } {
+/** What is told of a reader beside the record. */
+export function parseDetails(details: string): Omit<LockRecord, 'id'> {
   const fencingToken = Number(details.slice(0, 16));
-  const rest = details.slice(permits ? 22 : 17);
-  const told = { fencingToken, since: Number(rest.slice(0, 13)), owner: rest.slice(14) };
-  return permits ? { ...told, slot: Number(details.slice(17, 21)) } : told;
+  return { fencingToken, since: Number(details.slice(17, 30)), owner: details.slice(31) };
 }
 
 /** What the key of a schedule's last tick holds: the tick in 16 digits, and the name of who ran it, which is for people. */

@@ -4,13 +4,16 @@ import type { AcquireRequest } from '../../../lib/core/ports.js';
 import type { Tick } from '../../../lib/core/tick.js';
 import {
   leasePart,
+  modeOfRecord,
   ownerOfMark,
   ownerOfWaiter,
+  parseDetails,
   parseRecord,
   PROCESS_LENGTH,
   RECORD,
   STATE,
   tickMark,
+  WAITER,
   waiterName,
 } from '../../../lib/stores/redis/record.js';
 
@@ -48,9 +51,23 @@ test('every field but the owner is where the scripts cut it', () => {
     expect(record[position]).toBe(':');
 });
 
-test('the three states differ in their first character', () => {
-  expect([RECORD.held, RECORD.free, RECORD.kept]).toEqual([...'HFK'].map((letter) => letter.charCodeAt(0)));
+test('the states differ in their first character, which tells the mode', () => {
+  const { held, free, kept, shared, permits } = RECORD;
+  expect([held, free, kept, shared, permits]).toEqual([...'HFKSP'].map((letter) => letter.charCodeAt(0)));
+  const modes = Object.values(STATE).map(modeOfRecord);
+  expect(modes).toEqual(['exclusive', 'exclusive', 'exclusive', 'shared', 'permits']);
 });
+
+test.each(OWNERS)(
+  'what is told of a reader beside the record is its token, since when, and its owner: %p',
+  (owner) => {
+    expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
+      fencingToken: 42,
+      since: 1_700_000_000_123,
+      owner,
+    });
+  },
+);
 
 test.each(OWNERS)(
   'the mark of a tick tells when it was and who ran it, and marks sort by time: %p',
@@ -72,5 +89,10 @@ test.each(OWNERS)('the name of a waiter begins with its process, and tells its o
     // What a message ends with: the number, by which a process finds its waiter.
     expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
     expect(ownerOfWaiter(name)).toBe(owner);
+    const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
+      waiterName({ keys: ['k'], mode, process, number, owner }),
+    );
+    const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
+    expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
   }
 });

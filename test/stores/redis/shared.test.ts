@@ -13,7 +13,7 @@ import {
   recordKey,
 } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
-import { tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
+import { acquireAnswers, tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
 import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
 import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';
 import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';
@@ -108,7 +108,7 @@ async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(Acquir
     deadline: Date.now() + deadline,
     guard,
   });
-  const answers = (await run(script, packed)) as unknown[];
+  const answers = [...acquireAnswers(await run(script, packed), requests)];
   expect(answers).toHaveLength(leases.length + 1);
   expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   return answers.map((answer) => {
@@ -269,13 +269,10 @@ describe('readers', () => {
     expectAbout(holder.remaining, TTL);
   });
 
-  test('are refused by a writer, and by permits', async () => {
+  test('are refused by a writer', async () => {
     const lease = writer();
     await granted(lease);
     await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
-    const record = await recordOf();
-    await redis.set('lock:{k}', `P${record.slice(1)}`, 'KEEPTTL');
-    await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'permits' });
   });
 
   test('get a token larger than that of the writer before, and leave a smaller one than the next writer has', async () => {
@@ -393,7 +390,7 @@ describe('readers', () => {
     const lease = reader();
     await granted(lease);
     await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
-    await expect(idsOf()).rejects.toThrow(/WRONGTYPE/);
+    await expect(idsOf()).resolves.toEqual([lease.id]);
     await release(lease);
     await expect(redis.lrange('lock:{k}:s', 0, -1)).resolves.toEqual(['not ours']);
     await expect(redis.keys('*:h')).resolves.toEqual([]);
@@ -520,6 +517,15 @@ describe('the end of a reader', () => {
     await expect(extend(1_000, long)).resolves.toBe('1');
     expectAbout(await redis.pttl('lock:{k}'), TTL + LINGER_MS);
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
+  });
+
+  test('is not later than that of the record, also when what is told of it is gone', async () => {
+    const lease = reader('k', { ttl: SHORT });
+    await granted(lease);
+    await granted(reader());
+    await redis.del('lock:{k}:s');
+    await expect(extend(3 * TTL, lease)).resolves.toBe('1');
+    expect(await redis.pttl('lock:{k}')).toBeGreaterThan(2 * TTL);
   });
 
   test('is put off, and comes by a release, when memory is short (S9)', async () => {
@@ -952,6 +958,21 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
       expectAbout(state.holders[index]!.remaining, ttl);
   });
 
+  test.each(['h', 's'])(
+    'a value of something else under :%s is an error, and hides no other lock (S19)',
+    async (name) => {
+      await ask([reader('a', { ttl: SHORT }), reader('b', { ttl: SHORT })]);
+      const lease = reader(['a', 'b']);
+      await granted(lease);
+      await redis.del(`lock:{a}:${name}`);
+      await redis.rpush(`lock:{a}:${name}`, 'not ours');
+      const found = (await run(READ, packRead(['a', 'b'], PREFIX))) as unknown[];
+      const [a, b] = found.map(readKeyState);
+      expect(a).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
+      expect(b).toMatchObject({ holders: [{}, { id: lease.id }] });
+    },
+  );
+
   test('10,000 are shown', async () => {
     for (let at = 0; at < 100; at++) await ask(Array.from({ length: 100 }, () => reader()));
     const { holders } = (await read())!;
@@ -959,34 +980,71 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
   });
 
   test('permits are shown with their slots, and one of them is ended by force', async () => {
-    const ids = ['a', 'b'].map((letter) => letter.repeat(32)) as [string, string];
-    const ends = Date.now() + TTL;
-    const life = TTL + LINGER_MS;
-    await redis.set('lock:{k}', `P-0000000000000007:${ids[1]}:1700000000002:two`, 'PX', life);
-    await redis.zadd('lock:{k}:h', -2, '#1', ends - 1_000, ids[0], ends, ids[1]);
-    await redis.hset('lock:{k}:s', ids[0], '0000000000000005:0000:1700000000001:one', 'n', 3);
-    await redis.hset('lock:{k}:s', ids[1], '0000000000000007:0002:1700000000002:two', '2', 7);
+    const [one, two] = ['a'.repeat(32), 'b'.repeat(32)] as const;
+    const [ends, life] = [Date.now() + TTL, TTL + LINGER_MS];
+    // Of three slots the first and the last are taken.
+    await redis.set(
+      'lock:{k}',
+      `P-0000000000000007:${two}:1700000000002:00020003+0000000000000004101:two`,
+      'PX',
+      life,
+    );
+    await redis.zadd('lock:{k}:h', ends - 1_000, one, ends, two);
+    await redis.hset('lock:{k}:s', one, '0000000000000005:0000:1700000000001:one');
+    await redis.hset('lock:{k}:s', two, '0000000000000007:0002:1700000000002:two', 'e', ends + LINGER_MS);
     for (const key of ['lock:{k}:h', 'lock:{k}:s']) await redis.pexpire(key, life);
     const holder = { mode: 'permits', remaining: expect.any(Number) as unknown };
-    await expect(read()).resolves.toEqual({
-      mode: 'permits',
-      permits: 3,
-      holders: [
-        { ...holder, id: ids[0], owner: 'one', since: 1_700_000_000_001, fencingToken: 5, slot: 0 },
-        { ...holder, id: ids[1], owner: 'two', since: 1_700_000_000_002, fencingToken: 7, slot: 2 },
-      ],
-    });
-    await expect(forceRelease('k', ids[1])).resolves.toEqual([1]);
-    expect(await recordOf()).toBe(`P-0000000000000007:${ids[0]}:1700000000001:one`);
-    await expect(redis.zscore('lock:{k}:h', '#2')).resolves.toBe('-3');
+    const [first, second] = [
+      { ...holder, id: one, owner: 'one', since: 1_700_000_000_001, fencingToken: 5, slot: 0 },
+      { ...holder, id: two, owner: 'two', since: 1_700_000_000_002, fencingToken: 7, slot: 2 },
+    ];
+    await expect(read()).resolves.toEqual({ mode: 'permits', permits: 3, holders: [first, second] });
+    for (const lease of [writer(), reader()]) await expect(refusal(lease)).resolves.toEqual(second);
+    await expect(forceRelease('k', 'x'.repeat(32), two)).resolves.toEqual([2]);
+    await expect(read()).resolves.toEqual({ mode: 'permits', permits: 3, holders: [first] });
+    expect(await recordOf()).toMatch(/\+0000000000000004100:one$/);
     await withoutMemory(async () => {
-      await expect(forceRelease('k', ids[1], ids[0])).resolves.toEqual([2]);
+      await expect(forceRelease('k', two, one, one)).resolves.toEqual([2]);
     });
     expect(await recordOf()).toMatch(/^F-0000000000000007/);
-    await expect(redis.zrange('lock:{k}:h', 0, -1)).resolves.toEqual(['#2', '#1', '#0']);
-    await expect(redis.hkeys('lock:{k}:s')).resolves.toEqual(['n', '2']);
-    for (const key of await redis.keys('*')) expectAbout(await redis.pttl(key), LINGER_MS);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
+
+  test('a permit alone is shown by its record, and ended by force', async () => {
+    const id = 'a'.repeat(32);
+    const record = `P-0000000000000007:${id}:1700000000002:000100021000000000000000401:one`;
+    await redis.set('lock:{k}', record, 'PX', TTL + LINGER_MS);
+    const holder = { id, owner: 'one', since: 1_700_000_000_002, fencingToken: 7, mode: 'permits', slot: 1 };
+    await expect(read()).resolves.toMatchObject({ mode: 'permits', permits: 2, holders: [holder] });
+    await expect(forceRelease('k', 'b'.repeat(32))).resolves.toEqual([]);
+    await expect(forceRelease('k', id)).resolves.toEqual([1]);
+    expect(await recordOf()).toMatch(/^F/);
+  });
+
+  test.each([
+    ['a slot is free', '100', 0, true],
+    ['the holder of one has lapsed', '111', -1_000, true],
+    ['all are held', '111', 1_000, false],
+  ])(
+    'who waits for a permit is told when the one in front gives up and %s',
+    async (_when, bits, ends, isTold) => {
+      const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
+      const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+0000000000000004${bits}:one`;
+      await redis.set('lock:{k}', record, 'PX', TTL + LINGER_MS);
+      await redis.zadd('lock:{k}:h', Date.now() + (ends || TTL), 'a'.repeat(32));
+      await redis.zadd('lock:{k}:q', 1, waiterName(front), 2, waiterName(next));
+      const client = server.client();
+      const told: string[] = [];
+      await client.subscribe(`${BASE}${next.process}`);
+      client.on('message', (_channel, text) => told.push(text));
+      await leave(front);
+      await redis.publish(`${BASE}${next.process}`, 'that is all');
+      await until(() => told.includes('that is all'));
+      expect(told.slice(0, -1)).toEqual(isTold ? [`0 - 1:${next.owner}`] : []);
+      client.disconnect();
+    },
+  );
 
   test('those with the ids are ended, and no others', async () => {
     const [one, two, three] = [reader(), reader(), reader()];

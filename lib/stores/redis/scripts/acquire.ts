@@ -3,18 +3,10 @@ import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { NoTimeError } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/lease.js';
 import { queueKey, recordKey, tickKey } from '../lock-key.js';
-import {
-  leasePart,
-  LINGER_MS,
-  modeOfRecord,
-  ownerOfMark,
-  ownerOfWaiter,
-  parseRecord,
-  RECORD,
-  waiterName,
-} from '../record.js';
+import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, waiterName } from '../record.js';
 import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
 import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
@@ -395,12 +387,7 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
     return { granted: false, ran: true, holder: { id: text, owner: ownerOfMark(text), remaining } };
   if (code === TURN_OF_ANOTHER)
     return { granted: false, holder: { id: text, owner: ownerOfWaiter(text), remaining } };
-  const holder = {
-    ...parseRecord(text),
-    remaining: remaining < 0 ? Infinity : remaining,
-    mode: modeOfRecord(text),
-  };
-  return { granted: false, holder };
+  return { granted: false, holder: namedBy(text, remaining) };
 }
 
 /** A grant without a token is worth nothing. */

@@ -67,6 +67,10 @@ for at = 2, #ARGV, 2 do
         call('SET', name, string.sub(record, 1, ${RECORD.id[0] - 1}) .. id .. string.sub(own, 17), 'PX', life)
       else
         call('ZADD', set, ends, id)
+        if isLast then
+          -- What is told of it is gone, and the record outlives it all the same.
+          call('PEXPIRE', name, life)
+        end
       end
     end
   end

@@ -1,6 +1,7 @@
 import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
+import { END_PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
 import { END_READER } from './release-shared.js';
 import { script } from './script.js';
@@ -18,54 +19,50 @@ import { script } from './script.js';
  * memory is short what needs none comes first: after the first write of a script no other fails for want of memory.
  */
 export const FORCE_RELEASE = script(`
-local call, base, name, queue, set, hash = redis.call, ARGV[1], KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local call, base, name, queue, holders, details = redis.call, ARGV[1], KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local record = call('GET', name)
 local state = record and string.byte(record, 1) or ${RECORD.free}
 if state == ${RECORD.free} then
   return {}
 end
-local found, isFree = {}, false
+local found, wakes = {}, false
 for i = 2, #ARGV do
   local id = ARGV[i]
-  if state == ${RECORD.shared} and not isFree then
+  local named = string.sub(record, ${RECORD.id.join(', ')}) == id
+  if state == ${RECORD.shared} then
     ${END_READER}
     if type(ended) == 'table' then
       return ended
     elseif ended == 1 then
-      found[#found + 1], isFree = i - 1, isFree or over
+      found[#found + 1], wakes = i - 1, over
     end
   elseif state == ${RECORD.permits} then
-    local own = call('HGET', hash, id)
-    if own and call('ZREM', set, id) == 1 then
-      call('HDEL', hash, id)
-      local slot = tonumber(string.sub(own, 18, 21))
-      call('ZADD', set, -1 - slot, '#' .. slot)
-      found[#found + 1], isFree = i - 1, true
+    local slot
+    if string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
+      slot = tonumber(string.sub(call('HGET', details, id) or '', 18, 21))
+    elseif named then
+      slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))
     end
-  elseif not isFree and string.sub(record, ${RECORD.id.join(', ')}) == id then
-    local freed = 'F' .. string.sub(record, 2)
-    if redis.pcall('SET', name, freed, 'PX', ${LINGER_MS}).err then
-      call('PEXPIRE', name, ${LINGER_MS})
-      call('SET', name, freed, 'PX', ${LINGER_MS})
+    if slot then
+      ${END_PERMIT}
+      if failed then
+        return failed
+      end
+      found[#found + 1], wakes = i - 1, true
     end
-    found[1], isFree = i - 1, true
-  end
-end
-if state == ${RECORD.permits} and isFree then
-  local time, last = call('TIME'), call('ZRANGE', set, -1, -1, 'WITHSCORES')
-  local left = math.max(0, math.ceil(last[2] - time[1] * 1000 - time[2] / 1000))
-  local own = left > 0 and call('HGET', hash, last[1])
-  if own then
-    record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last[1] .. string.sub(own, 22)
-  elseif left == 0 then
+  elseif named then
     record = 'F' .. string.sub(record, 2)
+    if redis.pcall('SET', name, record, 'PX', ${LINGER_MS}).err then
+      call('PEXPIRE', name, ${LINGER_MS})
+      call('SET', name, record, 'PX', ${LINGER_MS})
+    end
+    found[1], wakes = i - 1, true
   end
-  left = left + ${LINGER_MS}
-  call('SET', name, record, 'PX', left)
-  call('PEXPIRE', set, left)
-  call('PEXPIRE', hash, left)
+  if string.byte(record, 1) == ${RECORD.free} then
+    break
+  end
 end
-if isFree then
+if wakes then
   local after, released = 0, ARGV[found[#found] + 1]
   ${WAKE}
 end

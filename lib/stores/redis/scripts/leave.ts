@@ -2,6 +2,7 @@ import type { WaiterId } from '../../../core/waiter-id.js';
 import { holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
+import { PERMITS } from './permits.js';
 import { LEAVE_QUEUE, WAKE } from './queue.js';
 import { script } from './script.js';
 
@@ -33,9 +34,10 @@ for i = 1, n do
       if state == ${RECORD.shared} then
         isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
       elseif mode == ${WAITER.permits} then
-        -- A slot that is free, or whose holder has lapsed, comes first.
+        -- A slot is free, or its holder has lapsed.
+        local bits = string.sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + string.sub(record, ${PERMITS.count.join(', ')}))
         local time, first = call('TIME'), call('ZRANGE', KEYS[3 * n + i], 0, 0, 'WITHSCORES')
-        isNext = first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
+        isNext = string.find(bits, '0', 1, true) or first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
       end
     end
     if isNext then

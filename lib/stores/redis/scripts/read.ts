@@ -3,6 +3,7 @@ import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, modeOfRecord, parseDetails, parseRecord, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { tokenOf } from './lua.js';
+import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
 import { script } from './script.js';
 
 /** So many at a time of what is told of holders: the server's Lua takes no more than about 8,000 arguments. */
@@ -16,10 +17,9 @@ const MOST_TOLD = 1_000;
  *          {}                  nobody
  *          {record, pttl}      for pttl milliseconds more; -1 for ever
  *          {error}             it is of another type, or has a value that is not a record
- *          {record, pttl, n, id, left, details, ...}
- *                              where several can hold it: n is how many permits there are, or empty; then, first to end first,
- *                              the id, milliseconds until it ends, and what is told of each holder; of readers each but the
- *                              one whom the record names, who ends last
+ *          {record, pttl, id, left, details, ...}
+ *                              where several hold it: first to end first, the id, milliseconds until it ends, and what is told
+ *                              of each holder; of readers each but the one whom the record names, who ends last
  */
 export const READ = script(`
 local call, found = redis.call, {}
@@ -37,20 +37,21 @@ for i = 1, #KEYS, 3 do
     local left, state = call('PTTL', KEYS[i]), string.byte(record, 1)
     if state ~= ${RECORD.free} and (left == -1 or left > ${LINGER_MS}) then
       answer = {record, left == -1 and -1 or left - ${LINGER_MS}}
-      if state == ${RECORD.shared} or state == ${RECORD.permits} then
-        local set, told = KEYS[i + 1], KEYS[i + 2]
-        local n = redis.pcall('HGET', told, 'n')
-        local held = redis.pcall('ZRANGEBYSCORE', set, string.format('(%.0f', now), '+inf', 'WITHSCORES')
-        if n and n.err or held.err then
-          answer = {n and n.err or held.err}
+      if state == ${RECORD.shared} or state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
+        local held = redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
+        if held.err then
+          answer = {held.err}
         else
-          answer[3] = state == ${RECORD.permits} and n or ''
           for from = 1, #held, ${2 * MOST_TOLD} do
             local ids, ends = {}, {}
             for j = from, math.min(from + ${2 * MOST_TOLD - 1}, #held), 2 do
               ids[#ids + 1], ends[#ends + 1] = held[j], held[j + 1]
             end
-            local details = call('HMGET', told, unpack(ids))
+            local details = redis.pcall('HMGET', KEYS[i + 2], unpack(ids))
+            if details.err then
+              answer = {details.err}
+              break
+            end
             for j = 1, #ids do
               local last = #answer
               answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], ends[j] - now, details[j] or ''
@@ -77,20 +78,29 @@ export function packRead(keys: readonly string[], keyPrefix: string): Packed {
 
 /** What {@link READ} says of one lock; numbers may come as strings from a client of the user's (`stringNumbers`). */
 export function readKeyState(found: unknown): KeyState {
-  const [text, pttl, permits, ...told] = found as readonly (number | string)[];
+  const [text, pttl, ...told] = found as readonly (number | string)[];
   if (text === undefined) return undefined;
   const record = String(text);
   if (pttl === undefined) return new Error(record);
   const mode = modeOfRecord(record);
+  const named = namedBy(record, pttl);
+  if (mode === 'exclusive') return { mode, holders: [named] };
   const holders: KeyHolder[] = [];
   for (let at = 0; at < told.length; at += 3) {
-    const details = String(told[at + 2]);
+    const [id, left, details] = told.slice(at, at + 3).map(String) as [string, string, string];
     if (details === '') continue;
-    const holder = parseDetails(details, mode === 'permits');
-    holders.push({ ...holder, id: String(told[at]), remaining: Number(told[at + 1]), mode });
+    if (mode === 'permits') holders.push(parsePermit(id, details, Number(left)));
+    else holders.push({ ...parseDetails(details), id, remaining: Number(left), mode });
   }
-  const remaining = Number(pttl) === -1 ? Infinity : Number(pttl);
-  // With permits where what is told of them is gone: the lock is held all the same.
-  if (mode !== 'permits' || holders.length === 0) holders.push({ ...parseRecord(record), remaining, mode });
-  return mode === 'permits' ? { mode, permits: Number(permits), holders } : { mode, holders };
+  if (mode === 'shared') return { mode, holders: [...holders, named] };
+  return { mode, permits: permitsOfRecord(record), holders: holders.length > 0 ? holders : [named] };
+}
+
+/** The holder whom a record names; -1 ms are for ever. */
+export function namedBy(record: string, pttl: number | string): KeyHolder {
+  const remaining = Number(pttl) < 0 ? Infinity : Number(pttl);
+  const mode = modeOfRecord(record);
+  return mode === 'permits'
+    ? parsePermitRecord(record, remaining)
+    : { ...parseRecord(record), remaining, mode };
 }

@@ -10,7 +10,7 @@ import { script } from './script.js';
  * Lua text that ends one reader's lease of a key. If the record names it, the last of the others is named in its place.
  *
  * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record, which says that readers hold the
- * lock or held it last), `set` and `hash` (the Redis keys beside it) and `id`. Sets the locals `ended` (1 when the reader was
+ * lock or held it last), `holders` and `details` (the Redis keys beside it) and `id`. Sets the locals `ended` (1 when the reader was
  * there, else 0, or an error), `over` (whether nobody is left) and `record` (as it is now).
  *
  * Where memory is short, what needs none comes first: after the first write of a script no other fails for want of memory (S9).
@@ -18,13 +18,13 @@ import { script } from './script.js';
 export const END_READER = `
 local ended, over = 0, false
 if string.sub(record, ${RECORD.id.join(', ')}) == id then
-  local last, own, left = redis.pcall('ZRANGE', set, -1, -1, 'WITHSCORES'), false, 0
+  local last, own, left = redis.pcall('ZRANGE', holders, -1, -1, 'WITHSCORES'), false, 0
   if last.err then
     ended = last
   elseif last[1] then
     local time = call('TIME')
     left = math.ceil(last[2] - time[1] * 1000 - time[2] / 1000)
-    own = redis.pcall('HGET', hash, last[1])
+    own = redis.pcall('HGET', details, last[1])
     if own and own.err then
       ended = own
     end
@@ -45,19 +45,19 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
     if not ended.err then
       ended = 1
       if not over then
-        call('ZREM', set, last[1])
-        call('HDEL', hash, last[1])
-        call('PEXPIRE', set, left)
-        call('PEXPIRE', hash, left)
+        call('ZREM', holders, last[1])
+        call('HDEL', details, last[1])
+        call('PEXPIRE', holders, left)
+        call('PEXPIRE', details, left)
       elseif last[1] then
-        call('DEL', set, hash)
+        call('DEL', holders, details)
       end
     end
   end
 else
-  ended = redis.pcall('HDEL', hash, id)
+  ended = redis.pcall('HDEL', details, id)
   if type(ended) == 'number' then
-    ended = redis.pcall('ZREM', set, id)
+    ended = redis.pcall('ZREM', holders, id)
   end
 end
 `;
@@ -77,7 +77,7 @@ for at = 2, #ARGV, 3 do
   local id, n, after = ARGV[at], tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2])
   local answer, woken, released = nil, 0, id
   for i = key + 1, key + n do
-    local name, set, hash, queue = KEYS[i], KEYS[n + i], KEYS[2 * n + i], KEYS[3 * n + i]
+    local name, holders, details, queue = KEYS[i], KEYS[n + i], KEYS[2 * n + i], KEYS[3 * n + i]
     local record = redis.pcall('GET', name)
     if record and record.err then
       answer = record

@@ -1,0 +1,158 @@
+import type { KeyHolder } from '../../../core/ports.js';
+import { LINGER_MS, RECORD } from '../record.js';
+
+/**
+ * The record of a lock of which permits are held (state `P`). Up to position 65 it is like any other; then, with fixed widths,
+ *
+ * | position | field |
+ * | --- | --- |
+ * | 67-70 | the slot of the lease that is named |
+ * | 71-74 | n, the most permits that any of this phase asked for |
+ * | 75 | `1` when the lease that is named is the only one, `K` when it is kept for `minHold` besides, `+` when there are several |
+ * | 76-91 | the floor: the last token before this phase; that of each slot is larger |
+ * | 92- | n characters: `1` for each slot that is taken, `0` for each that is free |
+ * | 93 + n- | the owner's name; for people |
+ *
+ * A phase begins where nobody holds the lock and ends with the last holder. As long as there was one holder at a time the
+ * record is all there is, so that a permit then costs what an exclusive lock does: two commands each for acquire and release,
+ * where a set of holders and a hash would take a dozen (bench: throughput). With the second holder come
+ *
+ * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
+ * - `:s`, a hash. For each id: its token in 16 digits, a colon (`K` when it is kept), its slot in 4 digits, a colon, when it was
+ *   asked for in 13, a colon, and the owner. For each slot that was used in this phase: its last token in 16 digits, a colon, and
+ *   the id of who had it last. `e`: until when both keys live, at least as long as the record.
+ *
+ * They go when the phase ends. What is left then is the record, whose token is the largest of all slots, so that it is a floor
+ * for the next phase and for every lock of another mode.
+ */
+export const PERMITS = {
+  slot: [67, 70],
+  count: [71, 74],
+  kind: 75,
+  floor: [76, 91],
+  bits: 92,
+  alone: '1'.charCodeAt(0),
+  kept: 'K'.charCodeAt(0),
+  several: '+'.charCodeAt(0),
+  free: '0'.charCodeAt(0),
+} as const;
+
+/** How much longer than the record `:h` and `:s` may live, so that not every acquisition has to renew their expiry. */
+export const SPARE_MS = 10_000;
+
+/**
+ * Lua text that sets the local `held` to n of the local `record`, which is in state `P`; to nil or false when it is no record
+ * after all (S19).
+ */
+export const COUNT_OF_RECORD = `
+held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
+held = held and string.byte(record, ${PERMITS.bits} + held) == 58 and held
+`;
+
+/**
+ * Lua text that makes the record name who ends last of several, and end with it.
+ *
+ * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record), `holders` and `details` (the Redis
+ * keys beside it), and `over`. Sets `record`, and `over` when nobody is left; then the record is as it was.
+ */
+export const NAME_LAST = `
+do
+  local last, time = call('ZRANGE', holders, -1, -1, 'WITHSCORES'), call('TIME')
+  local left = last[1] and math.ceil(last[2] - time[1] * 1000 - time[2] / 1000) or 0
+  local own = left > 0 and call('HGET', details, last[1])
+  over = left <= 0
+  if own then
+    record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last[1] .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
+      .. string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + string.sub(record, ${PERMITS.count.join(', ')}))
+      .. string.sub(own, 37)
+  end
+  if not over then
+    call('SET', name, record, 'PX', left + ${LINGER_MS})
+  end
+end
+`;
+
+/**
+ * Lua text that frees the slot of one lease, whose end may have passed.
+ *
+ * Needs what {@link NAME_LAST} needs but `over`, and `id` and `slot` of the lease, which has that slot. Sets the locals `over`
+ * (whether nobody is left), `record` (as it is now) and `failed` (an error, or nil).
+ *
+ * ZREM comes first: it works when memory is short, and after the first write of a script no other fails for want of memory (S9).
+ * For a record alone that is PEXPIRE, where it is needed. SET all the same: a clock that steps back would make the record held
+ * again.
+ */
+export const END_PERMIT = `
+local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true
+if several then
+  call('ZREM', holders, id)
+  call('HDEL', details, id)
+  record = string.sub(record, 1, ${PERMITS.bits - 1} + slot) .. '0' .. string.sub(record, ${PERMITS.bits + 1} + slot)
+  if string.sub(record, ${RECORD.id.join(', ')}) ~= id then
+    over = false
+    call('SETRANGE', name, ${PERMITS.bits - 1} + slot, '0')
+  else
+    ${NAME_LAST}
+  end
+end
+if over then
+  record = 'F' .. string.sub(record, 2)
+  local freed = redis.pcall('SET', name, record, 'PX', ${LINGER_MS})
+  if freed.err and string.find(freed.err, 'OOM', 1, true) then
+    call('PEXPIRE', name, ${LINGER_MS})
+    freed = redis.pcall('SET', name, record, 'PX', ${LINGER_MS})
+  end
+  failed = freed.err and freed or nil
+  if several then
+    call('DEL', holders, details)
+  end
+end
+`;
+
+/**
+ * Lua text that makes `:h` and `:s`, which are there, live at least as long as a record whose last holder goes at `ends`.
+ *
+ * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (until when both live so far, or
+ * nil). PEXPIREAT is run in any case, and first: it works when memory is short (S9).
+ */
+export const KEEP_BOTH = `
+if not lives or lives < ends + ${LINGER_MS} then
+  lives = ends + ${LINGER_MS + SPARE_MS}
+  call('PEXPIREAT', holders, lives)
+  call('PEXPIREAT', details, lives)
+  call('HSET', details, 'e', lives)
+else
+  call('PEXPIREAT', holders, lives)
+end
+`;
+
+/** What the hash `:s` says of a holder; numbers may come as strings from a client of the user's (`stringNumbers`). */
+export function parsePermit(id: string, details: string, remaining: number): KeyHolder {
+  return {
+    id,
+    owner: details.slice(36),
+    remaining,
+    since: Number(details.slice(22, 35)),
+    fencingToken: Number(details.slice(0, 16)),
+    mode: 'permits',
+    slot: Number(details.slice(17, 21)),
+  };
+}
+
+/** Who is named by a record of permits, which says as much of it as the hash would. */
+export function parsePermitRecord(record: string, remaining: number): KeyHolder {
+  return {
+    id: record.slice(19, 51),
+    owner: record.slice(92 + permitsOfRecord(record)),
+    remaining,
+    since: Number(record.slice(52, 65)),
+    fencingToken: Number(record.slice(2, 18)),
+    mode: 'permits',
+    slot: Number(record.slice(66, 70)),
+  };
+}
+
+/** The most permits that any of its phase asked for. */
+export function permitsOfRecord(record: string): number {
+  return Number(record.slice(70, 74));
+}
