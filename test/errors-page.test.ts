@@ -352,6 +352,11 @@ describe('LOCK_HELD in docs/errors.md has what comes about', () => {
         locks.withLock('key', () => locks.acquire('key', once)),
       );
     },
+    'which excludes': async () => {
+      const locks = (await startApp({})).get(LockService);
+      await locks.acquire('key', { permits: 2 });
+      return messageOf(LockHeldError, locks.acquire('key', once));
+    },
     'without an expiry': async () => {
       const { locks, redis } = await locksOnServer();
       await locks.acquire('key');

@@ -64,10 +64,11 @@ describe('list', () => {
     const { code, stdout, stderr } = await cli('list');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
     const lines = stdout.trimEnd().split('\n');
-    expect(lines[0]).toMatch(/^KEY +OWNER +HELD FOR +ENDS IN +TOKEN +NODES$/);
+    expect(lines[0]).toMatch(/^KEY +MODE +OWNER +HELD FOR +ENDS IN +TOKEN +NODES$/);
     expect(lines.slice(1).map((line) => line.split(/ {2,}/))).toEqual(
       ['order:1', 'order:2', 'report'].map((key) => [
         key,
+        'exclusive',
         'api:1',
         expect.stringMatching(/^\d+(\.\d)? m?s$/),
         expect.stringMatching(/^59 min \d+ s$/),
@@ -123,7 +124,7 @@ describe('inspect', () => {
     const [lock] = app.held;
     const { code, stdout } = await cli('inspect', 'k');
     expect(code).toBe(0);
-    expect(stdout).toContain('"k" is held\n  owner    api:1\n');
+    expect(stdout).toContain('"k" is held\n  mode     exclusive\n  owner    api:1\n');
     expect(stdout).toMatch(/since {4}20\d\d-\S+Z, \d.*s ago \(by the holder's clock\)\n/);
     expect(stdout).toContain(`token    ${lock!.fencingToken}\n  id       ${lock!.id}\n`);
     for (const { port } of servers) {
@@ -181,6 +182,18 @@ describe('release', () => {
       [0, { key: 'k', released: true }],
       [1, { key: 'k', released: false }],
     ]);
+  });
+
+  test('--id ends the holder with that id, and no other', async () => {
+    await hold('k');
+    const [lock] = app.held;
+    await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
+      code: 1,
+      stdout: '"k" is not held by that id.\n',
+    });
+    await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
+    const { code, stdout } = await cli('release', 'k', '--id', lock!.id, '--yes', '--json');
+    expect([code, JSON.parse(stdout)]).toEqual([0, { key: 'k', id: lock!.id, released: true }]);
   });
 
   test('refuses without a terminal, and deletes nothing', async () => {
@@ -313,7 +326,13 @@ describe('watch, without a terminal', () => {
         .split('\n')
         .map((line) => JSON.parse(line)),
     ).toEqual([
-      expect.objectContaining({ time: expect.any(String), change: 'held', key: 'watched', held: true }),
+      expect.objectContaining({
+        time: expect.any(String),
+        change: 'held',
+        key: 'watched',
+        owner: 'api:1',
+        mode: 'exclusive',
+      }),
     ]);
   });
 
@@ -424,7 +443,7 @@ describe('users, passwords and TLS', () => {
       runCli([`redis://ops:${encoded}@${at}`]),
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
-    expect(runs[0]?.stdout).toMatch(/\nk +somebody /);
+    expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
     // Those who may look need not be those who may release.
     expect(runs[1]?.stderr).toContain("can't run this command");
     expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');

@@ -27,6 +27,7 @@ describe('the command line', () => {
     ['watch', { command: 'watch', prefix: '', interval: 1_000 }],
     ['watch order: --interval=250', { command: 'watch', prefix: 'order:', interval: 250 }],
     ['release k', { command: 'release', key: 'k', yes: false }],
+    ['release k --id abc', { command: 'release', key: 'k', id: 'abc', yes: false }],
     ['release k -y', { command: 'release', key: 'k', yes: true }],
     ['doctor', { command: 'doctor' }],
     ['--help', { command: 'help' }],

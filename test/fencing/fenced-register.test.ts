@@ -57,7 +57,7 @@ async function highestOf(name: string = key): Promise<number | undefined> {
   return rows[0] && Number(rows[0].token);
 }
 
-const accepted = (lock: TokenHolder): Promise<boolean> =>
+const isAccepted = (lock: TokenHolder): Promise<boolean> =>
   register
     .transaction(pool, lock, async () => true)
     .catch((error: unknown) => {
@@ -482,7 +482,7 @@ describe('a lock that several hold', () => {
       [3, 35],
       [0, 40],
     ] as const)
-      said.push(await accepted(permit(slot, token)));
+      said.push(await isAccepted(permit(slot, token)));
     expect(said).toEqual([true, true, false, true, true, false, true]);
     await expect(register.transaction(pool, permit(0, 39), read)).rejects.toMatchObject({
       keys: [key],
@@ -494,7 +494,7 @@ describe('a lock that several hold', () => {
   test('compares readers with writers, and writers with all', async () => {
     const said: boolean[] = [];
     for (const lock of [reader(40), reader(38), holder(39), holder(40), reader(39), reader(41), holder(41)])
-      said.push(await accepted(lock));
+      said.push(await isAccepted(lock));
     expect(said).toEqual([true, true, false, true, false, true, true]);
     await expect(register.transaction(pool, reader(40), read)).rejects.toMatchObject({ highest: 41 });
   });
@@ -513,7 +513,7 @@ describe('a lock that several hold', () => {
       permit(0, 32),
       holder(31),
     ])
-      said.push(await accepted(lock));
+      said.push(await isAccepted(lock));
     expect(said).toEqual([true, false, false, true, false, true, true, false, true, false]);
     await expect(register.transaction(pool, holder(31), read)).rejects.toMatchObject({ highest: 32 });
   });
@@ -526,16 +526,20 @@ describe('a lock that several hold', () => {
       fencingToken,
       mode: 'permits',
     });
-    await expect(accepted(both([first, second], [0, 7], 40))).resolves.toBe(true);
-    await expect(accepted(both([second, first], [0, 7], 39))).resolves.toBe(true);
+    await expect(isAccepted(both([first, second], [0, 7], 40))).resolves.toBe(true);
+    await expect(isAccepted(both([second, first], [0, 7], 39))).resolves.toBe(true);
     const refused = register.transaction(pool, both([second, first], [7, 1], 39), read);
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
   test('reads and writes one after the other, so that a stale writer cannot come after the check', async () => {
-    const gateway = gate();
-    const reading = register.transaction(pool, reader(41), () => gateway.opened);
-    const writing = accepted(holder(40));
+    const [checked, gateway] = [gate(), gate()];
+    const reading = register.transaction(pool, reader(41), () => {
+      checked.open();
+      return gateway.opened;
+    });
+    await checked.opened;
+    const writing = isAccepted(holder(40));
     await until(somebodyWaits);
     gateway.open();
     await reading;
@@ -551,6 +555,6 @@ describe('a lock that several hold', () => {
     [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
     [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
   ])('that is not complete is refused: %j', async (part, message) => {
-    await expect(accepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
+    await expect(isAccepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
   });
 });

@@ -9,15 +9,15 @@ const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
 const holder = (fencingToken: number): TokenHolder => ({ keys: ['order:7'], fencingToken });
 
-/** The script that docs/fencing.md gives for Redis. */
-function scriptInDocs(): string {
+/** A script that docs/fencing.md gives for Redis. */
+function scriptInDocs(name: string): string {
   const page = readFileSync(join(root, 'docs/fencing.md'), 'utf8');
-  return /const SET_FENCED = `(.*?)`;/s.exec(page)?.[1] ?? '';
+  return new RegExp(`const ${name} = \`(.*?)\`;`, 's').exec(page)?.[1] ?? '';
 }
 
 test('the documented script for Redis refuses lower tokens, and is exact up to the highest', async () => {
   const redis = (await startRedis()).client();
-  const script = scriptInDocs();
+  const script = scriptInDocs('SET_FENCED');
   const set = (token: number, value: string) =>
     fencedWrite(holder(token), async () => {
       const highest = await redis.eval(script, 1, 'name', token, value);
@@ -32,4 +32,17 @@ test('the documented script for Redis refuses lower tokens, and is exact up to t
   await set(most, 'last');
   await expect(set(most - 1, 'old')).rejects.toMatchObject({ token: most - 1, highest: most });
   await expect(redis.hgetall('name')).resolves.toEqual({ token: String(most), value: 'last' });
+});
+
+test('the documented script for permits compares the tokens of a slot with each other alone', async () => {
+  const redis = (await startRedis()).client();
+  const script = scriptInDocs('ADVANCE_SLOT');
+  const push = (slot: number, token: number, item: string) =>
+    redis.eval(script, 2, 'tokens', 'queue', slot, token, item);
+
+  await expect(push(0, 40, 'a')).resolves.toBeNull();
+  await expect(push(3, 35, 'b')).resolves.toBeNull();
+  await expect(push(0, 39, 'late')).resolves.toBe('40');
+  await expect(push(3, 35, 'c')).resolves.toBeNull();
+  await expect(redis.lrange('queue', 0, -1)).resolves.toEqual(['a', 'b', 'c']);
 });

@@ -122,7 +122,7 @@ describe('permits', () => {
       `"stripe" is held by me as one of several permits, which excludes a lock of the mode 'exclusive'`,
     );
     await permit.release();
-    await using _lock = await service.acquire('stripe', once);
+    await service.acquire('stripe', once);
     expect((await failureOf(service.acquire('stripe', { ...once, permits: 5 }))).message).toContain(
       "in the mode 'exclusive', which excludes a lock of 5 permits",
     );
@@ -147,7 +147,7 @@ describe('permits', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired', 'permits-differ']);
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
     events.length = 0;
-    await using _large = await service.acquire('stripe', { permits: 5 });
+    await service.acquire('stripe', { permits: 5 });
     expect(events.map(({ type }) => type)).toEqual(['acquired']);
   });
 
@@ -184,7 +184,7 @@ describe('shared locks', () => {
         holders: [{ mode: 'shared' }, { mode: 'shared' }],
       });
     });
-    await using _writer = await service.acquire('catalog:1');
+    await service.acquire('catalog:1');
     await expect(service.tryAcquire('catalog:1', { mode: 'shared' })).resolves.toBeNull();
   });
 
