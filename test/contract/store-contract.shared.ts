@@ -38,6 +38,22 @@ export function sharedContract({ test, open, modes }: Contract): void {
     assert.equal((await ask.granted(third)).token, token + 500);
   });
 
+  test('keep the token that they were granted when that of another one is lifted', async () => {
+    const ask = open();
+    if (!ask.store.raise) return;
+    const key = freshKey();
+    const readers = [1, 2, 3].map(() => leaseOf(SHARED, key));
+    const [lifted] = readers as [ReturnType<typeof leaseOf>];
+    for (const lease of readers) {
+      const { token } = await ask.granted(lease);
+      if (lease === lifted) continue;
+      assert.equal(await ask.raise(lifted, token + 500), true);
+      assert.equal((await ask.granted(lease)).token, token);
+      const shown = (await ask.read(key))!.holders.find(({ id }) => id === lease.id);
+      assert.equal(shown?.fencingToken, token);
+    }
+  });
+
   test('of several keys have a token that no later one is below, on any of them', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
