@@ -14,6 +14,7 @@ import {
 } from '../../../lib/stores/redis/lock-key.js';
 import { LINGER_MS, parseRecord, waiterName } from '../../../lib/stores/redis/record.js';
 import { acquireAnswers, tooYoungFor } from '../../../lib/stores/redis/scripts/acquire.js';
+import { releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import { ACQUIRE_SHARED } from '../../../lib/stores/redis/scripts/acquire-shared.js';
 import { EXTEND_SHARED } from '../../../lib/stores/redis/scripts/extend-shared.js';
 import { FORCE_RELEASE, packForceRelease } from '../../../lib/stores/redis/scripts/force-release.js';
@@ -145,7 +146,8 @@ async function extend(ttl: number, ...leases: readonly Lease[]): Promise<string>
 async function releaseAll(leases: readonly Lease[], pause = 0): Promise<unknown[]> {
   const { script, pack } = scriptsFor(leases[0]!).release;
   const requests = leases.map((lease) => ({ lease, pause }));
-  return (await run(script, pack(requests, PREFIX, BASE))) as unknown[];
+  const reply = await run(script, pack(requests, PREFIX, BASE));
+  return leases.map((_, index) => releaseAnswer(reply, index));
 }
 
 /** How many waiters were told. */
