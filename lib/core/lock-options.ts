@@ -75,7 +75,8 @@ export interface LockOptions {
    * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it; if a nested
    * call that nobody waited for still runs then, that does it when it ends. Calls that run side by side, as under
    * `Promise.all`, do not join together: the second one waits as if it were another process. Joining a lock that was
-   * lost throws a `LockLostError`, also when it is lost while the second one waits.
+   * lost throws a `LockLostError`, also when it is lost while the second one waits. A call joins a lock of its own kind, and
+   * a shared one also an exclusive lock; never the other way round.
    * @defaultValue false
    */
   readonly reentrant?: boolean;

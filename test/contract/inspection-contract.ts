@@ -16,13 +16,15 @@ const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: 
 export interface InspectionContractOptions {
   /** How many nodes give no answer. */
   readonly down?: number;
+  /** Whether the stores have all modes. */
+  readonly allModes?: boolean;
 }
 
 /** What looking at locks, and ending them, must do on every kind of node and every number of them. */
 export function inspectionContract(
   name: string,
   start: () => Promise<Backend>,
-  { down = 0 }: InspectionContractOptions = {},
+  { down = 0, allModes = false }: InspectionContractOptions = {},
 ): void {
   describe(`the contract of inspection on ${name}`, () => {
     let backend: Backend;
@@ -221,6 +223,63 @@ export function inspectionContract(
       await until(async () => !(await bobs.inspect('lapsed')).held);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
     });
+
+    if (allModes) {
+      const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 4 } };
+      const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
+
+      test('those who have permits are shown, each with its slot and its token, and listed as one key', async () => {
+        const held = [
+          await alice.acquire(['permits'], permits),
+          await bob.acquire(['permits'], permits),
+          await alice.acquire(['permits'], permits),
+        ];
+        const info = await bobs.inspect('permits');
+        expect(info).toMatchObject({ held: true, mode: 'permits', permits: 4 });
+        const seen = info.holders.map(({ id, owner, slot, fencingToken }) => ({
+          id,
+          owner,
+          slot,
+          fencingToken,
+        }));
+        expect(seen).toHaveLength(3);
+        for (const [index, { id, slot, fencingToken }] of held.entries())
+          expect(seen).toContainEqual({ id, owner: index === 1 ? 'bob' : 'alice', slot, fencingToken });
+        expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
+        // The first to end decides.
+        expect(info.id).toBe(info.holders[0]?.id);
+        expect((await listed()).map(({ key, holders }) => [key, holders.length])).toEqual([['permits', 3]]);
+        await Promise.all(held.map((lock) => lock.release()));
+      });
+
+      test('readers are shown, and the last of them decides', async () => {
+        await using short = await alice.acquire(['readers'], { ...shared, ttl: TTL / 2 });
+        await using long = await bob.acquire(['readers'], shared);
+        const info = await bobs.inspect('readers');
+        expect(info).toMatchObject({ mode: 'shared', permits: undefined, owner: 'bob', id: long.id });
+        expect(info.holders.map(({ id }) => id)).toEqual([short.id, long.id]);
+        expect(info.holders.every((holder) => !('slot' in holder))).toBe(true);
+      });
+
+      test.each([
+        ['permits', permits],
+        ['readers', shared],
+      ])('of %s one is released by force, or all', async (_name, options) => {
+        const held = [
+          await alice.acquire(['several'], options),
+          await alice.acquire(['several'], options),
+          await alice.acquire(['several'], options),
+        ];
+        await expect(alices.forceRelease('several', { id: held[1]!.id })).resolves.toBe(true);
+        expect(held.map((lock) => lock.isHeld())).toEqual([true, false, true]);
+        expect((await bobs.inspect('several')).holders).toHaveLength(2);
+        await expect(alices.forceRelease('several', { id: held[1]!.id })).resolves.toBe(false);
+        await expect(alices.forceRelease('several')).resolves.toBe(true);
+        expect(held.map((lock) => lock.isHeld())).toEqual([false, false, false]);
+        await expect(bobs.inspect('several')).resolves.toMatchObject({ held: false, holders: [] });
+        await Promise.all(held.map((lock) => lock.release()));
+      });
+    }
 
     async function upNodes(): Promise<number> {
       return (await bobs.inspect('anything')).votes.length - down;

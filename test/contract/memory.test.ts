@@ -36,4 +36,4 @@ function memoryBackend(): Promise<Backend> {
 }
 
 lockContract('memory', memoryBackend);
-inspectionContract('memory', memoryBackend);
+inspectionContract('memory', memoryBackend, { allModes: true });
