@@ -524,9 +524,12 @@ describe('the end of a reader', () => {
   test('is not later than that of the record, also when what is told of it is gone', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
-    await granted(reader());
+    const last = reader();
+    await granted(last);
     await redis.del('lock:{k}:s');
     await expect(extend(3 * TTL, lease)).resolves.toBe('1');
+    await release(last);
+    await expect(refusal(writer())).resolves.toMatchObject({ id: lease.id });
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(2 * TTL);
   });
 
@@ -566,9 +569,9 @@ describe('a release of readers', () => {
 
   test('shortens the record to the last end of those who stay, and names that one', async () => {
     const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
-    await granted(long);
-    await granted(short);
+    for (const lease of [long, short, reader('k', { ttl: SHORT })]) await granted(lease);
     await release(long);
+    await expect(redis.keys('*')).resolves.toHaveLength(3);
     const holder = await refusal(writer());
     expect(holder).toMatchObject({ id: short.id, owner: 'short' });
     expectAbout(holder.remaining, TTL);

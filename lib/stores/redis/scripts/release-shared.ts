@@ -30,11 +30,12 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
     end
   end
   if ended == 0 then
-    over = left <= 0 or not own
+    over = left <= 0
     if over then
       record = 'F' .. string.sub(record, 2)
     else
-      record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last[1] .. string.sub(own, 17)
+      record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last[1]
+        .. (own and string.sub(own, 17) or string.sub(record, ${RECORD.id[1] + 1}))
     end
     left = over and ${LINGER_MS} or left + ${LINGER_MS}
     ended = redis.pcall('SET', name, record, 'PX', left)
