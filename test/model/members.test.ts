@@ -1,0 +1,62 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
+
+// One node with readers or permits, its clock, and a record that is forgotten: see members.c. With kinds.c, permits.c and
+// shared-exclusion.c, which take for granted what is shown here, it proves what is promised of them.
+
+const SHARED = 2;
+const PERMITS = 3;
+
+let search: (given: SearchSettings) => SearchResult;
+
+beforeAll(() => {
+  search = compileSearch('members');
+});
+
+describe('tokens increase, what the claim lost does not count, and nothing comes back after its deadline, while', () => {
+  test.each<[string, SearchSettings, number, number]>([
+    ['the clock never falls', { back: 0 }, 2_774, 4_141],
+    ['falls are all but half of the linger less the lead', { back: 1 }, 32_440, 57_664],
+    ['falls are longer, and the linger, too', { back: 2, linger: 6 }, 225_018, 462_033],
+    ['the deadline is longer than the linger', { limit: 5 }, 85_954, 169_182],
+    ["a slot's tokens go on after its permits, if nobody else held the lock", { keep: 1 }, 32_440, 52_838],
+  ])('%s', (_what, given, readers, permits) => {
+    // The numbers show a change that makes the search smaller by mistake.
+    expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });
+    expect(search({ ...given, mode: PERMITS })).toEqual({ states: permits, broken: undefined });
+  });
+});
+
+describe('the search finds a way when', () => {
+  test.each<[string, RegExp, SearchSettings]>([
+    ['falls are half of the linger less the lead', /^tokens:/, { linger: 3 }],
+    ['longer falls are half of the linger less the lead', /^tokens:/, { back: 2, linger: 5 }],
+    [
+      'a member is extended whatever the record says, and the clock fell after an exclusive lock was granted',
+      /^extending:/,
+      { plant: 1 },
+    ],
+    ['a member is raised so', /^raising:/, { plant: 2 }],
+    ['the first of a phase keeps the members of the one before', /^extending:/, { plant: 3 }],
+    ['the first reader of a phase does not count up', /^tokens:/, { plant: 4 }],
+    ['the tokens of slots do not lift that of the record', /^tokens:/, { plant: 6 }],
+    ['nothing lifts the marker', /^tokens:/, { plant: 7 }],
+    ['the last release deletes the record', /^tokens:/, { plant: 8 }],
+    ['an acquisition has no deadline', /^revival:/, { plant: 9 }],
+  ])('%s', (_what, broken, given) => {
+    for (const mode of [SHARED, PERMITS]) expect(search({ ...given, mode }).broken).toMatch(broken);
+  });
+
+  test.each<[string, SearchSettings]>([
+    ['a phase of permits begins without a floor', { plant: 5 }],
+    ['rows were forgotten before the record, and no floor is put in their place', { plant: 10 }],
+    ['rows go on though somebody else held the lock since', { plant: 11 }],
+  ])('%s', (_what, given) => {
+    expect(search({ ...given, mode: PERMITS }).broken).toMatch(/^tokens:/);
+  });
+});
+
+test('without falls of the clock, the end of a member alone says whether it is one', () => {
+  for (const mode of [SHARED, PERMITS])
+    for (const plant of [1, 2, 3]) expect(search({ plant, mode, back: 0 }).broken).toBeUndefined();
+});
