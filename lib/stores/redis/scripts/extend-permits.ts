@@ -1,0 +1,102 @@
+import type { Lease } from '../../../core/lease.js';
+import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
+import { LINGER_MS, RECORD } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
+import { END_PERMIT, KEEP_BOTH, PERMITS } from './permits.js';
+import { script } from './script.js';
+
+/**
+ * Makes the slots of each lease end no sooner than the ttl from now, if it holds one of each key; nobody else's end changes
+ * (S23). What became of one lease is no matter for the others.
+ *
+ * A lease that knows its slots and has another one here does not hold the key here: it gives that up, and is not extended.
+ *
+ * KEYS     for each lease its n records, their n sets of holders and n hashes of what is told of them
+ * ARGV[1]  ttl in milliseconds
+ * ARGV     for each lease its id, n, and the slot of each key, all of them empty where they are not known
+ * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
+ *
+ * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other fails for want of memory
+ * (S9). A longer life is left alone, because an older extension that was delayed must not cut short what a newer one promised.
+ */
+export const EXTEND_PERMITS = script(`
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local ttl = tonumber(ARGV[1])
+local ends, life = math.floor(now) + ttl, ttl + ${LINGER_MS}
+local records, lefts, owns, scores, livings = {}, {}, {}, {}, {}
+local outcomes, key, at = {}, 0, 2
+while ARGV[at] do
+  local id, n, holds = ARGV[at], tonumber(ARGV[at + 1]), true
+  for i = 1, n do
+    local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
+    local record, wanted, own, held = redis.pcall('GET', name), tonumber(ARGV[at + 1 + i]), false, false
+    if record and not record.err and string.byte(record, 1) == ${RECORD.permits} then
+      local left, kind, slot = call('PTTL', name), string.byte(record, ${PERMITS.kind})
+      if left > ${LINGER_MS} or left == -1 then
+        if kind == ${PERMITS.several} then
+          local found = redis.pcall('HMGET', details, id, 'e')
+          own = not found.err and found[1]
+          local score = own and string.byte(own, 17) ~= ${PERMITS.kept} and redis.pcall('ZSCORE', holders, id)
+          score = score and not score.err and tonumber(score)
+          if score and score > now then
+            slot, scores[i], livings[i] = tonumber(string.sub(own, 18, 21)), score, tonumber(found[2])
+          end
+        elseif kind == ${PERMITS.alone} and string.sub(record, ${RECORD.id.join(', ')}) == id then
+          slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))
+        end
+      end
+      if slot and wanted and slot ~= wanted then
+        ${END_PERMIT}
+      else
+        held = slot
+      end
+      records[i], lefts[i], owns[i] = record, left, own
+    end
+    holds = holds and held
+  end
+  for i = 1, holds and n or 0 do
+    local name, own, left = KEYS[key + i], owns[i], lefts[i]
+    if not own then
+      if left < life then
+        call('PEXPIRE', name, life)
+      end
+    elseif scores[i] < ends then
+      local holders, details, record, lives = KEYS[key + n + i], KEYS[key + 2 * n + i], records[i], livings[i]
+      ${KEEP_BOTH}
+      call('ZADD', holders, ends, id)
+      if left == -1 then
+        -- A record without an expiry is held for ever, and gets one.
+        left = call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2] - math.floor(now) + ${LINGER_MS}
+        call('PEXPIRE', name, left)
+      end
+      if left <= life then
+        record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. id .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
+          .. string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + string.sub(record, ${PERMITS.count.join(', ')}))
+          .. string.sub(own, 37)
+        call('SET', name, record, 'PX', life)
+      end
+    end
+  end
+  outcomes[#outcomes + 1] = holds and '1' or '0'
+  key, at = key + 3 * n, at + 2 + n
+end
+return table.concat(outcomes)
+`);
+
+/** The number of keys, the keys and the arguments of {@link EXTEND_PERMITS}. */
+export function packExtendPermits(leases: readonly Lease[], ttl: number, keyPrefix: string): Packed {
+  const packed: [number, ...(string | number)[]] = [0];
+  for (const { keys } of leases)
+    for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
+  packed[0] = packed.length - 1;
+  packed.push(ttl);
+  for (const { id, keys, slots } of leases) {
+    packed.push(id, keys.length);
+    for (const index of keys.keys()) packed.push(slots?.[index] ?? '');
+  }
+  return packed;
+}
+
+const KEYS = [recordKey, holdersKey, detailsKey];

@@ -1,0 +1,118 @@
+import type { ReleaseRequest } from '../../../core/ports.js';
+import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
+import { LINGER_MS, RECORD } from '../record.js';
+import type { Packed } from '../connection/command-channel.js';
+import { CODE_FIRST } from './lua.js';
+import { END_PERMIT, KEEP_BOTH, NAME_LAST, PERMITS } from './permits.js';
+import { WAKE } from './queue.js';
+import { script } from './script.js';
+
+/**
+ * For each lease frees its slots, and no others' (S7), or keeps them taken for a last while (`minHold`); and tells the first of
+ * those who wait when it can try, each time that a slot comes free. When the last holder goes the record stays, with its token,
+ * for the linger.
+ *
+ * KEYS     for each lease: its n records, their n sets of holders, n hashes of what is told of them, and n queues
+ * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * ARGV[2]  1 when every lease has one key and nothing else to say: then it has one argument, else four
+ * ARGV     for each lease:
+ *          - its id
+ *          - n
+ *          - milliseconds for which the slots are kept still (minHold), longer or shorter than their present life; 0 to free them
+ *          - milliseconds after which the first in line shall try; 0 for at once
+ * Returns  for each lease how many waiters were told, or an error
+ */
+export const RELEASE_PERMITS = script(`
+local call, base, plain = redis.call, ARGV[1], ARGV[2] == '1'
+local answers, key = {}, 0
+for at = 3, #ARGV, plain and 1 or 4 do
+  local id, n, keep, pause = ARGV[at], 1, 0, 0
+  if not plain then
+    n, keep, pause = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), tonumber(ARGV[at + 3])
+  end
+  local answer, woken = nil, 0
+  for i = key + 1, key + n do
+    local name, holders, details = KEYS[i], KEYS[n + i], KEYS[2 * n + i]
+    local record = redis.pcall('GET', name)
+    local own, slot
+    if record and record.err then
+      answer = record
+    elseif record and string.byte(record, 1) == ${RECORD.permits} then
+      local kind = string.byte(record, ${PERMITS.kind})
+      if kind == ${PERMITS.several} then
+        own = redis.pcall('HGET', details, id)
+        if own and own.err then
+          answer, own = own, nil
+        elseif own and string.byte(own, 17) ~= ${PERMITS.kept} then
+          slot = tonumber(string.sub(own, 18, 21))
+        end
+      elseif kind == ${PERMITS.alone} and string.sub(record, ${RECORD.id.join(', ')}) == id then
+        slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))
+      end
+    end
+    if slot then
+      local failure
+      if keep == 0 then
+        ${END_PERMIT}
+        failure = failed
+      elseif own then
+        local time, over = call('TIME'), false
+        local ends, lives = time[1] * 1000 + math.floor(time[2] / 1000) + keep, tonumber(call('HGET', details, 'e'))
+        ${KEEP_BOTH}
+        call('ZADD', holders, ends, id)
+        call('HSET', details, id, string.sub(own, 1, 16) .. 'K' .. string.sub(own, 18))
+        ${NAME_LAST}
+      else
+        record = string.sub(record, 1, ${PERMITS.kind - 1}) .. 'K' .. string.sub(record, ${PERMITS.kind + 1})
+        local stored = redis.pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
+        if stored.err and string.find(stored.err, 'OOM', 1, true) then
+          call('PEXPIRE', name, keep + ${LINGER_MS})
+          stored = redis.pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
+        end
+        failure = stored.err and stored
+      end
+      if failure then
+        answer = failure
+      elseif string.byte(record, 2) == ${RECORD.waited} then
+        local queue, after, released = KEYS[3 * n + i], math.max(pause, keep), id
+        ${WAKE}
+        woken = woken + told
+      end
+    end
+  end
+  if answer then
+    ${CODE_FIRST}
+    if string.sub(answer.err, 1, 8) == 'READONLY' then
+      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      return answer
+    end
+  end
+  answers[#answers + 1] = answer or woken
+  key = key + 4 * n
+end
+return answers
+`);
+
+/** The number of keys, the keys and the arguments of {@link RELEASE_PERMITS}. */
+export function packReleasePermits(
+  requests: readonly ReleaseRequest[],
+  keyPrefix: string,
+  base: string,
+): Packed {
+  const packed: [number, ...(string | number)[]] = [0];
+  const args: (string | number)[] = [];
+  const plain = requests.every(
+    ({ lease, pause }) => lease.keys.length === 1 && pause === 0 && lease.keepFor === 0,
+  );
+  for (const { lease, pause } of requests) {
+    const { id, keys, keepFor } = lease;
+    for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
+    args.push(id);
+    if (!plain) args.push(keys.length, keepFor, pause);
+  }
+  packed[0] = packed.length - 1;
+  packed.push(base, plain ? 1 : 0, ...args);
+  return packed;
+}
+
+const KEYS = [recordKey, holdersKey, detailsKey, queueKey];

@@ -1,0 +1,1442 @@
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import assert from 'node:assert/strict';
+import { NoTimeError } from '../../../lib/core/errors.js';
+import { tokenAt } from '../../../lib/core/fencing-token.js';
+import { Lease } from '../../../lib/core/lease.js';
+import type { AcquireReply, AcquireRequest, SlotWish } from '../../../lib/core/ports.js';
+import type { WaiterId } from '../../../lib/core/waiter-id.js';
+import {
+  channelBase,
+  detailsKey,
+  holdersKey,
+  markerKey,
+  markKey,
+  queueKey,
+  recordKey,
+} from '../../../lib/stores/redis/lock-key.js';
+import { LINGER_MS, waiterName } from '../../../lib/stores/redis/record.js';
+import {
+  ACQUIRE_PERMITS,
+  packAcquirePermits,
+  readAcquirePermitsReply,
+} from '../../../lib/stores/redis/scripts/acquire-permits.js';
+import {
+  ACQUIRE,
+  packAcquire,
+  readAcquireReply,
+  showsWaiters,
+  tooYoungFor,
+} from '../../../lib/stores/redis/scripts/acquire.js';
+import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scripts/extend-permits.js';
+import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
+import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';
+import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
+import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+const PREFIX = 'lock:';
+const BASE = channelBase(PREFIX);
+const MARKER = markerKey(PREFIX);
+
+/** Longer than a test takes on a busy machine, in milliseconds. */
+const TTL = 60_000;
+
+/** The most that a test takes between two commands, in milliseconds. */
+const PATIENCE = 30_000;
+
+const FOREIGN = 'the key has a value that is not a lock of this package';
+const ENDED = 'this lease was stored before, and has ended';
+
+let server: RedisServer;
+let redis: Redis;
+
+beforeAll(async () => {
+  server = await startRedis();
+  redis = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => redis.flushall());
+
+type Packed = readonly (string | number)[];
+type Answer = string | readonly unknown[] | Error;
+
+function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
+  return client.eval(lua, count as number, ...rest);
+}
+
+interface LeaseTerms {
+  readonly owner?: string;
+  readonly ttl?: number;
+  readonly permits?: number;
+}
+
+function leaseFor(
+  keys: string | readonly string[] = 'k',
+  { owner = 'me', ttl = TTL, permits = 3 }: LeaseTerms = {},
+): Lease {
+  const kind = { mode: 'permits', permits } as const;
+  return new Lease(typeof keys === 'string' ? [keys] : keys, owner, ttl, undefined, kind);
+}
+
+interface Terms {
+  /** Milliseconds from now. */
+  readonly deadline?: number;
+  readonly guard?: number;
+  readonly proposal?: number;
+  /** The node has a marker; so it has with a guard. */
+  readonly marked?: boolean;
+  readonly ordered?: boolean;
+  readonly waiter?: WaiterId;
+  readonly waited?: number;
+  readonly next?: number;
+  readonly wish?: SlotWish;
+}
+
+function requestFor(
+  lease: Lease,
+  { guard = 0, proposal = 0, waiter, waited = 0, next, wish }: Terms = {},
+): AcquireRequest {
+  const position = waiter && { waiter, waited, next };
+  return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish };
+}
+
+function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
+  const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
+  return {
+    keyPrefix: PREFIX,
+    base: BASE,
+    ordered: terms.ordered ?? requests.some(({ position }) => position),
+    marker: marked ? MARKER : undefined,
+    deadline: Date.now() + deadline,
+    guard,
+  };
+}
+
+/** Runs ACQUIRE_PERMITS once for these requests; the answers, without the time on the server's clock. */
+async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
+  const packed = packAcquirePermits(requests, commandFor(requests, terms));
+  const answers = (await run(ACQUIRE_PERMITS, packed)) as Answer[];
+  expect(answers).toHaveLength(requests.length + 1);
+  expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+  return answers;
+}
+
+/** What ACQUIRE_PERMITS answers for this lease alone, and what that says. */
+async function ask(lease: Lease, terms?: Terms): Promise<Answer> {
+  const [answer] = await askAll([requestFor(lease, terms)], terms);
+  if (answer instanceof Error) throw answer;
+  return answer!;
+}
+
+async function acquire(lease: Lease, terms?: Terms): Promise<AcquireReply | Error> {
+  return readAcquirePermitsReply(await ask(lease, terms));
+}
+
+interface Granted {
+  readonly token: number;
+  readonly slot: number;
+  readonly slots: readonly number[];
+}
+
+/** Acquires what must be granted. */
+async function granted(lease: Lease, terms?: Terms): Promise<Granted> {
+  const reply = await acquire(lease, terms);
+  if (reply instanceof Error || !reply.granted) throw new Error(`refused: ${JSON.stringify(reply)}`);
+  expect(reply.slots).toHaveLength(lease.keys.length);
+  return { token: reply.token, slots: reply.slots!, slot: reply.slots![0]! };
+}
+
+/** Acquires what must be refused; who is in the way. */
+async function refused(lease: Lease, terms?: Terms) {
+  const reply = await acquire(lease, terms);
+  if (reply instanceof Error || reply.granted) throw new Error(`not refused: ${JSON.stringify(reply)}`);
+  return reply;
+}
+
+async function hold(key = 'k', terms: LeaseTerms = {}, how?: Terms): Promise<Lease> {
+  const lease = leaseFor(key, terms);
+  await granted(lease, how);
+  return lease;
+}
+
+function extend(ttl: number, ...leases: readonly Lease[]): Promise<unknown> {
+  return run(EXTEND_PERMITS, packExtendPermits(leases, ttl, PREFIX));
+}
+
+function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
+  return run(RAISE_PERMITS, packRaisePermits(lease, token, PREFIX, marker));
+}
+
+function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number | Error)[]> {
+  const requests = leases.map((lease) => ({ lease, pause }));
+  return run(RELEASE_PERMITS, packReleasePermits(requests, PREFIX, BASE)) as Promise<(number | Error)[]>;
+}
+
+/** How many waiters RELEASE_PERMITS has told, for this lease alone. */
+async function release(lease: Lease, pause?: number): Promise<unknown> {
+  const [answer] = await releaseAll([lease], pause);
+  if (answer instanceof Error) throw answer;
+  return answer;
+}
+
+/** An exclusive lease of the key. */
+function alone(keys: string | readonly string[] = 'k', ttl = TTL): Lease {
+  return new Lease(typeof keys === 'string' ? [keys] : keys, 'writer', ttl);
+}
+
+async function acquireAlone(lease: Lease, terms: Terms = {}): Promise<AcquireReply | Error> {
+  const requests = [requestFor(lease, terms)];
+  const [answer] = (await run(ACQUIRE, packAcquire(requests, commandFor(requests, terms)))) as unknown[];
+  return readAcquireReply(answer);
+}
+
+function releaseAlone(lease: Lease): Promise<unknown> {
+  return run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE));
+}
+
+async function tokenAlone(key = 'k'): Promise<number> {
+  const lease = alone(key);
+  const reply = await acquireAlone(lease);
+  await releaseAlone(lease);
+  return (reply as { token: number }).token;
+}
+
+function recordOf(key = 'k'): Promise<string | null> {
+  return redis.get(recordKey(PREFIX, key));
+}
+
+async function tokenOf(key = 'k'): Promise<number> {
+  return Number((await recordOf(key))!.slice(2, 18));
+}
+
+async function stateOf(key = 'k'): Promise<string | undefined> {
+  return (await recordOf(key))?.slice(0, 2);
+}
+
+/** The bits of a record of permits. */
+async function takenOf(key = 'k'): Promise<string> {
+  const record = (await recordOf(key))!;
+  return record.slice(91, 91 + Number(record.slice(70, 74)));
+}
+
+/** As if the ttl of a lease had passed; it must not be the only one. */
+async function lapse(lease: Lease, key = 'k'): Promise<void> {
+  await redis.zadd(holdersKey(PREFIX, key), Date.now() - 60_000, lease.id);
+}
+
+/** As if the ttl of all holders had passed. */
+async function lapseAll(key = 'k'): Promise<void> {
+  await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
+}
+
+function lifeOf(redisKey: string): Promise<number> {
+  return redis.pttl(redisKey);
+}
+
+/** Expects a key to expire so many milliseconds from now, or a little sooner. */
+async function expectLife(redisKey: string, life: number): Promise<void> {
+  const left = await lifeOf(redisKey);
+  expect(left).toBeLessThanOrEqual(life);
+  expect(left).toBeGreaterThan(life - PATIENCE);
+}
+
+async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
+  return Number(await redis.zscore(holdersKey(PREFIX, key), lease.id)) - Date.now();
+}
+
+/** Nothing may be left in Redis once the linger has passed after the last release. */
+async function expectNothingAfterLinger(): Promise<void> {
+  for (const key of await redis.keys('*')) {
+    if (key === MARKER) continue;
+    const left = await lifeOf(key);
+    expect([key, left]).toEqual([key, expect.any(Number)]);
+    expect(left).toBeGreaterThan(0);
+    expect(left).toBeLessThanOrEqual(LINGER_MS);
+  }
+}
+
+/** While the server runs out of memory. */
+async function withoutMemory(body: () => Promise<void>): Promise<void> {
+  await redis.config('SET', 'maxmemory', '1');
+  try {
+    await body();
+  } finally {
+    await redis.config('SET', 'maxmemory', '0');
+  }
+}
+
+/** A token that the clock does not reach while a test runs. */
+function tokenAhead(milliseconds = 3_600_000): number {
+  return tokenAt(Date.now() + milliseconds);
+}
+
+function from(...slots: readonly number[]): Terms {
+  return { wish: { slots, exactly: false } };
+}
+
+function exactly(...slots: readonly number[]): Terms {
+  return { wish: { slots, exactly: true } };
+}
+
+/** Sends commands in one write. */
+function together<T extends readonly unknown[] | []>(send: () => T) {
+  redis.stream.cork();
+  try {
+    return Promise.all(send());
+  } finally {
+    redis.stream.uncork();
+  }
+}
+
+test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEASE_PERMITS }))(
+  'the hash of %s is the one that the server computes',
+  async (_name, { lua, sha }) => {
+    await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
+  },
+);
+
+describe('ACQUIRE_PERMITS', () => {
+  test('gives one slot to each of n holders, the lowest first, and refuses one more', async () => {
+    const leases = Array.from({ length: 3 }, () => leaseFor());
+    const slots = [];
+    for (const lease of leases) slots.push((await granted(lease)).slot);
+    expect(slots).toEqual([0, 1, 2]);
+    const { holder, others } = await refused(leaseFor());
+    expect(holder).toMatchObject({ mode: 'permits', owner: 'me' });
+    const ids = [holder, ...others!].map(({ id }) => id);
+    expect(ids.sort()).toEqual(leases.map(({ id }) => id).sort());
+    for (const { remaining } of [holder, ...others!]) {
+      expect(remaining).toBeLessThanOrEqual(TTL);
+      expect(remaining).toBeGreaterThan(TTL - PATIENCE);
+    }
+  });
+
+  test('with one permit has slot 0, and the record alone tells the holder', async () => {
+    const lease = await hold('k', { permits: 1, owner: 'host:1' });
+    const { holder } = await refused(leaseFor('k', { permits: 1 }));
+    expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+  });
+
+  test('the first holder is told in the record alone, and the set and the hash go with the last of several', async () => {
+    const [a, b] = [await hold(), await hold()];
+    await expect(redis.dbsize()).resolves.toBe(3);
+    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
+    for (const key of [holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k')])
+      expect(await lifeOf(key)).toBeGreaterThanOrEqual((await lifeOf(recordKey(PREFIX, 'k'))) - 1);
+    await release(a);
+    await expect(redis.dbsize()).resolves.toBe(3);
+    await release(b);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    await expect(stateOf()).resolves.toBe('F-');
+    await expectNothingAfterLinger();
+  });
+
+  test('tells at most ten holders, those first that end first', async () => {
+    const leases = [];
+    for (let index = 0; index < 12; index++)
+      leases.push(await hold('k', { permits: 12, ttl: TTL + (12 - index) * 1_000 }));
+    const { holder, others } = await refused(leaseFor('k', { permits: 12 }));
+    const ids = [holder, ...others!].map(({ id }) => id);
+    expect(ids).toEqual(
+      leases
+        .reverse()
+        .slice(0, 10)
+        .map(({ id }) => id),
+    );
+  });
+
+  test('is refused by an exclusive lock, and refuses one; the record names who ends last', async () => {
+    const writer = alone();
+    await acquireAlone(writer);
+    const { holder } = await refused(leaseFor());
+    expect(holder).toMatchObject({ id: writer.id, mode: 'exclusive', owner: 'writer' });
+    await releaseAlone(writer);
+
+    const long = await hold('k', { ttl: 3 * TTL });
+    const short = await hold('k', { ttl: TTL });
+    const reply = await acquireAlone(alone());
+    expect(reply).toMatchObject({ granted: false, holder: { id: long.id } });
+    await release(long);
+    await expect(acquireAlone(alone())).resolves.toMatchObject({ granted: false, holder: { id: short.id } });
+    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
+    await release(short);
+    await expect(acquireAlone(alone())).resolves.toMatchObject({ granted: true });
+  });
+
+  test.each([
+    ['kept', 'K'],
+    ['held by readers', 'S'],
+  ])('is refused where the record is %s', async (_name, state) => {
+    const record = `${state}-${'1'.padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
+    await redis.set(recordKey(PREFIX, 'k'), record, 'PX', TTL + LINGER_MS);
+    expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
+    await lapseAll();
+    await granted(leaseFor());
+  });
+
+  test('a slot stays the same while it is held, whoever comes and goes', async () => {
+    const keeper = leaseFor('k', { permits: 5 });
+    const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
+    const { slot, token } = await granted(keeper);
+    for (let round = 0; round < 10; round++) {
+      await releaseAll(others.splice(0));
+      for (let index = 0; index < 4; index++) others.push(await hold('k', { permits: 5 }));
+      await expect(extend(TTL, keeper)).resolves.toBe('1');
+      await expect(granted(keeper)).resolves.toMatchObject({ slot, token });
+    }
+  });
+
+  test('takes the next free slot from the wished one on, cyclically', async () => {
+    const permits = 5;
+    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 3 });
+    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 4 });
+    expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 0 });
+    expect(await granted(leaseFor('k', { permits }), from(2))).toMatchObject({ slot: 2 });
+    expect(await granted(leaseFor('k', { permits }), from(2))).toMatchObject({ slot: 1 });
+    await refused(leaseFor('k', { permits }), from(2));
+  });
+
+  test('takes exactly the wished slot, or is refused by the one who has it', async () => {
+    const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
+    expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
+    // Told by the record alone, and by the set.
+    expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
+    expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
+    expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
+    expect((await refused(leaseFor(), exactly(2))).holder).toMatchObject({ id: b.id, slot: 2, owner: 'b' });
+    await lapse(a);
+    expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
+  });
+
+  test('gives another slot up first when exactly one is wished, also when that is refused', async () => {
+    const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
+    await granted(a);
+    const first = await granted(a, exactly(2));
+    expect(first.slot).toBe(2);
+    await expect(takenOf()).resolves.toBe('001');
+    // The same again changes nothing.
+    const record = await recordOf();
+    expect(await granted(a, exactly(2))).toEqual(first);
+    await expect(recordOf()).resolves.toBe(record);
+
+    expect((await granted(b)).slot).toBe(0);
+    expect((await granted(b, exactly(1))).slot).toBe(1);
+    await expect(takenOf()).resolves.toBe('011');
+    expect((await refused(b, exactly(2))).holder).toMatchObject({ id: a.id });
+    await expect(takenOf()).resolves.toBe('001');
+    await expect(extend(TTL, b)).resolves.toBe('0');
+    expect((await granted(c)).slot).toBe(0);
+    // Too late, or on a node too young to vote, it gives nothing up.
+    expect(await acquire(c, { ...exactly(1), deadline: -500 })).toMatchObject({ granted: true, slots: [0] });
+    expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
+  });
+
+  test('has a slot of each of several keys, or none', async () => {
+    const keys = ['a', 'b', 'c'];
+    await hold('b');
+    expect(await granted(leaseFor(keys))).toMatchObject({ slots: [0, 1, 0] });
+    await hold('b');
+    const before = await redis.keys('*');
+    const bits = await Promise.all(keys.map(takenOf));
+    expect(await ask(leaseFor([...keys, 'd']))).toEqual([2, expect.any(Array)]);
+    await expect(Promise.all(keys.map(takenOf))).resolves.toEqual(bits);
+    expect((await redis.keys('*')).sort()).toEqual(before.sort());
+    const apart = leaseFor(['a', 'c']);
+    expect(await granted(apart, exactly(2, 1))).toMatchObject({ slots: [2, 1] });
+    expect(await granted(apart, exactly(1, 1))).toMatchObject({ slots: [1, 1] });
+    await expect(takenOf('a')).resolves.toBe('110');
+  });
+
+  test('uses slots below its own n; the larger n of others is known while anybody holds one', async () => {
+    const few = () => leaseFor('k', { permits: 2 });
+    const many = () => leaseFor('k', { permits: 4 });
+    const slots = [];
+    for (const lease of [few(), many(), many(), many()]) slots.push((await granted(lease)).slot);
+    expect(slots).toEqual([0, 1, 2, 3]);
+    await expect(takenOf()).resolves.toBe('1111');
+    await refused(few());
+    await refused(many());
+  });
+
+  test('a smaller n finds its slots taken though others are free', async () => {
+    const leases = [];
+    for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
+    await release(leases[3]!);
+    await refused(leaseFor('k', { permits: 2 }));
+    await refused(leaseFor('k', { permits: 2 }), from(1));
+    await release(leases[0]!);
+    expect(await granted(leaseFor('k', { permits: 2 }), from(1))).toMatchObject({ slot: 0 });
+    expect((await recordOf())!.slice(70, 74)).toBe('0004');
+  });
+
+  test('a larger n adds slots to those of a smaller one, cyclically from the wished one', async () => {
+    await hold('k', { permits: 1 });
+    await refused(leaseFor('k', { permits: 1 }));
+    expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
+    expect(await granted(leaseFor('k', { permits: 4 }), exactly(3))).toMatchObject({ slot: 3 });
+    expect(await granted(leaseFor('k', { permits: 6 }), from(2))).toMatchObject({ slot: 4 });
+    expect(await granted(leaseFor('k', { permits: 6 }), from(5))).toMatchObject({ slot: 5 });
+    expect(await granted(leaseFor('k', { permits: 6 }), from(5))).toMatchObject({ slot: 1 });
+    await expect(takenOf()).resolves.toBe('111111');
+  });
+
+  test('run twice for the same lease grants again by the same token and slot, and changes nothing', async () => {
+    const [first, second] = [leaseFor(['a', 'b']), leaseFor(['a', 'b'])];
+    for (const lease of [first, second]) {
+      const given = await granted(lease);
+      const before = await redis.mget('lock:{a}', 'lock:{b}');
+      await expect(granted(lease)).resolves.toEqual(given);
+      await expect(granted(lease, { deadline: -1_000 })).resolves.toEqual(given);
+      await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(before);
+    }
+    await expect(redis.zcard(holdersKey(PREFIX, 'a'))).resolves.toBe(2);
+  });
+
+  test('run again for a lease that has ended is an error: released, kept or lapsed, alone or of several', async () => {
+    for (const many of [false, true]) {
+      await redis.flushall();
+      const [released, kept, lapsed] = ['a', 'b', 'c'].map((key) => leaseFor(key)) as [Lease, Lease, Lease];
+      if (many) for (const key of 'bc') await hold(key, { ttl: 2 * TTL });
+      for (const lease of [released, kept, lapsed]) await granted(lease);
+      kept.acquired(performance.now(), TTL);
+      await releaseAll([released, kept]);
+      if (many) await lapse(lapsed, 'c');
+      else await lapseAll('c');
+      for (const lease of [released, kept, lapsed]) {
+        const record = await recordOf(lease.keys[0]);
+        await expect(ask(lease)).rejects.toThrow(ENDED);
+        // In another slot, too.
+        await expect(ask(lease, exactly(2))).rejects.toThrow(ENDED);
+        await expect(recordOf(lease.keys[0])).resolves.toBe(record);
+      }
+    }
+  });
+
+  test('does not grant again what is stored in part only', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await granted(lease);
+    await redis.del('lock:{b}');
+    await expect(ask(lease)).rejects.toThrow('a part of it is gone');
+    await expect(recordOf('b')).resolves.toBeNull();
+  });
+
+  test('does nothing when it arrives after its deadline on the server clock (S16)', async () => {
+    const reply = await acquire(leaseFor(), { deadline: -300 });
+    expect(reply).toBeInstanceOf(NoTimeError);
+    await expect(redis.dbsize()).resolves.toBe(0);
+    await hold();
+    const record = await recordOf();
+    expect(await acquire(leaseFor(), { deadline: -300 })).toBeInstanceOf(NoTimeError);
+    await expect(recordOf()).resolves.toBe(record);
+  });
+
+  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
+    const wait = tooYoungFor(await ask(leaseFor(), { guard: TTL }))!;
+    expect(wait).toBeGreaterThan(TTL - PATIENCE);
+    await expect(redis.keys('*')).resolves.toEqual([MARKER]);
+  });
+
+  test.each([
+    ['short', 'P'],
+    ['long', 'P'.repeat(200)],
+    [
+      'like a record of permits without their bits',
+      `P-${'1'.repeat(16)}:${'e'.repeat(32)}:1700000000000:0000`,
+    ],
+  ])(
+    'on a value of something else, %s, is a loud error and overwrites nothing (S19)',
+    async (_name, value) => {
+      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+      await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
+      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+      await expect(redis.get('lock:{b}')).resolves.toBe(value);
+    },
+  );
+
+  test.each([
+    ['the record', recordKey(PREFIX, 'k'), 0],
+    ['the mark', markKey(PREFIX, 'k'), 0],
+    ['the set of holders, with the second one', holdersKey(PREFIX, 'k'), 1],
+    ['the hash of what is told, with the second one', detailsKey(PREFIX, 'k'), 1],
+    ['the set of holders, with the third one', holdersKey(PREFIX, 'k'), 2],
+    ['the hash of what is told, with the third one', detailsKey(PREFIX, 'k'), 2],
+  ])(
+    'on a key of another type at %s is a loud error and overwrites nothing (S19)',
+    async (_name, key, held) => {
+      for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
+      await redis.del(key);
+      await redis.rpush(key, 'not a lock');
+      const record = await redis.dump(recordKey(PREFIX, 'k'));
+      const asking =
+        held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
+      await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
+      await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
+    },
+  );
+
+  test('a mark that is none is a loud error', async () => {
+    await redis.set(markKey(PREFIX, 'k'), 'somebody');
+    await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
+  });
+
+  test('when memory is short stores nothing (S9)', async () => {
+    await hold('b');
+    await hold('c');
+    await hold('c');
+    const before = [await recordOf('b'), await recordOf('c')];
+    await withoutMemory(async () => {
+      for (const keys of ['a', 'b', 'c', ['a', 'b'], ['c', 'a']])
+        await expect(ask(leaseFor(keys))).rejects.toThrow('OOM');
+      await expect(ask(leaseFor('a'), { marked: true })).rejects.toThrow('OOM');
+    });
+    expect([await recordOf('b'), await recordOf('c')]).toEqual(before);
+    await expect(redis.dbsize()).resolves.toBe(4);
+    await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
+  });
+
+  test('refuses where the set and the hash of several are gone as long as the record says that slots are taken', async () => {
+    await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
+    await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
+    await refused(leaseFor('k', { permits: 2 }));
+    expect(await granted(leaseFor('k', { permits: 3 }))).toMatchObject({ slot: 2 });
+    for (const key of await redis.keys('*')) expect(await lifeOf(key)).toBeGreaterThan(0);
+    await lapseAll();
+    expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: 0 });
+  });
+
+  test('answers each of several leases for itself', async () => {
+    const waiter = waiterOf('a', 'p', 'full');
+    await hold('full', { permits: 1 });
+    await redis.rpush('lock:{list}', 'not a lock');
+    const leases = ['a', 'a', 'full', 'list', 'a', 'a'].map((key) => leaseFor(key, { permits: 3 }));
+    leases[2] = leaseFor('full', { permits: 1 });
+    const several = leaseFor(['b', 'c'], { permits: 3 });
+    const packs = [leases[0]!, leases[1]!, several, leases[3]!, leases[4]!, leases[5]!];
+    const answers = (await askAll(packs.map((lease) => requestFor(lease)))).map(readAcquirePermitsReply);
+    expect(answers).toEqual([
+      expect.objectContaining({ granted: true, slots: [0] }),
+      expect.objectContaining({ granted: true, slots: [1] }),
+      expect.objectContaining({ granted: true, slots: [0, 0] }),
+      expect.objectContaining({ message: expect.stringMatching(/^WRONGTYPE/) as unknown }),
+      expect.objectContaining({ granted: true, slots: [2] }),
+      expect.objectContaining({ granted: false }),
+    ]);
+    const [refusal] = await askAll([requestFor(leases[2], { waiter })], { ordered: true });
+    expect(showsWaiters(refusal)).toBe(true);
+    expect(showsWaiters(await ask(leaseFor('other')))).toBe(false);
+    await expect(releaseAll(packs)).resolves.toEqual([0, 0, 0, expect.any(Error), 0, 0]);
+    await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'F-', 'F-']);
+  });
+
+  test('asked of a replica is answered by one error, which clients look for', async () => {
+    const replica = await startRedis();
+    const client = replica.client();
+    const shared = redis;
+    redis = client;
+    try {
+      const leases = [leaseFor(), leaseFor()];
+      for (const lease of leases) await granted(lease);
+      await client.replicaof('127.0.0.1', 1);
+      await expect(askAll(['a', 'k'].map((key) => requestFor(leaseFor(key))))).rejects.toThrow(/^READONLY/);
+      await expect(releaseAll(leases)).rejects.toThrow(/READONLY/);
+    } finally {
+      redis = shared;
+      await replica.stop();
+    }
+  });
+});
+
+describe('the tokens of permits', () => {
+  test('follow the clock, or the proposal', async () => {
+    const before = Date.now();
+    const { token } = await granted(leaseFor());
+    expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
+    const soon = tokenAhead(1_500);
+    for (const key of ['k', 'other']) {
+      const given = await granted(leaseFor(key), { proposal: soon });
+      expect(given.token).toBe(soon);
+    }
+  });
+
+  test('each slot has a row of its own: a regrant is larger, and other slots do not raise it', async () => {
+    const [a, b] = [leaseFor(), leaseFor()];
+    await granted(a);
+    await granted(b);
+    const far = tokenAhead();
+    await expect(raise(b, far, MARKER)).resolves.toBe(1);
+    // The rows only: as if the marker stood elsewhere.
+    await redis.del(MARKER);
+    const { token, slot } = await granted(leaseFor());
+    expect(slot).toBe(2);
+    expect(token).toBeLessThan(far);
+    await release(a);
+    const again = await granted(leaseFor());
+    expect(again.slot).toBe(0);
+    expect(again.token).toBeLessThan(far);
+    // The record has the largest.
+    await expect(tokenOf()).resolves.toBe(far);
+    await release(b);
+    expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1, token: far + 1 });
+    await expect(tokenOf()).resolves.toBe(far + 1);
+  });
+
+  test('increase with each grant of a slot, sent at once, while others hold theirs', async () => {
+    await hold();
+    const leases = Array.from({ length: 100 }, () => leaseFor());
+    const answers = await together(() => leases.flatMap((lease) => [ask(lease), release(lease)]));
+    const replies = answers.filter((_, index) => index % 2 === 0) as Answer[];
+    let last = 0;
+    for (const reply of replies) {
+      const { token, slots } = readAcquirePermitsReply(reply) as unknown as Granted;
+      expect(slots).toEqual([1]);
+      expect(token).toBeGreaterThan(last);
+      last = token;
+    }
+  });
+
+  test.each(['H', 'S', 'F', 'K'])('of all slots begin above what a phase in state %s left', async (state) => {
+    const far = tokenAhead();
+    const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
+    await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
+    expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
+    expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
+    expect(await granted(leaseFor(), exactly(2))).toMatchObject({ token: far + 1 });
+  });
+
+  test('of all slots are below that of an exclusive lock after them, whichever was the largest and the last', async () => {
+    const [a, b] = [leaseFor(), leaseFor()];
+    await granted(a);
+    await granted(b);
+    const far = tokenAhead();
+    await raise(a, far, MARKER);
+    await redis.del(MARKER);
+    await release(a);
+    await release(b);
+    expect(await tokenAlone()).toBe(far + 1);
+    expect(await granted(leaseFor())).toMatchObject({ token: far + 2 });
+    await lapseAll();
+    expect(await tokenAlone()).toBe(far + 3);
+  });
+
+  test('of several keys are one, larger than those of the slots and of the floors', async () => {
+    const far = tokenAhead();
+    const lease = await hold('b');
+    await hold('b');
+    await raise(lease, far, MARKER);
+    await redis.del(MARKER);
+    await release(lease);
+    const given = await granted(leaseFor(['a', 'b']));
+    expect(given).toEqual({ token: far + 1, slot: 0, slots: [0, 0] });
+    await expect(tokenOf('a')).resolves.toBe(far + 1);
+  });
+
+  test('are never beyond what a JavaScript number can hold', async () => {
+    const record = `F-${Number.MAX_SAFE_INTEGER}:${'e'.repeat(32)}:1700000000000:them`;
+    await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
+    await expect(ask(leaseFor())).rejects.toThrow('fencing token out of range');
+    await expect(recordOf()).resolves.toBe(record);
+  });
+
+  test('start above the marker, and lift it when they are ahead of the clock by more than the lead', async () => {
+    const high = tokenAhead();
+    await redis.set(
+      MARKER,
+      `${String(Date.now() - TTL).padStart(16, '0')}:${String(high).padStart(16, '0')}`,
+    );
+    expect(await granted(leaseFor(), { marked: true })).toMatchObject({ token: high + 1 });
+    expect(Number((await redis.get(MARKER))!.slice(17))).toBe(high + 1);
+    expect(await granted(leaseFor(), { marked: true })).toMatchObject({ token: high + 2 });
+  });
+});
+
+describe('RAISE_PERMITS', () => {
+  test.each([false, true])(
+    'lifts the token of the slot and of the record; several hold: %s',
+    async (many) => {
+      const lease = leaseFor(['a', 'b']);
+      const { token } = await granted(lease);
+      if (many) for (const key of 'ab') await hold(key);
+      await expect(raise(lease, token + 500)).resolves.toBe(1);
+      await expect(raise(lease, token + 500)).resolves.toBe(1);
+      await expect(raise(lease, token + 499)).resolves.toBe(0);
+      expect(await granted(lease)).toMatchObject({ token: token + 500 });
+      for (const key of 'ab') expect(await tokenOf(key)).toBeGreaterThanOrEqual(token + 500);
+    },
+  );
+
+  test('the larger token of another slot is no obstacle, and stays', async () => {
+    const [a, b] = [await hold(), await hold()];
+    const { token } = await granted(a);
+    const far = tokenAhead();
+    await raise(b, far, MARKER);
+    await expect(raise(a, token + 1)).resolves.toBe(1);
+    expect(await granted(a)).toMatchObject({ token: token + 1 });
+    expect(await granted(b)).toMatchObject({ token: far });
+    await expect(tokenOf()).resolves.toBe(far);
+  });
+
+  test('refuses what is released, kept, lapsed, in another slot, or held by others, and changes nothing', async () => {
+    for (const many of [false, true]) {
+      await redis.flushall();
+      if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
+      const [released, kept, lapsed, apart] = [...'abcd'].map((key) => leaseFor(key)) as [
+        Lease,
+        Lease,
+        Lease,
+        Lease,
+      ];
+      const other = leaseFor(['e', 'a']);
+      for (const lease of [released, kept, lapsed, apart]) await granted(lease);
+      kept.acquired(performance.now(), TTL);
+      await releaseAll([released, kept]);
+      if (many) await lapse(lapsed, 'c');
+      else await lapseAll('c');
+      apart.slots = [2];
+      const records = await redis.mget(...[...'abcde'].map((key) => recordKey(PREFIX, key)));
+      for (const lease of [released, kept, lapsed, apart, other])
+        await expect(raise(lease, tokenAhead(1_000))).resolves.toBe(0);
+      await expect(redis.mget(...[...'abcde'].map((key) => recordKey(PREFIX, key)))).resolves.toEqual(
+        records,
+      );
+      apart.slots = [many ? 1 : 0];
+      await expect(raise(apart, tokenAhead(1_000))).resolves.toBe(1);
+    }
+  });
+
+  test('lifts the marker when the token is ahead of the clock; refuses such a token where there is none', async () => {
+    const lease = await hold();
+    const far = tokenAhead();
+    await expect(raise(lease, far)).resolves.toBe(0);
+    await expect(raise(lease, far, MARKER)).resolves.toBe(1);
+    expect(Number((await redis.get(MARKER))!.slice(17))).toBe(far);
+    await withoutMemory(async () => {
+      await expect(raise(lease, far + 5, MARKER)).rejects.toThrow('OOM');
+    });
+    expect(await granted(lease)).toMatchObject({ token: far });
+  });
+});
+
+describe('EXTEND_PERMITS', () => {
+  test('extends the holder and nobody else, alone and among several (S23)', async () => {
+    const a = await hold();
+    await expect(extend(2 * TTL, a)).resolves.toBe('1');
+    await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
+    const b = await hold();
+    await expect(extend(TTL, b)).resolves.toBe('1');
+    await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
+    await expect(extend(5 * TTL, b)).resolves.toBe('1');
+    expect(await remainingOf(a)).toBeLessThanOrEqual(2 * TTL);
+    expect(await remainingOf(b)).toBeGreaterThan(5 * TTL - PATIENCE);
+    for (const nameOf of [recordKey, holdersKey, detailsKey])
+      expect(await lifeOf(nameOf(PREFIX, 'k'))).toBeGreaterThan(5 * TTL);
+    await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: b.id } });
+    // Never shorter.
+    await expect(extend(1_000, a, b)).resolves.toBe('11');
+    expect(await remainingOf(b)).toBeGreaterThan(4 * TTL);
+    expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
+  });
+
+  test('revives nothing that was released, is kept or has lapsed, nor what is in another slot', async () => {
+    for (const many of [false, true]) {
+      await redis.flushall();
+      if (many) for (const key of 'abcd') await hold(key, { ttl: 2 * TTL });
+      const [released, kept, lapsed, apart] = [...'abcd'].map((key) => leaseFor(key)) as [
+        Lease,
+        Lease,
+        Lease,
+        Lease,
+      ];
+      for (const lease of [released, kept, lapsed, apart]) await granted(lease);
+      kept.acquired(performance.now(), TTL);
+      await releaseAll([released, kept]);
+      if (many) await lapse(lapsed, 'c');
+      else await lapseAll('c');
+      apart.slots = [2];
+      await expect(extend(9 * TTL, released, kept, lapsed, apart)).resolves.toBe('0000');
+      for (const key of 'abcd') expect(await lifeOf(recordKey(PREFIX, key))).toBeLessThan(3 * TTL);
+      // It was given up.
+      await expect(granted(leaseFor('d'))).resolves.toMatchObject({ slot: many ? 1 : 0 });
+    }
+  });
+
+  test('extends where the slots are those that the lease knows', async () => {
+    const lease = leaseFor(['a', 'b']);
+    lease.slots = (await granted(lease)).slots;
+    await hold('b');
+    await expect(extend(2 * TTL, lease, leaseFor('a'), lease)).resolves.toBe('101');
+    for (const key of 'ab') await expectLife(recordKey(PREFIX, key), 2 * TTL + LINGER_MS);
+  });
+
+  test('touches nothing when one of its keys is gone or of another type', async () => {
+    const lease = leaseFor(['a', 'b']);
+    await granted(lease);
+    await redis.del('lock:{b}');
+    await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+    await redis.rpush('lock:{b}', 'not a lock');
+    await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+    await expectLife(recordKey(PREFIX, 'a'), TTL + LINGER_MS);
+  });
+
+  test('works when memory is short, alone and among several, by a little and by a lot (S9)', async () => {
+    const single = await hold('a');
+    const [b, c] = [await hold('k', { ttl: 10 * TTL }), await hold()];
+    await withoutMemory(async () => {
+      await expect(extend(2 * TTL, single, c)).resolves.toBe('11');
+      await expectLife(recordKey(PREFIX, 'a'), 2 * TTL + LINGER_MS);
+      expect(await remainingOf(c)).toBeGreaterThan(2 * TTL - PATIENCE);
+      await expect(extend(20 * TTL, c)).resolves.toBe('1');
+      await expectLife(recordKey(PREFIX, 'k'), 20 * TTL + LINGER_MS);
+      expect(await lifeOf(holdersKey(PREFIX, 'k'))).toBeGreaterThan(20 * TTL);
+      expect(await lifeOf(detailsKey(PREFIX, 'k'))).toBeGreaterThan(20 * TTL);
+      await expect(extend(11 * TTL, b)).resolves.toBe('1');
+    });
+    await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: c.id } });
+  });
+
+  test('gives an expiry again to a record that has lost it, which is held for ever', async () => {
+    const [a, b] = [await hold('a'), await hold('k', { ttl: 5 * TTL })];
+    const c = await hold();
+    for (const key of ['a', 'k']) await redis.persist(recordKey(PREFIX, key));
+    await expect(extend(2 * TTL, a, c)).resolves.toBe('11');
+    await expectLife(recordKey(PREFIX, 'a'), 2 * TTL + LINGER_MS);
+    await expectLife(recordKey(PREFIX, 'k'), 5 * TTL + LINGER_MS);
+    await expect(extend(6 * TTL, b)).resolves.toBe('1');
+    await expectLife(recordKey(PREFIX, 'k'), 6 * TTL + LINGER_MS);
+  });
+});
+
+describe('RELEASE_PERMITS', () => {
+  test('frees the slots of the lease and no others, once (S7)', async () => {
+    const [a, b, c] = [await hold(), await hold(), await hold()];
+    await expect(release(b)).resolves.toBe(0);
+    await expect(takenOf()).resolves.toBe('101');
+    expect(await granted(leaseFor())).toMatchObject({ slot: 1 });
+    await release(b);
+    await expect(takenOf()).resolves.toBe('111');
+    await releaseAll([a, c]);
+    await expect(takenOf()).resolves.toBe('010');
+    await release(leaseFor('gone'));
+    await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
+  });
+
+  test('frees what has lapsed meanwhile, too, and leaves a later phase and other modes alone', async () => {
+    const [a, b] = [await hold('k', { ttl: 2 * TTL }), await hold()];
+    await lapse(b);
+    await release(b);
+    await expect(takenOf()).resolves.toBe('100');
+    await lapseAll();
+    const writer = alone();
+    await acquireAlone(writer);
+    await release(a);
+    await expect(stateOf()).resolves.toBe('H-');
+    await releaseAlone(writer);
+    const next = await hold();
+    await release(a);
+    await expect(extend(TTL, next)).resolves.toBe('1');
+    await hold();
+    await release(a);
+    await expect(takenOf()).resolves.toBe('110');
+  });
+
+  test('a shorter ttl shortens nobody, and a lapse frees one slot after its own ttl (S23)', async () => {
+    const long = await hold('k', { permits: 2 });
+    const short = leaseFor('k', { permits: 2, ttl: 150 });
+    await granted(short);
+    await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
+    const { holder } = await refused(leaseFor('k', { permits: 2 }));
+    expect(holder.id).toBe(short.id);
+    await until(async () => {
+      await extend(TTL, long);
+      const reply = await acquire(leaseFor('k', { permits: 2 }));
+      return 'granted' in reply && reply.granted;
+    });
+    await expect(extend(TTL, long)).resolves.toBe('1');
+    await expect(extend(TTL, short)).resolves.toBe('0');
+    await refused(leaseFor('k', { permits: 2 }));
+  });
+
+  test('keeps the slot taken for minHold, alone and among several; nobody extends or ends it', async () => {
+    for (const many of [false, true]) {
+      await redis.flushall();
+      const others = many ? [await hold('k', { permits: 2, ttl: 10_000 })] : [];
+      const lease = leaseFor('k', { permits: many ? 2 : 1 });
+      await granted(lease);
+      lease.acquired(performance.now(), 3 * TTL);
+      await release(lease);
+      await expectLife(recordKey(PREFIX, 'k'), 3 * TTL + LINGER_MS);
+      const reply = await refused(leaseFor('k', { permits: many ? 2 : 1 }));
+      expect([reply.holder, ...reply.others!].map(({ id }) => id)).toContain(lease.id);
+      await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+      const late = leaseFor('k');
+      Object.assign(late, { id: lease.id });
+      await release(late);
+      await expect(takenOf()).resolves.toBe(many ? '11' : '1');
+      // Others get the rest.
+      await releaseAll(others);
+      expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: many ? 0 : 1 });
+      await expect(redis.zscore(holdersKey(PREFIX, 'k'), lease.id)).resolves.not.toBeNull();
+      await expect(extend(9 * TTL, lease)).resolves.toBe('0');
+      await release(late);
+      await lapse(lease);
+      expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: many ? 1 : 0 });
+    }
+  });
+
+  test('keeps for less than was left, too', async () => {
+    const [a, b] = [await hold('a', { ttl: 9 * TTL }), await hold('b', { ttl: 9 * TTL })];
+    const other = await hold('b', { ttl: 2 * TTL });
+    for (const lease of [a, b]) lease.acquired(performance.now(), TTL);
+    await releaseAll([a, b]);
+    await expectLife(recordKey(PREFIX, 'a'), TTL + LINGER_MS);
+    await expectLife(recordKey(PREFIX, 'b'), 2 * TTL + LINGER_MS);
+    await expect(acquireAlone(alone('b'))).resolves.toMatchObject({ holder: { id: other.id } });
+  });
+
+  test('frees and keeps when memory is short, and for good (S9)', async () => {
+    const single = await hold('a');
+    const [b, c, d] = [await hold(), await hold(), await hold()];
+    const kept = await hold('kept');
+    d.acquired(performance.now(), 2 * TTL);
+    kept.acquired(performance.now(), 2 * TTL);
+    await withoutMemory(async () => {
+      await expect(releaseAll([single, b, c, d, kept])).resolves.toEqual([0, 0, 0, 0, 0]);
+    });
+    await expect(stateOf('a')).resolves.toBe('F-');
+    await expect(takenOf()).resolves.toBe('001');
+    await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
+    await expectLife(recordKey(PREFIX, 'kept'), 2 * TTL + LINGER_MS);
+    await expect(extend(9 * TTL, single, b, c, d, kept)).resolves.toBe('00000');
+  });
+
+  test('leaves what something else wrote alone, and is an error on a key of another type', async () => {
+    await redis.set('lock:{a}', 'somebody');
+    await redis.rpush('lock:{b}', 'not a lock');
+    const lease = leaseFor(['a', 'b', 'c']);
+    const mine = leaseFor('c');
+    Object.assign(mine, { id: lease.id });
+    await granted(mine);
+    await expect(release(lease)).rejects.toThrow('WRONGTYPE');
+    await expect(redis.get('lock:{a}')).resolves.toBe('somebody');
+    await expect(stateOf('c')).resolves.toBe('F-');
+  });
+});
+
+/** Takes random steps, and beside them a model in a few lines of who has which slot and of the last token of each. */
+class RandomWalk {
+  grants = 0;
+  readonly #holders = new Map<Lease, number>();
+  readonly #tokens = new Map<number, number>();
+  readonly #ended: Lease[] = [];
+  #largest = 0;
+  #state: number;
+
+  constructor(seed: number) {
+    this.#state = seed;
+  }
+
+  async step(): Promise<void> {
+    const lease = this.#pick([...this.#holders.keys()]);
+    const kind = this.#below(10);
+    if (kind < 4) await this.#acquire();
+    else if (kind < 6 && lease) await this.#release(lease);
+    else if (kind === 6 && lease) assert.equal(await extend(TTL + this.#below(2 * TTL), lease), '1');
+    else if (kind === 7) await this.#sendLate();
+    else if (kind === 8 && lease) await this.#lapse(lease);
+    else if (kind === 9) await this.#acquireAlone();
+    // Everybody who holds one still has the same.
+    for (const [each, slot] of this.#holders) {
+      const { slots, token } = await granted(each);
+      assert.deepEqual([slots, token], [[slot], this.#tokens.get(slot)]);
+    }
+  }
+
+  async #acquire(): Promise<void> {
+    const permits = this.#below(5) === 0 ? 6 : 4;
+    const lease = leaseFor('k', { permits, ttl: TTL + this.#below(TTL) });
+    const wish = this.#below(permits);
+    const isExact = this.#below(5) === 0;
+    const taken = [...this.#holders.values()];
+    const reply = await acquire(lease, isExact ? exactly(wish) : this.#below(2) === 0 ? {} : from(wish));
+    if (reply instanceof Error) throw reply;
+    if (!reply.granted) {
+      assert(isExact ? taken.includes(wish) : taken.filter((slot) => slot < permits).length === permits);
+      return;
+    }
+    const slot = reply.slots![0]!;
+    assert(!taken.includes(slot) && slot < permits);
+    assert(!isExact || slot === wish);
+    assert(reply.token > (this.#tokens.get(slot) ?? 0));
+    this.#holders.set(lease, slot);
+    this.#tokens.set(slot, reply.token);
+    this.#largest = Math.max(this.#largest, reply.token);
+    this.grants++;
+  }
+
+  async #release(lease: Lease): Promise<void> {
+    await release(lease);
+    this.#end(lease);
+  }
+
+  /** Messages of one who has gone change nothing. */
+  async #sendLate(): Promise<void> {
+    const lease = this.#pick(this.#ended);
+    if (!lease) return;
+    assert.equal(await extend(9 * TTL, lease), '0');
+    await release(lease);
+    assert.equal(await raise(lease, tokenAhead(1_000)), 0);
+  }
+
+  async #lapse(lease: Lease): Promise<void> {
+    if (this.#holders.size === 1 || this.#below(5) === 0) {
+      await lapseAll();
+      for (const each of this.#holders.keys()) this.#end(each);
+    } else {
+      await lapse(lease);
+      this.#end(lease);
+    }
+  }
+
+  async #acquireAlone(): Promise<void> {
+    const lease = alone();
+    const reply = await acquireAlone(lease);
+    if (reply instanceof Error) throw reply;
+    // The record of one whose end the test has moved may outlive it: then nobody holds, and it is refused.
+    if (!reply.granted) return;
+    assert.equal(this.#holders.size, 0);
+    assert(reply.token > this.#largest);
+    this.#largest = reply.token;
+    for (let slot = 0; slot < 6; slot++) this.#tokens.set(slot, reply.token);
+    await releaseAlone(lease);
+  }
+
+  #end(lease: Lease): void {
+    this.#holders.delete(lease);
+    this.#ended.push(lease);
+  }
+
+  #pick<T>(list: readonly T[]): T | undefined {
+    return list[this.#below(list.length)];
+  }
+
+  /** A whole number below this one, the same ones for the same seed (mulberry32). */
+  #below(limit: number): number {
+    this.#state = (this.#state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) % Math.max(1, limit);
+  }
+}
+
+describe('many at random', () => {
+  test.each([1, 2, 3, 4, 5, 6])(
+    'never more than n hold, and each slot has one, whatever lapses (%i)',
+    async (seed) => {
+      const walk = new RandomWalk(seed);
+      for (let step = 0; step < 400; step++) await walk.step();
+      expect(walk.grants).toBeGreaterThan(50);
+    },
+  );
+
+  test('a thousand are given at a time, and a thousand that have lapsed are cleared away', async () => {
+    const leases = Array.from({ length: 1_000 }, () => leaseFor('k', { permits: 1_000 }));
+    const slots = new Set<number>();
+    for (let at = 0; at < 1_000; at += 100)
+      for (const answer of await askAll(leases.slice(at, at + 100).map((lease) => requestFor(lease))))
+        slots.add(Number(String(answer).slice(16)));
+    expect(slots.size).toBe(1_000);
+    await refused(leaseFor('k', { permits: 1_000 }));
+    const past = leases.slice(1).flatMap(({ id }) => [Date.now() - 5_000, id]);
+    await redis.zadd(holdersKey(PREFIX, 'k'), ...past);
+    expect(await granted(leaseFor('k', { permits: 1_000 }))).toMatchObject({ slot: expect.any(Number) });
+    // Not all with the first who asks, and never the one who still holds.
+    expect(await redis.zcard(holdersKey(PREFIX, 'k'))).toBeGreaterThan(800);
+    const next = Array.from({ length: 998 }, () => leaseFor('k', { permits: 1_000 }));
+    for (let at = 0; at < 998; at += 100) {
+      const answers = await askAll(next.slice(at, at + 100).map((lease) => requestFor(lease)));
+      for (const answer of answers) expect(answer).toEqual(expect.any(String));
+    }
+    await refused(leaseFor('k', { permits: 1_000 }));
+    await expect(extend(TTL, leases[0]!, next[0]!)).resolves.toBe('11');
+    await expect(redis.zcard(holdersKey(PREFIX, 'k'))).resolves.toBe(1_000);
+  });
+});
+
+/** The waiters of a process, whose random name has this letter only. */
+function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): WaiterId {
+  const modes = { x: 'exclusive', s: 'shared', p: 'permits' } as const;
+  return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
+}
+
+describe('the queue of a key', () => {
+  interface Listener {
+    readonly channel: string;
+    readonly waiter: WaiterId;
+    readonly name: string;
+    readonly told: string[];
+  }
+
+  async function listener(letter: string, mode: 'x' | 's' | 'p' = 'p'): Promise<Listener> {
+    const waiter = waiterOf(letter, mode);
+    const told: string[] = [];
+    const client = server.client();
+    const channel = `${BASE}${waiter.process}`;
+    await client.subscribe(channel);
+    client.on('message', (_channel, text) => told.push(text));
+    return { channel, waiter, name: waiterName(waiter), told };
+  }
+
+  /** All that they were told since the last time. */
+  async function toldTo(all: readonly Listener[]): Promise<string[][]> {
+    for (const { channel } of all) await redis.publish(channel, 'that is all');
+    await until(() => all.every(({ told }) => told.includes('that is all')));
+    return all.map(({ told }) => told.splice(0).slice(0, -1));
+  }
+
+  function isTurn(messages: readonly string[]): boolean {
+    return messages.some((text) => text.startsWith('0 '));
+  }
+
+  function queue(key = 'k'): Promise<string[]> {
+    return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
+  }
+
+  function wait(waiter: WaiterId, waited: number, lease = leaseFor(waiter.keys)): Promise<Answer> {
+    return ask(lease, { waiter, waited });
+  }
+
+  function waitAlone(waiter: WaiterId, waited: number): Promise<AcquireReply | Error> {
+    return acquireAlone(alone(waiter.keys), { waiter, waited });
+  }
+
+  const fill = () => Promise.all([hold(), hold(), hold()]);
+
+  test('has those who were refused in the order in which they came, and the record says so', async () => {
+    await fill();
+    const [late, early] = [waiterOf('a'), waiterOf('b')];
+    expect(showsWaiters(await wait(late, 10))).toBe(true);
+    await wait(early, 5_000);
+    await ask(leaseFor(), { ordered: true });
+    await expect(queue()).resolves.toEqual([early, late].map(waiterName));
+    await expect(stateOf()).resolves.toBe('Pw');
+    await expect(takenOf()).resolves.toBe('111');
+  });
+
+  test('is told of each permit that comes free, the first at once', async () => {
+    const [a, b] = [await listener('a'), await listener('b')];
+    const [x, y] = await fill();
+    await wait(a.waiter, 900);
+    await wait(b.waiter, 500);
+    await expect(release(x)).resolves.toBe(2);
+    const told = await toldTo([a, b]);
+    expect(told[0]).toEqual([`0 ${x.id} 1:host:a`]);
+    expect(told[1]).toEqual([`200 ${x.id} 1:host:b`]);
+    const [, answer] = await together(() => [release(y), wait(a.waiter, 950)]);
+    // b is left in line, and is called for the second slot.
+    expect(readAcquirePermitsReply(answer)).toMatchObject({ granted: true });
+    expect(isTurn((await toldTo([a, b]))[1]!)).toBe(true);
+    expect(readAcquirePermitsReply(await wait(b.waiter, 600))).toMatchObject({ granted: true });
+    await expect(queue()).resolves.toEqual([]);
+  });
+
+  test('n freed at once wake n, each by the one before', async () => {
+    const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
+    const held = await fill();
+    for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
+    await releaseAll(held);
+    const served: string[] = [];
+    for (let round = 0; round < 3; round++) {
+      const told = await toldTo(all);
+      const next = all.findIndex((each, index) => isTurn(told[index]!) && !served.includes(each.name));
+      const { waiter, name } = all[next]!;
+      expect(readAcquirePermitsReply(await wait(waiter, 1_000 - next * 100))).toMatchObject({
+        granted: true,
+        slots: [round],
+      });
+      served.push(name);
+    }
+    expect(served).toEqual(all.slice(0, 3).map(({ name }) => name));
+    expect(isTurn((await toldTo(all))[3]!)).toBe(false);
+    await expect(queue()).resolves.toEqual([all[3]!.name]);
+  });
+
+  test('lets those pass who find more free slots than wait before them, and no others', async () => {
+    const [a, b] = [await listener('a'), await listener('b')];
+    const [x, y] = await fill();
+    await wait(a.waiter, 900);
+    await wait(b.waiter, 500);
+    const [, early] = await together(() => [release(x), wait(b.waiter, 500)]);
+    expect(early).toEqual([-4, a.name, expect.any(Number)]);
+    const [, second, newcomer] = await together(() => [
+      release(y),
+      wait(b.waiter, 500),
+      ask(leaseFor(), { ordered: true }),
+    ]);
+    expect(readAcquirePermitsReply(second)).toMatchObject({ granted: true });
+    expect(newcomer).toEqual([-4, a.name, expect.any(Number)]);
+    expect(readAcquirePermitsReply(await wait(a.waiter, 1_000))).toMatchObject({ granted: true });
+  });
+
+  test('drops those whose process has gone, and those who do not take their turn', async () => {
+    const [hung, next] = [await listener('a'), await listener('b')];
+    const [x] = await fill();
+    await wait(waiterOf('9'), 1_500);
+    await wait(hung.waiter, 900);
+    await wait(next.waiter, 500);
+    await release(x);
+    await expect(queue()).resolves.toEqual([hung.name, next.name]);
+    await until(async () => typeof (await wait(next.waiter, 600)) === 'string');
+    await expect(takenOf()).resolves.toBe('111');
+    await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
+  });
+
+  test('begins a turn when a holder lapsed, so that nobody was told', async () => {
+    const first = await listener('a');
+    const [x] = await fill();
+    await wait(first.waiter, 900);
+    await lapse(x);
+    await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, first.name, expect.any(Number)]);
+    expect(isTurn((await toldTo([first]))[0]!)).toBe(true);
+    expect(readAcquirePermitsReply(await wait(first.waiter, 950))).toMatchObject({
+      granted: true,
+      slots: [0],
+    });
+  });
+
+  test('a waiter in another mode comes first by its mark, as long as that stands (S22)', async () => {
+    const holder = await hold();
+    const writer = await listener('x', 'x');
+    const came = Date.now() - 500;
+    await expect(waitAlone(writer.waiter, 500)).resolves.toMatchObject({ granted: false });
+    await redis.set(markKey(PREFIX, 'k'), `${came}:${writer.name}`, 'PX', TTL);
+    const newcomer = await ask(leaseFor());
+    expect(newcomer).toEqual([-4, writer.name, expect.any(Number)]);
+    expect(readAcquirePermitsReply(newcomer)).toMatchObject({ granted: false, holder: { owner: 'host:x' } });
+    // Who came earlier is not kept out, with or without a queue here.
+    const early = waiterOf('e');
+    expect(await acquire(leaseFor(), { waiter: early, waited: 5_000, ordered: false })).toMatchObject({
+      granted: true,
+    });
+    expect(await acquire(leaseFor(), { waiter: early, waited: 100, ordered: false })).toMatchObject({
+      granted: false,
+    });
+    // The same lease again is granted all the same.
+    expect(await granted(holder)).toMatchObject({ slot: 0 });
+    await redis.del(markKey(PREFIX, 'k'));
+    expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
+  });
+
+  test('a mark of permits keeps no permits out', async () => {
+    await hold();
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
+    await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
+  });
+
+  test('where nobody holds, nobody passes a waiter in another mode who came earlier; it is told of the last release', async () => {
+    const writer = await listener('x', 'x');
+    const held = await fill();
+    await waitAlone(writer.waiter, 900);
+    await releaseAll(held);
+    expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
+    // As if nobody had been told: the turn begins with the next one who asks.
+    await redis.zremrangebyscore(queueKey(PREFIX, 'k'), -1, -1);
+    for (let time = 0; time < 2; time++)
+      await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([
+        -4,
+        writer.name,
+        expect.any(Number),
+      ]);
+    expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
+    await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
+  });
+
+  test('who begins a phase leaves the mark of the first behind it in another mode', async () => {
+    const writer = alone();
+    await acquireAlone(writer);
+    const [first, other] = [await listener('a'), await listener('x', 'x')];
+    await wait(first.waiter, 900);
+    await waitAlone(other.waiter, 500);
+    await releaseAlone(writer);
+    expect(readAcquirePermitsReply(await wait(first.waiter, 950))).toMatchObject({ granted: true });
+    expect((await redis.get(markKey(PREFIX, 'k')))!.slice(14)).toBe(other.name);
+    await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
+  });
+
+  test('one who gives a slot up for another calls the first in line', async () => {
+    const first = await listener('a');
+    const [x, y] = await fill();
+    await wait(first.waiter, 900);
+    await refused(y, { ...exactly(0), ordered: true });
+    expect(isTurn((await toldTo([first]))[0]!)).toBe(true);
+    expect(x.ended).toBe(false);
+  });
+
+  test('has the next waiter of the process in line as soon as the one before is granted, and says if it is first', async () => {
+    const me = await listener('a');
+    const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
+    expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
+    expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
+    await expect(queue()).resolves.toEqual([me.name]);
+    // Slots are left: it is called.
+    expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
+  });
+
+  test('of a key that is kept for minHold is told when that has passed', async () => {
+    const first = await listener('a');
+    const lease = await hold('k', { permits: 1 });
+    await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });
+    lease.acquired(performance.now(), TTL);
+    await expect(release(lease)).resolves.toBe(1);
+    const [[text]] = (await toldTo([first])) as [[string]];
+    expect(Number(text.split(' ')[0])).toBeGreaterThan(TTL - PATIENCE);
+  });
+
+  test('leaves nothing behind after the last release and the linger', async () => {
+    const all = await Promise.all(['a', 'b'].map((letter) => listener(letter)));
+    const held = await Promise.all([hold('k', { ttl: 9 * TTL }), hold(), hold()]);
+    const leases = [leaseFor(), leaseFor('k', { ttl: 20 * TTL })];
+    for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100, leases[index]);
+    await releaseAll(held);
+    for (const [index, { waiter }] of all.entries())
+      expect(readAcquirePermitsReply(await wait(waiter, 1_000 - index * 100, leases[index]))).toMatchObject({
+        granted: true,
+      });
+    await releaseAll(leases);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
+    await expectNothingAfterLinger();
+  });
+});
+
+test('numbers may come as strings from a client of the user', () => {
+  const details = `0000000000000005:0002:1700000000000:them`;
+  expect(readAcquirePermitsReply(['0', '000000000000000700010003', '2'])).toEqual({
+    granted: true,
+    token: 7,
+    nextIsFirst: true,
+    slots: [1, 3],
+  });
+  expect(readAcquirePermitsReply(['1', ['e'.repeat(32), details, '90']])).toEqual({
+    granted: false,
+    holder: {
+      id: 'e'.repeat(32),
+      owner: 'them',
+      remaining: 90,
+      since: 1_700_000_000_000,
+      fencingToken: 5,
+      mode: 'permits',
+      slot: 2,
+    },
+    others: [],
+  });
+});
+
+test.each(['no number', '', null, undefined, 0, -1, '0'.repeat(20), '0000000000000007', '9'.repeat(20)])(
+  'a reply of %p is no fencing token with a slot',
+  (reply) => {
+    expect(readAcquirePermitsReply(reply)).toBeInstanceOf(Error);
+    expect(readAcquirePermitsReply([0, reply, 1])).toBeInstanceOf(Error);
+  },
+);
