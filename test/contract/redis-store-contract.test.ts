@@ -6,7 +6,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { storeContract } from './store-contract.js';
 
 /** Another mode is added here when `RedisStore.modes` has it. */
-const modes: readonly LockMode[] = ['exclusive', 'shared'];
+const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 let server: RedisServer;
 let store: RedisStore;

@@ -49,8 +49,8 @@ export interface ModeRules {
   readonly givesUp: boolean;
   /** A lease that is known to have another slot is not extended. */
   readonly knowsSlot: boolean;
-  /** A reader's token is lifted though it is larger already. */
-  readonly raisesReaders: boolean;
+  /** A lease whose token is larger already is not raised: it was granted anew meanwhile. */
+  readonly refusesLowerRaise: boolean;
   /** A release frees the permit of the one who releases, and no other. */
   readonly releasesOwn: boolean;
 }
@@ -63,7 +63,7 @@ export const RIGHT_MODES: Omit<ModeRules, 'linger'> = {
   floor: true,
   givesUp: true,
   knowsSlot: true,
-  raisesReaders: true,
+  refusesLowerRaise: true,
   releasesOwn: true,
 };
 
@@ -179,16 +179,10 @@ export class ManyHolders {
     return true;
   }
 
-  raise(
-    { id, keys, mode }: Claimant,
-    now: number,
-    token: number,
-    slots: readonly number[] | undefined,
-  ): boolean {
-    const isReader = mode === 'shared' && this.rules.raisesReaders;
+  raise({ id, keys }: Claimant, now: number, token: number, slots: readonly number[] | undefined): boolean {
     for (const [index, name] of keys.entries()) {
       const held = this.#mine(name, id, now);
-      if (!held || (!isReader && held.token > token)) return false;
+      if (!held || (this.rules.refusesLowerRaise && held.token > token)) return false;
       if (slots && held.slot !== undefined && held.slot !== slots[index]) return false;
     }
     for (const name of keys) {

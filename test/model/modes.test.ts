@@ -456,14 +456,13 @@ const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['a slot that is new has a token below those before', { floor: false }, ['permits']],
   ['a lease keeps its slot where it is to have exactly another', { givesUp: false }, ['permits']],
   ['a lease is extended in another slot than it is known to have', { knowsSlot: false }, ['permits']],
-  ['a token of a reader is not lifted that is larger already', { raisesReaders: false }, ['shared']],
+  ['a lease is raised whose token is larger already', { refusesLowerRaise: false }, ['shared']],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
 ];
 
 describe.each([
   ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
-  // Another mode is added here when `RedisStore.modes` has it.
-  ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive']],
+  ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
 ] as const)('a node in %s', (_kind, open, messages, modes) => {
   test('answers what the rules say in each mode, whatever the order of the messages', async () => {
     for (let round = 0; round < ROUNDS; round++) {

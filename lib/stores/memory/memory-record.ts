@@ -140,11 +140,11 @@ export class MemoryRecord {
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });
   }
 
-  /** Whether the lease's token can be lifted to this one: a reader's always, others' unless it is larger already. */
-  canRaise({ id, kind }: Lease, token: number, slot: number | undefined): boolean {
+  /** Whether the lease's token can be lifted to this one: not when it is larger already. */
+  canRaise({ id }: Lease, token: number, slot: number | undefined): boolean {
     const hold = this.#held(id);
     if (!hold || (slot !== undefined && hold.slot !== slot)) return false;
-    return kind.mode === 'shared' || hold.token <= token;
+    return hold.token <= token;
   }
 
   raise({ id }: Lease, token: number): void {

@@ -1,6 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { asError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
+import type { LockKind } from '../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isAboutKeys, isNoScript, type Packed } from './connection/command-channel.js';
@@ -217,9 +218,14 @@ class AcquireBatch {
   }
 }
 
+function isSameKind(a: LockKind, b: LockKind): boolean {
+  if (a === b) return true;
+  return a.mode === b.mode && (a.mode !== 'permits' || a.permits === (b as typeof a).permits);
+}
+
 function isAlike(a: AcquireRequest, b: AcquireRequest, ordered: boolean): boolean {
   return (
-    a.lease.kind.mode === b.lease.kind.mode &&
+    isSameKind(a.lease.kind, b.lease.kind) &&
     a.lease.ttl === b.lease.ttl &&
     a.limit === b.limit &&
     a.guard === b.guard &&

@@ -34,7 +34,8 @@ export const LINGER_MS = 30_000;
  * alone.
  *
  * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash: for each id its token in 16 digits, a colon, when it was asked for in 13, a colon, and the owner.
+ * - `:s`, a hash: for each id its token in 16 digits, a colon, when it was asked for in 13, a colon, and the owner; also for the
+ *   reader whom the record names, if its token is not the record's.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 

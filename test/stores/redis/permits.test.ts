@@ -23,6 +23,7 @@ import {
 } from '../../../lib/stores/redis/scripts/acquire-permits.js';
 import {
   ACQUIRE,
+  acquireAnswers,
   packAcquire,
   readAcquireReply,
   showsWaiters,
@@ -188,8 +189,8 @@ function alone(keys: string | readonly string[] = 'k', ttl = TTL): Lease {
 
 async function acquireAlone(lease: Lease, terms: Terms = {}): Promise<AcquireReply | Error> {
   const requests = [requestFor(lease, terms)];
-  const [answer] = (await run(ACQUIRE, packAcquire(requests, commandFor(requests, terms)))) as unknown[];
-  return readAcquireReply(answer);
+  const reply = await run(ACQUIRE, packAcquire(requests, commandFor(requests, terms)));
+  return readAcquireReply(acquireAnswers(reply, requests)[0]);
 }
 
 function releaseAlone(lease: Lease): Promise<unknown> {

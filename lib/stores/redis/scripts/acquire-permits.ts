@@ -5,7 +5,7 @@ import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '.
 import type { Packed } from '../connection/command-channel.js';
 import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
 import { MARK_MS } from './hold-back.js';
-import { CODE_FIRST, FOREIGN, TOKEN_OF_RECORD } from './lua.js';
+import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
 import { COUNT_OF_RECORD, END_PERMIT, parsePermit, parsePermitRecord, PERMITS, SPARE_MS } from './permits.js';
 import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { script } from './script.js';
@@ -71,7 +71,8 @@ const MOST_WAITERS = 64;
  * Returns  an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key; a list with both
  *                                             takes the client 1 us more
- *          {0, that string, waiting}          stored, and others wait; waiting as in ACQUIRE
+ *          {0, that string, waiting, most}    stored, and others wait, with waiting as in ACQUIRE, or 0; most is there when others
+ *                                             have asked for more permits of late, and says how many
  *          {i, record, pttl}                  the i-th key is held in another mode, or by the one holder that the record names
  *          {i, {id, details, left, ...}}      all slots of the i-th key are taken: the first ten holders to go, or the one that has
  *                                             the slot that it must be, and for how many milliseconds
@@ -166,7 +167,7 @@ while ARGV[at] do
     local record = try('GET', name)
     local state, left, last, held, taken, floor = ${RECORD.free}, 0, 0, 0, ''
     if record then
-      last = not record.err and ${TOKEN_OF_RECORD}
+      last = not record.err and ${tokenOf('record')}
       state = last and byte(record, 1)
       if state and state ~= ${RECORD.free} then
         left = call('PTTL', name)
@@ -522,7 +523,15 @@ while ARGV[at] do
       for i = 1, n do
         digits = digits .. numbers[slots[i]]
       end
-      answer = others == 0 and digits or {0, digits, others}
+      local most = permits
+      for i = 1, n do
+        most = lefts[i] and math.max(most, #bits[i]) or most
+      end
+      if most > permits then
+        answer = {0, digits, others, most}
+      else
+        answer = others == 0 and digits or {0, digits, others}
+      end
       if waited and ordered then
         for i in pairs(waited) do
           if waited[i] and string.find(bits[i], '0', 1, true) then
@@ -596,11 +605,13 @@ const ORDERED_KEYS = [...KEYS, queueKey];
 export function readAcquirePermitsReply(answer: unknown): AcquireReply | Error {
   if (answer instanceof Error) return answer;
   if (!Array.isArray(answer)) return grant(String(answer));
-  const [outcome, detail, number] = answer as readonly unknown[];
+  const [outcome, detail, number, most] = answer as readonly unknown[];
   const code = Number(outcome);
   if (code === 0) {
     const granted = grant(String(detail));
-    return granted instanceof Error ? granted : { ...granted, nextIsFirst: Number(number) > 1 };
+    if (granted instanceof Error) return granted;
+    const asked = most === undefined ? {} : { permits: Number(most) };
+    return { ...granted, nextIsFirst: Number(number) > 1, ...asked };
   }
   if (Array.isArray(detail)) {
     const holders: KeyHolder[] = [];

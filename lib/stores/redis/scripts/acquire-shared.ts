@@ -119,7 +119,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
       local others, own = {}
       if shared then
         others = try('ZRANGEBYSCORE', KEYS[holders + i], '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
-        own = not named and try('HGET', KEYS[details + i], id)
+        own = try('HGET', KEYS[details + i], id)
       elseif left <= 0 then
         others = try('ZRANGE', KEYS[holders + i], 0, 0)
         own = others[1] and try('HGET', KEYS[details + i], id)
@@ -131,7 +131,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
         if ends and tonumber(ends) > now then
           mine, token = mine + 1, math.max(token, tonumber(string.sub(own, 1, 16)))
         elseif shared and named then
-          mine, token = mine + 1, math.max(token, last)
+          mine, token = mine + 1, math.max(token, own and tonumber(string.sub(own, 1, 16)) or last)
         else
           answer = redis.error_reply('ERR this lease was stored before, and has ended')
         end
@@ -257,7 +257,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
         end
         stored = try('ZADD', set, math.floor(ends), other)
         if type(stored) == 'number' then
-          call('HSET', hash, other, (isLast and string.sub(record, ${RECORD.token.join(', ')}) or string.sub(digits, 1, 16)) .. own)
+          call('HSETNX', hash, other, (isLast and string.sub(record, ${RECORD.token.join(', ')}) or string.sub(digits, 1, 16)) .. own)
           if #gones[i] > 0 then
             call('ZREM', set, unpack(gones[i]))
             call('HDEL', hash, unpack(gones[i]))

@@ -399,5 +399,8 @@ function grant(token: unknown): { readonly granted: true; readonly token: number
 
 /** Others waited for the lock when this was answered. */
 export function showsWaiters(answer: unknown): boolean {
-  return Array.isArray(answer) && (Number(answer[0]) >= 0 || Number(answer[0]) === TURN_OF_ANOTHER);
+  if (!Array.isArray(answer)) return false;
+  const [outcome, , waiting] = answer as readonly unknown[];
+  const code = Number(outcome);
+  return code === 0 ? Number(waiting) > 0 : code > 0 || code === TURN_OF_ANOTHER;
 }

@@ -61,9 +61,11 @@ for at = 2, #ARGV, 2 do
         -- They change places: the record names the one who ends last.
         local other = string.sub(record, ${RECORD.id.join(', ')})
         call('ZADD', set, math.floor(now) + left - ${LINGER_MS}, other)
-        call('HSET', hash, other, string.sub(record, ${RECORD.token.join(', ')}) .. string.sub(record, ${RECORD.id[1] + 1}))
+        call('HSETNX', hash, other, string.sub(record, ${RECORD.token.join(', ')}) .. string.sub(record, ${RECORD.id[1] + 1}))
         call('ZREM', set, id)
-        call('HDEL', hash, id)
+        if string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')}) then
+          call('HDEL', hash, id)
+        end
         call('SET', name, string.sub(record, 1, ${RECORD.id[0] - 1}) .. id .. string.sub(own, 17), 'PX', life)
       else
         call('ZADD', set, ends, id)

@@ -24,9 +24,6 @@ export function digitsOf(token: string): string {
 /** Lua text for the answer where a key has a value of something else (S19). */
 export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
 
-/** Lua text for the answer where a key has a value of something else (S19). */
-export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
-
 /**
  * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught begins
  * with the place in the script.

@@ -3,12 +3,16 @@ import type { LockMode } from '../../../core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest } from '../../../core/ports.js';
 import type { Packed } from '../connection/command-channel.js';
 import { ACQUIRE, type AcquireCommand, packAcquire, readAcquireReply } from './acquire.js';
+import { ACQUIRE_PERMITS, packAcquirePermits, readAcquirePermitsReply } from './acquire-permits.js';
 import { ACQUIRE_SHARED, packAcquireShared } from './acquire-shared.js';
 import { EXTEND, packExtend } from './extend.js';
+import { EXTEND_PERMITS, packExtendPermits } from './extend-permits.js';
 import { EXTEND_SHARED, packExtendShared } from './extend-shared.js';
 import { packRaise, RAISE } from './raise.js';
+import { packRaisePermits, RAISE_PERMITS } from './raise-permits.js';
 import { packRaiseShared, RAISE_SHARED } from './raise-shared.js';
 import { packRelease, RELEASE } from './release.js';
+import { packReleasePermits, RELEASE_PERMITS } from './release-permits.js';
 import { packReleaseShared, RELEASE_SHARED } from './release-shared.js';
 import type { Script } from './script.js';
 
@@ -37,7 +41,7 @@ export interface ModeScripts {
   };
 }
 
-const SCRIPTS: Readonly<Partial<Record<LockMode, ModeScripts>>> = {
+const SCRIPTS: Readonly<Record<LockMode, ModeScripts>> = {
   exclusive: {
     acquire: { script: ACQUIRE, pack: packAcquire, read: readAcquireReply },
     extend: { script: EXTEND, pack: packExtend },
@@ -50,6 +54,12 @@ const SCRIPTS: Readonly<Partial<Record<LockMode, ModeScripts>>> = {
     release: { script: RELEASE_SHARED, pack: packReleaseShared },
     raise: { script: RAISE_SHARED, pack: packRaiseShared },
   },
+  permits: {
+    acquire: { script: ACQUIRE_PERMITS, pack: packAcquirePermits, read: readAcquirePermitsReply },
+    extend: { script: EXTEND_PERMITS, pack: packExtendPermits },
+    release: { script: RELEASE_PERMITS, pack: packReleasePermits },
+    raise: { script: RAISE_PERMITS, pack: packRaisePermits },
+  },
 };
 
 /** The modes that there are scripts for. */
@@ -57,7 +67,5 @@ export const MODES = Object.keys(SCRIPTS) as readonly LockMode[];
 
 /** The scripts for a lease of that mode. */
 export function scriptsFor({ kind: { mode } }: Lease): ModeScripts {
-  const scripts = SCRIPTS[mode];
-  if (!scripts) throw new TypeError(`A Redis has no locks of the mode '${mode}'`);
-  return scripts;
+  return SCRIPTS[mode];
 }

@@ -6,8 +6,9 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Lifts the tokens of a reader's lease to the one that the nodes agree on, if all its keys are held by it. A larger one of the
- * phase is left alone and no obstacle, else readers would keep each other from agreeing (S21, test/model).
+ * Lifts the tokens of a reader's lease to the one that the nodes agree on, if all its keys are held by it and it has no larger
+ * one itself: then it was granted anew meanwhile. A larger one of the phase is left alone and no obstacle, else readers would
+ * keep each other from agreeing (S21, test/model).
  *
  * A token that is ahead of this node's clock lifts the marker first, as in {@link RAISE}.
  *
@@ -28,12 +29,15 @@ for i = 1, n do
   local record = call('GET', KEYS[i])
   local left = record and string.byte(record, 1) == ${RECORD.shared} and call('PTTL', KEYS[i]) or 0
   local held = left > ${LINGER_MS} or left == -1
-  if held and string.sub(record, ${RECORD.id.join(', ')}) ~= id then
-    local ends = call('ZSCORE', KEYS[n + i], id)
+  local last = held and string.sub(record, ${RECORD.token.join(', ')})
+  if held then
     own[i] = call('HGET', KEYS[2 * n + i], id)
-    held = own[i] and ends and tonumber(ends) > now
+    if string.sub(record, ${RECORD.id.join(', ')}) ~= id then
+      local ends = call('ZSCORE', KEYS[n + i], id)
+      held = own[i] and ends and tonumber(ends) > now
+    end
   end
-  if not held then
+  if not held or tonumber(string.sub(own[i] or last, 1, 16)) > token then
     return 0
   end
   records[i] = record
@@ -51,11 +55,17 @@ if token > (time[1] + ${LEAD_MS / 1_000}) * ${STEPS_PER_SECOND} + math.floor(tim
 end
 local digits = string.format('%016.0f', token)
 for i = 1, n do
-  if string.sub(records[i], ${RECORD.token.join(', ')}) < digits then
+  local record, hash = records[i], KEYS[2 * n + i]
+  local named = string.sub(record, ${RECORD.id.join(', ')})
+  if string.sub(record, ${RECORD.token.join(', ')}) < digits then
+    if named ~= id then
+      -- The one that the record names keeps the token that it was granted.
+      call('HSETNX', hash, named, string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, 53))
+    end
     call('SETRANGE', KEYS[i], ${RECORD.token[0] - 1}, digits)
   end
   if own[i] and string.sub(own[i], 1, 16) < digits then
-    call('HSET', KEYS[2 * n + i], id, digits .. string.sub(own[i], 17))
+    call('HSET', hash, id, digits .. string.sub(own[i], 17))
   end
 end
 return 1

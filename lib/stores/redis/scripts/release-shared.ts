@@ -47,10 +47,11 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
       ended = 1
       if not over then
         call('ZREM', holders, last[1])
-        call('HDEL', details, last[1])
+        local same = own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
+        call('HDEL', details, id, same and last[1] or id)
         call('PEXPIRE', holders, left)
         call('PEXPIRE', details, left)
-      elseif last[1] then
+      else
         call('DEL', holders, details)
       end
     end
