@@ -216,6 +216,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #askExactly(asked: NodeSet): void {
     const { slots = [] } = this.#tally;
     this.wish = { slots, exactly: true };
+    this.#tally.fixSlots();
     this.#tally.forget(asked);
     this.#ask(asked);
   }

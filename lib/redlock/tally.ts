@@ -35,6 +35,7 @@ export class Tally {
   #grants: (Grant | undefined)[] | undefined;
   #sameSlots: NodeSet = 0;
   #slots: readonly number[] | undefined;
+  #isFixed = false;
 
   constructor(private readonly nodeCount: number) {
     this.quorum = quorumOf(nodeCount);
@@ -71,6 +72,7 @@ export class Tally {
     this.#sameSlots = 0;
     for (const [first, candidate] of grants.entries()) {
       if (!candidate || !hasNode(this.granted, first)) continue;
+      if (this.#isFixed && !isSame(candidate.slots, this.#slots ?? [])) continue;
       let same: NodeSet = 0;
       for (const [other, { slots } = NO_GRANT] of grants.entries()) {
         if (hasNode(this.granted, other) && isSame(slots, candidate.slots)) same |= nodeSet(other);
@@ -83,6 +85,11 @@ export class Tally {
     for (const [other, { token } = NO_GRANT] of grants.entries()) {
       if (hasNode(this.#sameSlots, other)) this.#countToken(token);
     }
+  }
+
+  /** From now on no other slots count: nodes have been asked to give those up (test/model, permits.c). */
+  fixSlots(): void {
+    this.#isFixed = true;
   }
 
   /** The nodes are asked again: what they said counts no more. */

@@ -298,6 +298,7 @@ class Conversation {
     const proposal = this.#random(2) === 0 ? 0 : Math.floor(steps(Date.now() + this.#random(150) - 100));
     const wish = this.#wish(lease);
     const wanted: Wanted = { ttl: steps(lease.ttl), proposal, wish };
+    let heard: Granted | undefined;
     return {
       name: `acquire ${lease.kind.mode} ${claim.id.slice(0, 6)} of ${claim.keys.length}, ${JSON.stringify(wish)}`,
       send: async () => {
@@ -306,10 +307,15 @@ class Conversation {
         const [reply] = await answersTo<AcquireReply>(1, (tell) => node.store.acquire(requests, false, tell));
         const granted = grantOf(reply!);
         if (granted) this.#heard(lease, granted);
+        heard = granted;
         return [granted];
       },
       rule: (state, now) => {
-        const granted = state.acquire(claim, now, wanted);
+        const isNew = !claim.keys.some((key) => state.holders(key, now).has(claim.id));
+        // Any that is free will do: a store need not have noticed yet that another one has lapsed.
+        const chosen = heard && heard.slots.length > 0 && isNew && !wish?.exactly ? heard.slots : undefined;
+        const taken = chosen && { ...wanted, wish: { slots: chosen.map(Number), exactly: true } };
+        const granted = state.acquire(claim, now, taken ?? wanted);
         return [granted && { ...granted, slots: granted.slots.filter((slot) => slot !== undefined) }];
       },
     };

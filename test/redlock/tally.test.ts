@@ -128,6 +128,16 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
+  test('after nodes were asked to give others up, no other slots count, however many give them', () => {
+    const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
+    tally.fixSlots();
+    tally.forget(0b01110);
+    for (const node of [1, 2, 4]) tally.count(node, slot(2));
+    expect(tally).toMatchObject({ isWon: false, slots: [1], together: 0b00001 });
+    for (const node of [1, 2]) tally.count(node, slot(1));
+    expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
+  });
+
   test('all holders that the nodes name are told, and when the first of them can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });

@@ -2,6 +2,7 @@ import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { Redis as Redis6 } from 'ioredis-6';
 import { type LockOptions, LockService, type RedlockModuleOptions } from '../../lib/index.js';
+import { tokenAt } from '../../lib/core/fencing-token.js';
 import { Lease } from '../../lib/core/lease.js';
 import { SHARED } from '../../lib/core/lock-mode.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
@@ -95,8 +96,16 @@ async function holdTogether(): Promise<void> {
     const [first, , second, last] = readers as [Lease, Lease, Lease, Lease];
     for (const lease of readers) await acquireOn(store, lease).catch(() => undefined);
     await extendOn(store, first, 70_000).catch(() => undefined);
+    await store.raise(second, tokenAt(Date.now() + 1_000)).catch(() => undefined);
     await store.read(['f']);
     for (const lease of [second, last, first]) await releaseOn(store, lease).catch(() => undefined);
+    const permits = [60_000, 90_000, 10].map(
+      (ttl) => new Lease(['g'], 'me', ttl, undefined, { mode: 'permits', permits: 3 }),
+    );
+    for (const lease of permits) await acquireOn(store, lease).catch(() => undefined);
+    for (const lease of permits) await extendOn(store, lease, 100_000).catch(() => undefined);
+    await store.read(['g']);
+    for (const lease of permits) await releaseOn(store, lease).catch(() => undefined);
   } finally {
     await store.close();
   }

@@ -268,6 +268,8 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
           if isLast then
             stored = call('SET', name, (waits and waits[i] and 'Sw' or 'S-') .. digits .. lease, 'PX', life)
           elseif token > tonumber(string.sub(record, ${RECORD.token.join(', ')})) then
+            -- The one that the record names keeps the token that it was granted.
+            call('HSETNX', hash, string.sub(record, ${RECORD.id.join(', ')}), string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, 53))
             call('SETRANGE', name, ${RECORD.token[0] - 1}, string.sub(digits, 1, 16))
           end
         end

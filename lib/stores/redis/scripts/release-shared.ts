@@ -51,8 +51,10 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
         call('HDEL', details, id, same and last[1] or id)
         call('PEXPIRE', holders, left)
         call('PEXPIRE', details, left)
-      else
+      elseif last[1] then
         call('DEL', holders, details)
+      else
+        redis.pcall('HDEL', details, id)
       end
     end
   end
