@@ -200,7 +200,7 @@ test('a master behind a Sentinel', async () => {
   expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +redis `));
   const listed = await runCli(['list', '--node', url]);
   await good[0]!.client().del('lock:{k}');
-  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +somebody /) });
+  expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
 
 test('a Cluster: one node, every master of it', async () => {

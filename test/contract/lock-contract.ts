@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { LockHeldError, LockLostError } from '../../lib/core/errors.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import { EXCLUSIVE, type LockKind } from '../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import type { Tick } from '../../lib/core/tick.js';
@@ -30,9 +31,13 @@ const waiting: AcquireOptions = {
 /** Short enough to wait for its end, long enough for a busy machine to acquire it; in milliseconds. */
 const LAPSE = 300;
 
-/** What every kind of node and every number of them must do. */
-export function lockContract(name: string, start: () => Promise<Backend>): void {
-  describe(`the contract of a lock on ${name}`, () => {
+/**
+ * What every kind of node and every number of them must do.
+ *
+ * @param kind - of the locks: one permit is to behave as an exclusive lock does, but for ticks, which are not for permits
+ */
+export function lockContract(name: string, start: () => Promise<Backend>, kind: LockKind = EXCLUSIVE): void {
+  describe(`the contract of ${kind === EXCLUSIVE ? 'a lock' : 'one permit'} on ${name}`, () => {
     let backend: Backend;
     let alice: Redlock;
     let bob: Redlock;
@@ -51,7 +56,10 @@ export function lockContract(name: string, start: () => Promise<Backend>): void 
     async function newProcess(owner: string): Promise<Redlock> {
       const nodes = await backend.nodes();
       // A single attempt must succeed, also on a machine or a server that stands still for a moment.
-      return redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
+      const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
+      const acquire = redlock.acquire.bind(redlock);
+      redlock.acquire = (keys, options) => acquire(keys, { ...options, kind });
+      return redlock;
     }
 
     function freshKey(): string {
@@ -288,7 +296,8 @@ export function lockContract(name: string, start: () => Promise<Backend>): void 
       });
     });
 
-    describe('a tick of a schedule', () => {
+    const describeOfExclusive = kind === EXCLUSIVE ? describe : (): void => undefined;
+    describeOfExclusive('a tick of a schedule', () => {
       const MINUTE = 60_000;
       const nine: Tick = { schedule: 'daily', at: Date.UTC(2026, 0, 1, 9), life: MINUTE, from: 'release' };
       const ten: Tick = { ...nine, at: Date.UTC(2026, 0, 1, 10) };

@@ -6,6 +6,6 @@ lockContract('one Redis', () => redisBackend(1));
 lockContract('three Redis', () => redisBackend(3));
 lockContract('three Redis, one of them down', () => redisBackend(3, 1));
 
-inspectionContract('one Redis', () => redisBackend(1));
-inspectionContract('three Redis', () => redisBackend(3));
-inspectionContract('three Redis, one of them down', () => redisBackend(3, 1), { down: 1 });
+inspectionContract('one Redis', () => redisBackend(1), { allModes: true });
+inspectionContract('three Redis', () => redisBackend(3), { allModes: true });
+inspectionContract('three Redis, one of them down', () => redisBackend(3, 1), { allModes: true, down: 1 });
