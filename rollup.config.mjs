@@ -31,6 +31,8 @@ const SHARED = {
   // With what the scripts read and write.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key)/,
   redis: /^stores\/redis\//,
+  // Which the command prints, too.
+  sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
   nest: /^(module|http)\//,
 };
@@ -52,8 +54,11 @@ function small() {
         compress: { ...keep, passes: 2, sequences: 0 },
         mangle: { ...keep, keep_private_props: true },
       });
-      // Lua scripts: the only texts of several lines in that file.
-      const dense = name === 'scripts' ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n') : minified.code;
+      // Lua scripts and SQL: the only texts of several lines in those files.
+      const dense =
+        name === 'scripts' || name === 'sql'
+          ? minified.code.replaceAll(/\n(?:[\n ]|--.*)+/g, '\n')
+          : minified.code;
       const short = shortFields(dense, this.parse(dense));
       return inLines(short, this.parse(short));
     },

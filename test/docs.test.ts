@@ -163,6 +163,7 @@ test('the supported versions are those of package.json, and each is installed by
   expect(table.get('NestJS')).toBe(majors(peers?.['@nestjs/core']));
   expect(table.get('ioredis')).toBe(oldest(peers?.['ioredis']));
   expect(table.get('@nestjs/terminus')).toBe(majors(peers?.['@nestjs/terminus']));
+  expect(table.get('pg')).toBe(oldest(peers?.['pg']));
   expect(table.get('RxJS')).toBe(oldest(peers?.['rxjs']));
 
   const apps = await Promise.all(

@@ -2,6 +2,7 @@
 // that installs this library for its locks.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
+import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
 /** How to reach the nodes, and how keys begin there. */
@@ -15,6 +16,8 @@ export interface Target {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
   readonly insecure: boolean;
+  /** Of the tables in PostgreSQL. */
+  readonly schema?: string | undefined;
 }
 
 interface Common {
@@ -25,6 +28,11 @@ interface Common {
 /** What the command is to do. */
 export type Request =
   | { readonly command: 'help' | 'version' }
+  | {
+      readonly command: 'postgres-migration';
+      readonly schema: string | undefined;
+      readonly role: string | undefined;
+    }
   | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
   | (Common & { readonly command: 'inspect'; readonly key: string })
   | (Common & { readonly command: 'watch'; readonly prefix: string; readonly interval: number })
@@ -50,6 +58,8 @@ const OPTIONS = {
   cert: { type: 'string' },
   key: { type: 'string' },
   insecure: { type: 'boolean' },
+  schema: { type: 'string' },
+  role: { type: 'string' },
   json: { type: 'boolean' },
   limit: { type: 'string' },
   interval: { type: 'string' },
@@ -59,7 +69,9 @@ const OPTIONS = {
   version: { type: 'boolean' },
 } as const;
 
-const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'json'];
+const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema', 'json'];
+
+const MIGRATION = 'postgres-migration';
 
 /** What each command takes beside the common options, and the operand that it needs or may have. */
 const COMMANDS: Readonly<Record<NodeRequest['command'], { options: readonly string[]; operand?: string }>> = {
@@ -83,6 +95,8 @@ Commands:
   watch [PREFIX]    the locks as they come and go, until Ctrl-C
   release KEY       end a lock, whoever holds it; asks first
   doctor            whether the nodes are fit for locks, and what to change
+  postgres-migration
+                    print the SQL that makes the tables and functions for locks in PostgreSQL
 
 Nodes:
   -n, --node URL    a node; repeat it for each of them, as in the application's \`nodes\`.
@@ -93,11 +107,13 @@ Nodes:
                       unix:///path/to/socket
                       redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]
                       redis+cluster://[user:password@]host[:port],host[:port]
+                      postgres://[user[:password]@]host[:port]/database  alone
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
   --cert FILE       certificate of this client
   --key FILE        key of that certificate
   --insecure        do not check the server's certificate
+  --schema NAME     PostgreSQL: the schema of the tables; default "redlock"
 
 Options:
   --json            for programs
@@ -105,6 +121,7 @@ Options:
   --interval MS     watch: milliseconds between two looks; default 1000
   --id ID           release: only this one of those who hold it, as inspect names it
   -y, --yes         release: do not ask
+  --role NAME       postgres-migration: give this role the rights that an application needs
   -h, --help        this text
   --version
 
@@ -122,8 +139,10 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   if (values.help) return { command: 'help' };
   if (values.version) return { command: 'version' };
   const [name, ...operands] = positionals;
-  const commands = Object.keys(COMMANDS).join(', ');
+  const commands = [...Object.keys(COMMANDS), MIGRATION].join(', ');
   if (name === undefined) throw new UsageError(`No command. Write one of ${commands}`);
+  checkIdentifier('--schema', values.schema);
+  if (name === MIGRATION) return migrationOf(values, operands);
   if (!isCommand(name)) {
     // Not shown when it may be a URL with a password.
     const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
@@ -154,6 +173,21 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'doctor':
       return { command: name, ...common };
   }
+}
+
+function migrationOf(values: Values, operands: readonly string[]): RequestFor<'postgres-migration'> {
+  const stray = Object.keys(values).find((option) => !['schema', 'role'].includes(option));
+  if (stray !== undefined) throw new UsageError(`${MIGRATION} does not take --${stray}`);
+  if (operands.length > 0)
+    throw new UsageError(`Too much after ${MIGRATION}. Write nestjs-redlock ${MIGRATION}`);
+  checkIdentifier('--role', values.role);
+  return { command: MIGRATION, schema: values.schema, role: values.role };
+}
+
+function checkIdentifier(option: string, name: string | undefined): void {
+  if (name === undefined || isIdentifier(name)) return;
+  const rule = 'letters, digits and underscores, at most 63, not beginning with a digit';
+  throw new UsageError(`Expected ${option} to be ${rule}, got "${name}"`);
 }
 
 function checkKey(key: string, usage: string): void {
@@ -194,7 +228,8 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   }
   const { ca, cert, key, insecure = false } = values;
   const source = values.node ? '--node' : 'REDLOCK_NODES';
-  return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure };
+  const { schema } = values;
+  return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
 }
 
 /** A comma also stands between the hosts of one Sentinel or Cluster URL: what has no scheme belongs to what is before it. */

@@ -8,12 +8,15 @@ import { printable } from './format.js';
 import { inspect } from './inspect.js';
 import { list } from './list.js';
 import { checkRelease, release } from './release.js';
+import { checkNodes } from './check-nodes.js';
+import { isPostgres } from './postgres-target.js';
 import { openSession } from './session.js';
 import type { Terminal } from './terminal.js';
+import { DEFAULT_SCHEMA, schemaSql } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 import { watch } from './watch.js';
 
-// The command `nestjs-redlock`. It needs ioredis, and nothing of Nest.
+// The command `nestjs-redlock`. It needs ioredis, for PostgreSQL pg, and nothing of Nest.
 
 const ending = new AbortController();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
@@ -29,6 +32,10 @@ process.exitCode = await main();
 async function main(): Promise<number> {
   try {
     const request = readCommandLine(process.argv.slice(2), process.env);
+    if (request.command === 'postgres-migration') {
+      process.stdout.write(schemaSql(request.schema ?? DEFAULT_SCHEMA, request.role));
+      return ExitCode.Ok;
+    }
     if (!('target' in request)) {
       process.stdout.write(request.command === 'help' ? HELP : `${await versionOfPackage()}\n`);
       return ExitCode.Ok;
@@ -49,7 +56,7 @@ async function main(): Promise<number> {
 }
 
 async function run(request: NodeRequest): Promise<number> {
-  if (request.command === 'doctor') return doctor(request, terminal);
+  if (request.command === 'doctor' && !isPostgres(request.target)) return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch') {
     // The second one ends the process as if nobody listened.
@@ -58,6 +65,8 @@ async function run(request: NodeRequest): Promise<number> {
   const session = await openSession(request.target);
   try {
     switch (request.command) {
+      case 'doctor':
+        return await checkNodes(session, request, terminal);
       case 'list':
         return await list(session, request, terminal);
       case 'inspect':

@@ -2,8 +2,10 @@ import type { StoreContext } from '../stores/redis/store-context.js';
 import { RedisStore } from '../stores/redis/redis-store.js';
 import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
+import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
 import { openNodes } from './node-url.js';
+import { isPostgres, openPostgres } from './postgres-target.js';
 
 /** How long a node may take to be connected, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
@@ -22,17 +24,7 @@ export interface Session {
  * @throws UsageError
  */
 export async function openSession(target: Target): Promise<Session> {
-  const context: StoreContext = {
-    keyPrefix: target.keyPrefix,
-    // The guard leaves a marker on the nodes, and to look at locks must not change them.
-    guarded: false,
-    several: false,
-    names: new Set(),
-    runIds: new Map(),
-    // `doctor` says all that, at length.
-    warnOnce: () => undefined,
-  };
-  const nodes = openNodes(target).map((client) => new RedisStore(client, true, context));
+  const nodes = isPostgres(target) ? [await openPostgres(target)] : openRedis(target);
   await fanOut(
     nodes,
     NODE_LIMIT_MS,
@@ -46,4 +38,18 @@ export async function openSession(target: Target): Promise<Session> {
       await Promise.all(nodes.map((node) => node.close()));
     },
   };
+}
+
+function openRedis(target: Target): readonly Store[] {
+  const context: StoreContext = {
+    keyPrefix: target.keyPrefix,
+    // The guard leaves a marker on the nodes, and to look at locks must not change them.
+    guarded: false,
+    several: false,
+    names: new Set(),
+    runIds: new Map(),
+    // `doctor` says all that, at length.
+    warnOnce: () => undefined,
+  };
+  return openNodes(target).map((client) => new RedisStore(client, true, context));
 }

@@ -218,3 +218,6 @@ export function asError(thrown: unknown): Error {
 
 /** There was no time for a node's answer, so nothing is known of it. */
 export class NoTimeError extends Error {}
+
+/** A store must not be used for locks, such as a standby; start-up ends with it. The message goes on after the store's name. */
+export class UnfitStoreError extends Error {}

@@ -1,4 +1,6 @@
 import { badNumber, badOption } from '../core/checks.js';
+import type { Store } from '../core/ports.js';
+import type { StoreFactory } from '../core/store-factory.js';
 
 /** What the option `nodes` may be, for messages. */
 export const NODES_RULE =
@@ -23,7 +25,28 @@ export function checkNode(node: unknown, count: number): void {
     throw new TypeError(`${message}; is the variable set that it comes from?`);
   }
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
-  checkObject(node);
+  if (isStandAlone(node) && count > 1) {
+    throw new TypeError(
+      'Expected `nodes` to be one store alone that replicates itself, such as `postgres(...)`, got several nodes: a lock in ' +
+        'it is confirmed by itself, and nodes that must agree need a store of the kind that agrees on tokens (`raise`). ' +
+        'Give one store, or Redis nodes, or two modules with names of their own',
+    );
+  }
+  if (!isStore(node) && !isFactory(node)) checkObject(node);
+}
+
+/** What makes a store, such as `postgres(...)`. By what it can do: the application may have two copies of this package. */
+export function isFactory(node: unknown): node is StoreFactory {
+  return typeof node === 'object' && node !== null && 'openStore' in node;
+}
+
+export function isStore(node: unknown): node is Store {
+  return typeof node === 'object' && node !== null && 'acquire' in node && 'modes' in node;
+}
+
+/** A store that nodes beside it could not agree with (S24). */
+export function isStandAlone(node: unknown): boolean {
+  return isFactory(node) || (isStore(node) && !node.raise);
 }
 
 function checkUrl(text: string): void {

@@ -14,6 +14,8 @@ export class NodeLog {
     private readonly isClosing: () => boolean,
   ) {}
 
+  // A node is named as in the log, such as "Redis at 127.0.0.1:6379".
+
   /** The node was not reached at start-up, which has been said. */
   unreached(node: string): void {
     this.#awaySince.set(node, now());
@@ -24,7 +26,7 @@ export class NodeLog {
     if (!this.#connected.delete(node) || this.isClosing()) return;
     this.#awaySince.set(node, now());
     const { size } = this.#connected;
-    const message = `Lost the connection to Redis at ${node}: ${this.#count()}`;
+    const message = `Lost the connection to ${node}: ${this.#count()}`;
     if (size >= quorumOf(this.nodeCount)) this.logger.warn(message);
     else this.logger.error(`${message}. Nothing can be locked until more of them are back.`);
   }
@@ -35,7 +37,7 @@ export class NodeLog {
     if (!since) return;
     this.#awaySince.delete(node);
     const away = Math.round(elapsedSince(since));
-    this.logger.log(`Redis at ${node} is connected again, after ${away} ms: ${this.#count()}`);
+    this.logger.log(`${node} is connected again, after ${away} ms: ${this.#count()}`);
   }
 
   #count(): string {

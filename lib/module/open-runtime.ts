@@ -9,8 +9,10 @@ import type { StoreContext } from '../stores/redis/store-context.js';
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { UnsafeNodeError } from '../stores/redis/health/server-probe.js';
 import { countNodes, openStores } from './open-stores.js';
+import { type StoreTitle, titleIn } from './store-title.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
 import { type Answer, fanOut } from '../redlock/fan-out.js';
+import { UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
@@ -37,7 +39,11 @@ export interface Parts {
   /** The ttls that are known before the first lock. */
   readonly ttls?: readonly DeclaredTtl[];
   /** The tests of users replace it, as the next. */
-  readonly nodesOf?: (options: RedlockModuleOptions, context: StoreContext) => readonly Store[];
+  readonly nodesOf?: (
+    options: RedlockModuleOptions,
+    context: StoreContext,
+    nodeLog: NodeLog,
+  ) => readonly Store[];
   readonly Locker?: new (...args: ConstructorParameters<typeof LockRuntime>) => LockRuntime;
 }
 
@@ -65,10 +71,11 @@ export function makeRuntime(
     names: new Set(),
     runIds: new Map(),
     warnOnce: once((message) => logger.warn(message)),
-    nodeLost: (node) => nodeLog.lost(node),
-    nodeReady: (node) => nodeLog.ready(node),
+    nodeLost: (node) => nodeLog.lost(`Redis at ${node}`),
+    nodeReady: (node) => nodeLog.ready(`Redis at ${node}`),
   };
-  const nodes = open(options, context);
+  const nodes = open(options, context, nodeLog);
+  const title = titleIn(options);
   const settings: RedlockSettings = {
     owner: options.owner ?? `${hostname()}:${process.pid}`,
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
@@ -89,9 +96,9 @@ export function makeRuntime(
     options.shutdownTimeout ?? 10_000,
     async () => {
       const begun = performance.now();
-      await connect(nodes, logger, nodeLog);
+      await connect(nodes, logger, nodeLog, title);
       const { waitForQuorum } = options;
-      if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger);
+      if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger, title);
     },
   );
   return locker;
@@ -135,9 +142,14 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */
-async function connect(nodes: readonly Store[], logger: Logger, nodeLog: NodeLog): Promise<void> {
+async function connect(
+  nodes: readonly Store[],
+  logger: Logger,
+  nodeLog: NodeLog,
+  title: StoreTitle,
+): Promise<void> {
   const quorum = quorumOf(nodes.length);
-  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog)]));
+  const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog, title)]));
   const asked = (node: Store): Promise<void> => connecting.get(node) ?? Promise.resolve();
   const first = await fanOut(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
   // The others get a moment more, so that one that must not be used is noticed now and not some time later.
@@ -145,12 +157,11 @@ async function connect(nodes: readonly Store[], logger: Logger, nodeLog: NodeLog
     connected(first) < quorum ? first : await fanOut(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
 
   for (const { node, error } of answers) {
-    if (error instanceof UnsafeNodeError)
-      throw new Error(`Redis at ${node.name} ${error.message}`, { cause: error });
+    if (isUnfit(error)) throw new Error(`${title.of(node)} ${error.message}`, { cause: error });
   }
   if (connected(answers) < quorum) {
     logger.error(
-      `${connected(answers)} of ${nodes.length} Redis nodes are connected and ${quorum} are needed: ` +
+      `${connected(answers)} of ${nodes.length} ${title.ofAll} are connected and ${quorum} are needed: ` +
         'nothing can be locked until more of them are reachable.',
     );
   }
@@ -162,6 +173,7 @@ async function untilVoting(
   limit: number,
   begun: number,
   logger: Logger,
+  title: StoreTitle,
 ): Promise<void> {
   for (let first = true; ; first = false) {
     const { available, quorum, nodes } = await inspection.checkNodes();
@@ -173,14 +185,14 @@ async function untilVoting(
         reason === undefined ? [] : [`${node}: ${reason}`],
       );
       logger.error(
-        `${voting} of ${nodes.length} Redis nodes vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
+        `${voting} of ${nodes.length} ${title.ofAll} vote and ${quorum} are needed, after ${limit} ms (waitForQuorum): ` +
           `nothing can be locked until more do; ${reasons.join('; ')}`,
       );
       return;
     }
     if (first) {
       logger.log(
-        `Waiting until ${quorum} of ${nodes.length} Redis nodes vote, for ${limit} ms at most (waitForQuorum)`,
+        `Waiting until ${quorum} of ${nodes.length} ${title.ofAll} vote, for ${limit} ms at most (waitForQuorum)`,
       );
     }
     const waits = nodes.map(({ state, votesIn = VOTES_AGAIN_MS }) => (state === 'voting' ? 0 : votesIn));
@@ -188,19 +200,29 @@ async function untilVoting(
   }
 }
 
-async function connectLoudly(node: Store, logger: Logger, nodeLog: NodeLog): Promise<void> {
+async function connectLoudly(
+  node: Store,
+  logger: Logger,
+  nodeLog: NodeLog,
+  title: StoreTitle,
+): Promise<void> {
   try {
     await node.connect();
   } catch (error) {
-    if (!(error instanceof UnsafeNodeError)) {
-      nodeLog.unreached(node.name);
+    if (!isUnfit(error)) {
+      nodeLog.unreached(title.of(node));
       const message = (error as Error).message.replace(/\.$/, '');
       const advice = adviceOnConnection(message);
       const reason = advice === undefined ? message : `${message}; ${advice}`;
-      logger.warn(`Cannot reach Redis at ${node.name}: ${reason}. Trying again in the background.`);
+      logger.warn(`Cannot reach ${title.of(node)}: ${reason}. Trying again in the background.`);
     }
     throw error;
   }
+}
+
+/** Of a kind that ends the start. */
+function isUnfit(error: unknown): error is Error {
+  return error instanceof UnsafeNodeError || error instanceof UnfitStoreError;
 }
 
 function connected(answers: readonly Answer<void>[]): number {

@@ -1,6 +1,8 @@
 import { RedisStore } from '../stores/redis/redis-store.js';
 import { type Client, openClient } from '../stores/redis/connection/connection.js';
 import { MemoryStore } from '../stores/memory/memory-store.js';
+import { isFactory, isStore } from './check-node.js';
+import type { NodeLog } from './node-log.js';
 import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
 import type { Store } from '../core/ports.js';
@@ -11,7 +13,11 @@ export function countNodes({ nodes }: RedlockModuleOptions): number {
 }
 
 /** The nodes that the checked options of a module name. */
-export function openStores({ nodes }: RedlockModuleOptions, context: StoreContext): readonly Store[] {
+export function openStores(
+  { nodes }: RedlockModuleOptions,
+  context: StoreContext,
+  nodeLog: NodeLog,
+): readonly Store[] {
   const all = isList(nodes) ? nodes : [nodes];
   return all.map((node) => {
     if (node === 'memory') {
@@ -19,6 +25,17 @@ export function openStores({ nodes }: RedlockModuleOptions, context: StoreContex
         "nodes: 'memory' locks inside this process only. Give Redis nodes when several processes run.",
       );
       return new MemoryStore();
+    }
+    if (isStore(node)) return node;
+    if (isFactory(node)) {
+      const { keyPrefix, warnOnce } = context;
+      const store: Store = node.openStore({
+        keyPrefix,
+        warnOnce,
+        lost: () => nodeLog.lost(store.name),
+        ready: () => nodeLog.ready(store.name),
+      });
+      return store;
     }
     return isClient(node)
       ? new RedisStore(node, false, context)

@@ -1,6 +1,8 @@
 import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import type { Store } from '../core/ports.js';
+import type { StoreFactory } from '../core/store-factory.js';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
-import { checkNode, NODES_RULE } from './check-node.js';
+import { checkNode, isStandAlone, NODES_RULE } from './check-node.js';
 import {
   badNumber,
   badOption,
@@ -17,19 +19,23 @@ import {
   type LockOptions,
 } from '../core/lock-options.js';
 
-/** One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. */
-export type RedlockNodeOption = string | RedisOptions | Redis | Cluster;
+/**
+ * One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. Or another store: what a factory
+ * such as `postgres(...)` of `nestjs-redlock/postgres` returns, or an object of yours that is one, which the module closes.
+ */
+export type RedlockNodeOption = string | RedisOptions | Redis | Cluster | StoreFactory | Store;
 
 /** What `RedlockModule.forRoot` takes. */
 export interface RedlockModuleOptions {
   /**
    * The Redis nodes. One, or several masters that know nothing of each other (3 or 5, not replicas), of which a
-   * majority must agree. `'memory'` locks inside this process only, for development and tests.
+   * majority must agree. `'memory'` locks inside this process only, for development and tests. A store that replicates
+   * itself, such as `postgres(...)`, is one node, and stands alone.
    */
   readonly nodes: 'memory' | RedlockNodeOption | readonly RedlockNodeOption[];
 
   /**
-   * Put before every key in Redis.
+   * Put before every key in Redis, and in a store that the module opens.
    * @defaultValue 'lock:'
    */
   readonly keyPrefix?: string;
@@ -161,6 +167,12 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   }
   if (restartGuard !== undefined && restartGuard !== false)
     checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
+  if (typeof restartGuard === 'number' && all.some(isStandAlone)) {
+    throw new TypeError(
+      '`restartGuard` is for nodes of which some may forget the locks that they granted, and others must not. This store is ' +
+        'alone, and keeps them: leave `restartGuard` out',
+    );
+  }
   if (waitForQuorum !== undefined) checkMilliseconds('waitForQuorum', waitForQuorum, 1);
   if (owner !== undefined && (typeof owner !== 'string' || owner === '')) {
     throw badOption('owner', 'a string that is not empty', owner);

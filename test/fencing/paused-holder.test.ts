@@ -8,6 +8,7 @@ import { afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/
 import { Pool } from 'pg';
 import { FencedRegister } from '../../lib/fencing/index.js';
 import { LockService } from '../../lib/index.js';
+import { postgres } from '../../lib/postgres/index.js';
 import { compiled } from '../support/compiled.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
@@ -18,11 +19,14 @@ import { StopList } from '../../sample-app/demo/stop-list.js';
 // The case that no lock can decide (SAFETY.md, "the process paused or its thread blocked for longer than the ttl"):
 // a holder that found its lock valid, was paused until somebody else had it, and writes then.
 
+/** Where the locks are. */
+type Kind = 'Redis' | 'PostgreSQL';
+
 const register = new FencedRegister();
 const stops = new StopList();
 let services: { databaseUrl: string; redisUrl: string };
 let pool: Pool;
-let locks: LockService;
+let lockServices: Record<Kind, LockService>;
 let fixture: string;
 
 cleanUpAfterTests(async () => {
@@ -38,7 +42,14 @@ beforeAll(async () => {
   pool.on('error', () => undefined);
   await pool.query(register.createTableSql);
   await pool.query('create table accounts (id text primary key, value text not null)');
-  locks = (await startApp({}, { nodes: services.redisUrl })).get(LockService);
+  const nodes = {
+    Redis: services.redisUrl,
+    PostgreSQL: postgres({ connectionString: services.databaseUrl }),
+  };
+  const [inRedis, inPostgres] = await Promise.all(
+    [nodes.Redis, nodes.PostgreSQL].map((each) => startApp({}, { nodes: each })),
+  );
+  lockServices = { Redis: inRedis!.get(LockService), PostgreSQL: inPostgres!.get(LockService) };
 });
 
 beforeEach(async () => {
@@ -58,13 +69,14 @@ class Holder {
     this.lines = reader[Symbol.asyncIterator]();
   }
 
-  static async start(pause: string, fenced: boolean): Promise<Holder> {
+  static async start(kind: Kind, pause: string, fenced: boolean): Promise<Holder> {
     const folder = await mkdtemp(join(tmpdir(), 'paused-holder-'));
     const child = spawn(process.execPath, [fixture], {
       detached: true,
       stdio: ['ignore', 'pipe', 'inherit'],
       env: {
         ...process.env,
+        LOCKS: kind,
         REDIS_URL: services.redisUrl,
         DATABASE_URL: services.databaseUrl,
         PAUSE: pause,
@@ -98,17 +110,25 @@ let holder: Holder | undefined;
 
 afterEach(() => holder?.end());
 
-describe.each(['SIGSTOP', 'a blocked thread'])('a holder that is paused past its lock by %s', (pause) => {
+const cases = (['Redis', 'PostgreSQL'] as const).flatMap((kind) =>
+  ['SIGSTOP', 'a blocked thread'].map((pause) => [kind, pause] as const),
+);
+
+describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind, pause) => {
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
-    holder = await Holder.start(pause, fenced);
+    holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();
     // Granted once the lock has ended, and not before.
-    const successor = await locks.withLock('account:a', { retry: { timeout: 30_000 } }, async (lock) => {
-      await register.transaction(pool, lock, (client) =>
-        client.query(`update accounts set value = 'successor' where id = 'a'`),
-      );
-      return lock.fencingToken;
-    });
+    const successor = await lockServices[kind].withLock(
+      'account:a',
+      { retry: { timeout: 30_000 } },
+      async (lock) => {
+        await register.transaction(pool, lock, (client) =>
+          client.query(`update accounts set value = 'successor' where id = 'a'`),
+        );
+        return lock.fencingToken;
+      },
+    );
     await holder.resume();
     return { told: await holder.told(), token, successor };
   }

@@ -1,0 +1,22 @@
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { printable } from './format.js';
+import type { Session } from './session.js';
+import { print, printJson, type Terminal } from './terminal.js';
+
+/** What nodes say of themselves that are no Redis: whether they are fit, and what makes them weaker than they could be. */
+export async function checkNodes(
+  { inspection }: Session,
+  { json }: RequestFor<'doctor'>,
+  terminal: Terminal,
+): Promise<number> {
+  const status = await inspection.checkNodes();
+  if (json) printJson(terminal, status);
+  else
+    for (const { node, state, reason, warnings } of status.nodes) {
+      print(terminal, printable(`${node}  ${state}${reason === undefined ? '' : `: ${reason}`}`));
+      print(terminal, ...warnings.map((warning) => `warning: ${printable(warning)}`));
+    }
+  if (status.nodes.some(({ state }) => state === 'unreachable')) return ExitCode.Unavailable;
+  return status.available ? ExitCode.Ok : ExitCode.No;
+}

@@ -1,0 +1,40 @@
+import type { Store } from '../core/ports.js';
+import type { StoreTerms } from '../core/store-factory.js';
+import type { Target } from './command-line.js';
+import { UsageError } from './usage-error.js';
+
+const SCHEME = /^postgres(ql)?:\/\//;
+
+/** Whether locks are to be looked at in PostgreSQL. */
+export function isPostgres({ nodes }: Target): boolean {
+  return nodes.some((url) => SCHEME.test(url));
+}
+
+/**
+ * The store that a target names; it does not connect yet.
+ *
+ * @throws UsageError that does not name the URL, because it may hold a password
+ */
+export async function openPostgres(target: Target): Promise<Store> {
+  const { nodes, source, schema, keyPrefix } = target;
+  const [connectionString = '', second] = nodes;
+  if (second !== undefined)
+    throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL is one node, and stands alone`);
+  // Loads pg, which is not there for who locks in Redis.
+  const { postgres } = await import('../postgres/index.js');
+  const terms: StoreTerms = {
+    keyPrefix,
+    // `doctor` says all that.
+    warnOnce: () => undefined,
+    lost: () => undefined,
+    ready: () => undefined,
+    looksOnly: true,
+  };
+  try {
+    return postgres({ connectionString, ...(schema === undefined ? {} : { schema }) }).openStore(terms);
+  } catch {
+    throw new UsageError(
+      `Expected ${source} to be a URL such as postgres://user:password@host:5432/database`,
+    );
+  }
+}

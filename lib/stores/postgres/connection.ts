@@ -1,0 +1,180 @@
+import { Client, type ClientConfig } from 'pg';
+import { asError } from '../../core/errors.js';
+
+/** A server that has not answered for so many milliseconds is asked nothing more until it does. */
+const SILENT_AFTER_MS = 1_000;
+
+/** A connection without an answer for so many milliseconds is taken for dead: TCP itself would wait for a quarter of an hour. */
+const HUNG_AFTER_MS = 5_000;
+
+/** The longest pause between two attempts to connect, in milliseconds. */
+const LONGEST_PAUSE_MS = 500;
+
+/** The server has become a standby, or was made read-only: a new connection may lead to the primary. */
+const READ_ONLY = '25006';
+
+/** Values come as the server writes them, whatever parsers the application has given to `pg`. */
+const AS_TEXT = { getTypeParser: () => (value: string) => value };
+
+/** What is told of a connection. */
+export interface ConnectionEvents {
+  /** Connected: what must be done before anything else is sent. Throws when the server is not to be used. */
+  readonly prepare: (client: Client) => Promise<void>;
+  readonly ready: () => void;
+  readonly lost: () => void;
+}
+
+/**
+ * One connection, made anew when it is lost. What is sent while there is none fails at once, and what is unanswered when it
+ * is lost is not sent again: a request that runs late could store what was given up (S15).
+ */
+export class Connection {
+  #client: Client | undefined;
+  #isReady = false;
+  #isClosed = false;
+  #attempts = 0;
+  #again: NodeJS.Timeout | undefined;
+  #failure: Error | undefined;
+  #unanswered = 0;
+  #since = 0;
+  #watch: NodeJS.Timeout | undefined;
+
+  constructor(
+    private readonly config: ClientConfig,
+    private readonly events: ConnectionEvents,
+  ) {}
+
+  /** Resolves when it is ready; rejects when the first attempt fails, and goes on trying. */
+  async open(): Promise<void> {
+    if (this.#isReady) return;
+    const error = await this.#connect();
+    if (error) throw error;
+  }
+
+  /** Whether an answer can be expected. */
+  get available(): boolean {
+    return this.#isReady && !(this.#unanswered > 0 && performance.now() - this.#since > SILENT_AFTER_MS);
+  }
+
+  /** Runs one statement that gives one value, as text; `undefined` for null. */
+  async run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
+    const client = this.#client;
+    if (!client || !this.#isReady) throw this.#away();
+    try {
+      this.#asked();
+      return await valueOf(client, text, values);
+    } catch (error) {
+      if ((error as { code?: string }).code === READ_ONLY) this.#lose(client, asError(error));
+      throw error;
+    } finally {
+      this.#unanswered--;
+      this.#since = performance.now();
+    }
+  }
+
+  /** Ends it, so that it is made anew. */
+  drop(reason: string): void {
+    if (this.#client) this.#lose(this.#client, new Error(reason));
+  }
+
+  /** Milliseconds for which something is unanswered. */
+  get silence(): number {
+    return this.#unanswered > 0 ? performance.now() - this.#since : 0;
+  }
+
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#isReady = false;
+    clearTimeout(this.#again);
+    clearTimeout(this.#watch);
+    const client = this.#client;
+    this.#client = undefined;
+    await client?.end().catch(() => undefined);
+  }
+
+  async #connect(): Promise<Error | undefined> {
+    const client = new Client(this.config);
+    this.#client = client;
+    client.on('error', (error) => this.#lose(client, error));
+    client.on('end', () => this.#lose(client, new Error('the connection was closed')));
+    try {
+      await client.connect();
+      if (client !== this.#client) throw this.#away();
+      await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
+      if (client !== this.#client) throw this.#away();
+    } catch (thrown) {
+      const error = asError(thrown);
+      this.#lose(client, error);
+      // Also when it was closed meanwhile.
+      client.end().catch(() => undefined);
+      return error;
+    }
+    this.#attempts = 0;
+    this.#failure = undefined;
+    this.#isReady = true;
+    this.events.ready();
+    return undefined;
+  }
+
+  #lose(client: Client, error: Error): void {
+    if (client !== this.#client) return;
+    this.#client = undefined;
+    this.#isReady = false;
+    this.#failure = error;
+    // Ends the socket at once where something is unanswered.
+    client.end().catch(() => undefined);
+    if (this.#isClosed) return;
+    this.events.lost();
+    const pause = Math.min(20 * 2 ** this.#attempts++, LONGEST_PAUSE_MS) * (0.5 + Math.random() / 2);
+    this.#again = setTimeout(() => void this.#connect(), pause);
+  }
+
+  #asked(): void {
+    if (this.#unanswered++ === 0) this.#since = performance.now();
+    if (!this.#watch) this.#lookLater();
+  }
+
+  #look(): void {
+    this.#watch = undefined;
+    if (this.#unanswered === 0) return;
+    if (this.silence >= HUNG_AFTER_MS) return this.drop(`no answer for ${HUNG_AFTER_MS} ms`);
+    this.#lookLater();
+  }
+
+  #lookLater(): void {
+    // When the thread was blocked, the answer may be there and unread: it comes first.
+    this.#watch = setTimeout(setImmediate, SILENT_AFTER_MS, () => this.#look()).unref();
+  }
+
+  #away(): Error {
+    const reason = this.#failure ? `: ${this.#failure.message}` : '';
+    return new Error(`not connected${reason}`, { cause: this.#failure });
+  }
+}
+
+/** The one value of a statement's one row. */
+export async function valueOf(
+  client: Client,
+  text: string,
+  values: readonly unknown[] = [],
+): Promise<string | undefined> {
+  const { rows } = await client.query<[string | null]>({
+    text,
+    values: [...values],
+    rowMode: 'array',
+    types: AS_TEXT,
+  });
+  return rows[0]?.[0] ?? undefined;
+}
+
+async function withTimeout<T>(answer: Promise<T>, limit: number): Promise<T> {
+  let timer: NodeJS.Timeout | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`no answer within ${limit} ms`)), limit);
+  });
+  try {
+    return await Promise.race([answer, late]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

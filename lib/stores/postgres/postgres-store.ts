@@ -1,0 +1,215 @@
+import type { ClientConfig } from 'pg';
+import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
+import type { NodeCheck } from '../../core/node-status.js';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  KeyState,
+  LockDirectory,
+  LockStore,
+  ReleaseRequest,
+  StoreHealth,
+  Subscription,
+  Tell,
+  WaitQueue,
+} from '../../core/ports.js';
+import type { StoreTerms } from '../../core/store-factory.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import { Connection } from './connection.js';
+import { Messages } from './messages.js';
+import { type PostgresOptions, schemaOf } from './postgres.options.js';
+import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
+import { RecentWaiters } from './recent-waiters.js';
+import { type Found, stateOf, waiterName } from './request.js';
+import { DESCRIBE } from './sql/fitness.js';
+import { Sweeper } from './sweeper.js';
+import { storedKey, storedOwner } from './text.js';
+import { Turns } from './turns.js';
+
+/** So many keys make a page of a scan. */
+const PAGE = 500;
+
+/** Errors of PostgreSQL that say that it does not write: no space, no memory, too many of something, no rights. */
+const REFUSES_TO_WRITE = /^(53|42501|25006)/;
+
+/**
+ * One PostgreSQL: rows with the server's time. Acquiring and releasing take one round trip each, however many keys and leases.
+ *
+ * Two connections of its own: one for what is asked, one on which messages come to those who wait.
+ */
+export class PostgresStore implements LockStore, WaitQueue, LockDirectory, StoreHealth {
+  readonly name: string;
+  readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
+  readonly #connection: Connection;
+  readonly #messages: Messages;
+  readonly #turns: Turns;
+  readonly #waiters = new RecentWaiters();
+  readonly #sweeper: Sweeper;
+  readonly #schema: string;
+  readonly #keyPrefix: string;
+  readonly #looksOnly: boolean;
+
+  constructor(options: PostgresOptions, terms: StoreTerms) {
+    const { listenConnectionString = options.connectionString } = options;
+    const config = configOf(options);
+    this.name = `PostgreSQL at ${addressOf(config)}`;
+    this.#schema = schemaOf(options);
+    this.#keyPrefix = terms.keyPrefix;
+    this.#looksOnly = terms.looksOnly ?? false;
+    this.#connection = new Connection(config, {
+      prepare: (client) =>
+        prepare(client, this.#schema, !this.#looksOnly, (time) => this.#turns.clock.learn(time)),
+      ready: () => {
+        this.#turns.ready();
+        terms.ready();
+        if (this.#looksOnly) return;
+        this.#sweeper.begin();
+        void this.#messages.open();
+      },
+      lost: () => {
+        this.#turns.clock.forget();
+        terms.lost();
+      },
+    });
+    this.#messages = new Messages(configOf({ ...options, ...maybe(listenConnectionString) }), {
+      send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
+      unheard: () =>
+        terms.warnOnce(
+          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that those who wait for a lock ` +
+            'have to poll; give `listenConnectionString`, a URL past the pooler',
+        ),
+    });
+    this.#turns = new Turns({
+      connection: this.#connection,
+      keyPrefix: this.#keyPrefix,
+      schema: this.#schema,
+      channel: this.#messages.channel,
+      waiters: this.#waiters,
+    });
+    this.#sweeper = new Sweeper((most) => this.#call<boolean>('sweep($1)', [most]));
+  }
+
+  async connect(): Promise<void> {
+    await this.#connection.open();
+    if (!this.#looksOnly) await this.#messages.open();
+  }
+
+  get available(): boolean {
+    return this.#connection.available;
+  }
+
+  get subscribed(): boolean {
+    return this.#messages.ready;
+  }
+
+  contended(keys: readonly string[]): boolean {
+    return this.#waiters.any(keys);
+  }
+
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    this.#turns.acquire(requests, ordered, tell);
+  }
+
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    this.#turns.extend(leases, ttl, tell);
+  }
+
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    this.#turns.release(requests, tell);
+  }
+
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
+    return this.#messages.listen(waiter, onMessage);
+  }
+
+  async leave(waiter: WaiterId): Promise<void> {
+    await this.#call('leave($1, $2)', [this.#stored(waiter.keys), waiterName(waiter)]);
+  }
+
+  async holdBack(waiter: WaiterId, waited: number): Promise<void> {
+    const { keys, mode, owner } = waiter;
+    const values = [this.#stored(keys), waiterName(waiter), mode, storedOwner(owner), waited];
+    await this.#call('hold_back($1, $2, $3, $4, $5)', values);
+  }
+
+  async letPass(waiter: WaiterId): Promise<void> {
+    await this.#call('let_pass($1, $2)', [this.#stored(waiter.keys), waiterName(waiter)]);
+  }
+
+  async read(keys: readonly string[]): Promise<readonly KeyState[]> {
+    const found = await this.#call<readonly (Found | null)[]>('read($1)', [this.#stored(keys)]);
+    return (found ?? []).map(stateOf);
+  }
+
+  async *scan(prefix: string): AsyncGenerator<readonly string[]> {
+    for (let after = ''; ;) {
+      const values = [storedKey(this.#keyPrefix, prefix), after, PAGE];
+      const keys = (await this.#call<readonly string[]>('scan($1, $2, $3)', values)) ?? [];
+      yield keys.map((key) => key.slice(this.#keyPrefix.length));
+      if (keys.length < PAGE) return;
+      after = keys.at(-1) ?? '';
+    }
+  }
+
+  async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
+    const values = [storedKey(this.#keyPrefix, key), [...ids]];
+    return (await this.#call<readonly string[]>('force_release($1, $2)', values)) ?? [];
+  }
+
+  async check(): Promise<NodeCheck> {
+    const text = await this.#connection.run(DESCRIBE);
+    const description = JSON.parse(text ?? '') as ServerDescription;
+    const unfit = unfitBecause(description);
+    if (unfit !== undefined) return { state: 'unfit', reason: unfit, warnings: [] };
+    try {
+      await this.#call('try_to_write()', []);
+    } catch (error) {
+      const { code = '', message } = error as { code?: string; message: string };
+      if (!REFUSES_TO_WRITE.test(code)) throw error;
+      return { state: 'unfit', reason: `refuses what a lock writes: ${message}`, warnings: [] };
+    }
+    return { state: 'voting', warnings: weakBecause(description) };
+  }
+
+  async close(): Promise<void> {
+    this.#sweeper.end();
+    this.#turns.close();
+    await Promise.all([this.#messages.close(), this.#connection.close()]);
+  }
+
+  #stored(keys: readonly string[]): string[] {
+    return keys.map((key) => storedKey(this.#keyPrefix, key));
+  }
+
+  async #call<Answer>(call: string, values: readonly unknown[]): Promise<Answer | undefined> {
+    const text = await this.#connection.run(`select to_json("${this.#schema}".${call})`, values);
+    // What a function returns that returns nothing.
+    return text === undefined || text === '""' ? undefined : (JSON.parse(text) as Answer);
+  }
+}
+
+function configOf(options: PostgresOptions): ClientConfig {
+  const { connectionString, host, port, database, user, password, ssl } = options;
+  return {
+    ...{ connectionString, host, port, database, user, password, ssl },
+    application_name: options.applicationName ?? 'nestjs-redlock',
+    keepAlive: true,
+    connectionTimeoutMillis: 5_000,
+  };
+}
+
+function maybe(connectionString: string | undefined): PostgresOptions {
+  return connectionString === undefined ? {} : { connectionString };
+}
+
+/** Without user and password. */
+function addressOf({ connectionString, host = 'localhost', port = 5432, database }: ClientConfig): string {
+  if (connectionString === undefined || !URL.canParse(connectionString))
+    return `${host}:${port}${database === undefined ? '' : `/${database}`}`;
+  const url = new URL(connectionString);
+  return `${url.host}${url.pathname}`;
+}

@@ -1,0 +1,112 @@
+import type { ConnectionOptions } from 'node:tls';
+import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
+import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
+
+/** Where the database is, and where in it the locks are. */
+export interface PostgresOptions {
+  /**
+   * A URL such as `postgres://user:password@host:5432/database`. Of the primary: a standby is refused. What is given beside it
+   * counts only where the URL says nothing of it.
+   */
+  readonly connectionString?: string;
+
+  /** In place of a `connectionString`: a name, an address, or the folder of a Unix socket. */
+  readonly host?: string;
+
+  /** @defaultValue 5432 */
+  readonly port?: number;
+
+  /** @defaultValue the name of the user */
+  readonly database?: string;
+
+  readonly user?: string;
+
+  /** Or what gives one, which is asked for every connection: for passwords that expire. */
+  readonly password?: string | (() => string | Promise<string>);
+
+  /** `true`, or options of TLS, such as `{ ca }`. */
+  readonly ssl?: boolean | ConnectionOptions;
+
+  /**
+   * The schema of the tables and functions. All who are to exclude each other name the same one.
+   * @defaultValue 'redlock'
+   */
+  readonly schema?: string;
+
+  /**
+   * A URL for the one connection on which messages come to those who wait. For a pooler that gives a server connection to each
+   * transaction (PgBouncer in transaction mode): no messages come through it, so that waiters poll. Give a URL past it.
+   * @defaultValue as `connectionString`
+   */
+  readonly listenConnectionString?: string;
+
+  /**
+   * What the server shows as `application_name`.
+   * @defaultValue 'nestjs-redlock'
+   */
+  readonly applicationName?: string;
+}
+
+const NAMES: readonly (keyof PostgresOptions)[] = [
+  'connectionString',
+  'host',
+  'port',
+  'database',
+  'user',
+  'password',
+  'ssl',
+  'schema',
+  'listenConnectionString',
+  'applicationName',
+];
+
+const URL_RULE = 'a URL such as postgres://user:password@host:5432/database';
+
+/** @throws TypeError or RangeError naming the option, the rule and the value, but no password */
+export function checkPostgresOptions(options: PostgresOptions): void {
+  if (typeof options === 'string')
+    throw new TypeError(
+      'Expected the options of `postgres` to be an object such as `{ connectionString: url }`, got a string',
+    );
+  checkOptionNames('postgres', options, NAMES, (name) =>
+    name === 'pool' || name === 'client'
+      ? 'It opens connections of its own: a pool that locked methods have exhausted would never let them go on'
+      : undefined,
+  );
+  const { connectionString, host, port, password, schema } = options;
+  if (connectionString === undefined && host === undefined) {
+    throw new TypeError(
+      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is the variable set that it comes from?`,
+    );
+  }
+  checkUrl('connectionString', connectionString);
+  checkUrl('listenConnectionString', options.listenConnectionString);
+  for (const name of ['host', 'database', 'user', 'applicationName'] as const) {
+    const value = options[name];
+    if (value !== undefined && (typeof value !== 'string' || value === ''))
+      throw badOption(name, 'a string that is not empty', value);
+  }
+  if (port !== undefined && !(Number.isInteger(port) && port >= 1 && port <= 65_535))
+    throw badNumber('port', 'a port, from 1 to 65535', port);
+  if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
+    throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
+  if (schema !== undefined && !isIdentifier(schema)) {
+    const rule =
+      'the name of a schema, of letters, digits and underscores, at most 63, not beginning with a digit';
+    throw badOption('schema', rule, schema);
+  }
+}
+
+function checkUrl(option: string, url: unknown): void {
+  if (url === undefined) return;
+  if (typeof url !== 'string')
+    throw new TypeError(`Expected \`${option}\` to be ${URL_RULE}, got ${typeof url}`);
+  // A folder of a Unix socket in place of the host makes it no URL for Node.
+  if (/^postgres(ql)?:\/\//.test(url) && (URL.canParse(url) || url.includes('%2F'))) return;
+  throw badOption(option, URL_RULE, url.replace(/^(\w*:?\/\/)?.*@/, '$1***@'));
+}
+
+/** The schema that the options name. */
+export function schemaOf({ schema = DEFAULT_SCHEMA }: PostgresOptions): string {
+  return schema;
+}

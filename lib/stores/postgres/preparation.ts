@@ -1,0 +1,106 @@
+import type { Client } from 'pg';
+import { asError, UnfitStoreError } from '../../core/errors.js';
+import { valueOf } from './connection.js';
+import { SCHEMA_VERSION, schemaSql } from './schema.js';
+import { DESCRIBE } from './sql/fitness.js';
+
+/** What the server says of itself, see {@link DESCRIBE}. */
+export interface ServerDescription {
+  readonly standby: boolean;
+  readonly readOnly: boolean;
+  readonly isolation: string;
+  readonly encoding: string;
+  readonly version: number;
+  readonly fsync: string;
+  readonly synchronousCommit: string;
+  readonly synchronousStandbys: string;
+  /** Milliseconds since 1970. */
+  readonly at: number;
+}
+
+/** No such schema, no such function. */
+const MISSING = ['3F000', '42883'];
+
+const NOT_ALLOWED = '42501';
+
+/**
+ * Finds out whether the server can be used, and makes the schema where it is missing or old.
+ *
+ * @param mayMake - whether the schema is to be made where it is missing
+ * @param learn - told the server's time as soon as it is known
+ * @throws UnfitStoreError when it must not be used
+ */
+export async function prepare(
+  client: Client,
+  schema: string,
+  mayMake: boolean,
+  learn: (time: number) => void,
+): Promise<void> {
+  const description = JSON.parse((await valueOf(client, DESCRIBE)) ?? '') as ServerDescription;
+  learn(description.at);
+  const unfit = unfitBecause(description);
+  if (unfit !== undefined) throw new UnfitStoreError(unfit);
+  if ((await versionOf(client, schema)) >= SCHEMA_VERSION) return;
+  if (!mayMake) throw new UnfitStoreError(`has no tables for locks in the schema ${schema}, or old ones`);
+  try {
+    await client.query(schemaSql(schema));
+  } catch (thrown) {
+    // Of the transaction that has failed.
+    await client.query('rollback').catch(() => undefined);
+    const { code, message } = thrown as { code?: string; message: string };
+    if (code !== NOT_ALLOWED) throw asError(thrown);
+    throw new UnfitStoreError(
+      `has no tables for locks in the schema ${schema}, or old ones, and its role may not make them (${message}): ` +
+        'run what `npx nestjs-redlock postgres-migration` prints as a role that may',
+      { cause: thrown },
+    );
+  }
+}
+
+/** Of the schema; 0 when there is none. */
+async function versionOf(client: Client, schema: string): Promise<number> {
+  try {
+    return Number(await valueOf(client, `select "${schema}".version()`));
+  } catch (error) {
+    const { code = '' } = error as { code?: string };
+    if (MISSING.includes(code)) return 0;
+    if (code !== NOT_ALLOWED) throw error;
+    throw new UnfitStoreError(
+      `does not let its role use the schema ${schema}: run what ` +
+        '`npx nestjs-redlock postgres-migration --role ROLE` prints',
+      { cause: error },
+    );
+  }
+}
+
+/** Why the server must not be used for locks, if it must not; goes on after its name. */
+export function unfitBecause({
+  standby,
+  readOnly,
+  isolation,
+  encoding,
+}: ServerDescription): string | undefined {
+  if (standby) return 'cannot be used for locks: it is a standby; give the primary';
+  if (readOnly)
+    return 'cannot be used for locks: default_transaction_read_only is on; turn it off for this role';
+  // Statements would look at what was there before they waited for a row.
+  if (isolation !== 'read committed')
+    return (
+      `cannot be used for locks: default_transaction_isolation is ${isolation}; set it for this role: ` +
+      "alter role ROLE set default_transaction_isolation = 'read committed'"
+    );
+  if (encoding !== 'UTF8')
+    return `cannot be used for locks: the encoding of its database is ${encoding}, not UTF8`;
+  return undefined;
+}
+
+/** What makes its locks weaker than they could be, and what to change. */
+export function weakBecause({ fsync, synchronousCommit }: ServerDescription): string[] {
+  const weak: string[] = [];
+  if (fsync === 'off') weak.push('fsync is off, so a crash of the machine forgets locks; turn it on');
+  if (synchronousCommit === 'off')
+    weak.push(
+      'synchronous_commit is off, so a crash of the server forgets locks; set it to on for this role',
+    );
+  return weak;
+}

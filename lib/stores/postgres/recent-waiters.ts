@@ -1,0 +1,28 @@
+/** How long it is remembered that somebody waited for a key, in milliseconds. */
+const MEMORY_MS = 1_000;
+
+/** With fewer keys than this there is nothing worth sweeping. */
+const LEAST_SWEPT = 1_000;
+
+/** The keys that others have waited for a moment ago. */
+export class RecentWaiters {
+  readonly #seen = new Map<string, number>();
+  #sweepAt = LEAST_SWEPT;
+
+  note(keys: readonly string[]): void {
+    if (this.#seen.size >= this.#sweepAt) this.#sweep();
+    for (const key of keys) this.#seen.set(key, performance.now());
+  }
+
+  any(keys: readonly string[]): boolean {
+    if (this.#seen.size === 0) return false;
+    const least = performance.now() - MEMORY_MS;
+    return keys.some((key) => (this.#seen.get(key) ?? -Infinity) >= least);
+  }
+
+  #sweep(): void {
+    const least = performance.now() - MEMORY_MS;
+    for (const [key, at] of this.#seen) if (at < least) this.#seen.delete(key);
+    this.#sweepAt = Math.max(LEAST_SWEPT, 2 * this.#seen.size);
+  }
+}

@@ -1,0 +1,132 @@
+import type { Lease } from '../../core/lease.js';
+import type { AcquireReply, AcquireRequest, KeyHolder, KeyState, ReleaseRequest } from '../../core/ports.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import { NoTimeError } from '../../core/errors.js';
+import { storedOwner } from './text.js';
+
+// What goes to the functions of the database, and what comes back. `sql/acquire.ts` and its neighbours say what each is.
+
+export interface AcquireTerms {
+  readonly keys: readonly string[];
+  readonly ordered: boolean;
+  /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
+  readonly deadline: number;
+  /** Where messages to this process are sent. */
+  readonly channel: string;
+}
+
+export function acquisitionOf(
+  { lease, since, position, proposal, wish }: AcquireRequest,
+  { keys, ordered, deadline, channel }: AcquireTerms,
+): object {
+  const { id, owner, ttl, kind, tick } = lease;
+  const plain = { id, keys, owner: storedOwner(owner), mode: kind.mode, since, ttl, deadline, ordered };
+  if (kind.mode !== 'permits' && !tick && !(ordered && position) && proposal === 0) return plain;
+  return {
+    ...plain,
+    proposal,
+    ...(kind.mode === 'permits' ? { permits: kind.permits, wish: wish?.slots, exactly: wish?.exactly } : {}),
+    ...(tick ? { schedule: tick.schedule, tick: tick.at } : {}),
+    ...(ordered && position
+      ? {
+          waiter: waiterName(position.waiter),
+          waiter_owner: storedOwner(position.waiter.owner),
+          channel,
+          waited: position.waited,
+          next: position.next,
+        }
+      : {}),
+  };
+}
+
+export function extensionOf({ id, slots }: Lease, keys: readonly string[], ttl: number): object {
+  return { id, keys, ttl, slots };
+}
+
+export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly string[]): object {
+  const { id, keepFor, mark, owner } = lease;
+  const released = { id, keys, pause, keep: keepFor };
+  if (!mark) return released;
+  const { schedule, at, life } = mark;
+  return { ...released, schedule, tick: at, life, owner: storedOwner(owner) };
+}
+
+/** What one process's waiters for some keys are called in the queue and in messages. */
+export function waiterName({ process, number }: WaiterId): string {
+  return `${process}:${number}`;
+}
+
+/** What the database says of a holder; without a token one whose turn it is. */
+interface Named {
+  readonly id: string;
+  readonly owner: string;
+  readonly remaining: number;
+  readonly since?: number;
+  readonly token?: number;
+  readonly mode?: KeyHolder['mode'];
+  readonly slot?: number | null;
+}
+
+/** What `acquire_lease` returns. */
+export interface Acquired {
+  readonly token?: number;
+  readonly slots?: readonly number[] | null;
+  readonly waits?: boolean;
+  readonly first?: boolean;
+  readonly holder?: Named;
+  readonly others?: readonly Named[];
+  readonly ran?: Named;
+  readonly late?: number;
+  readonly error?: string;
+}
+
+/** What `turn` returns. */
+export interface TurnAnswer {
+  readonly at: number;
+  readonly released: readonly boolean[];
+  readonly extended: readonly boolean[] | null;
+  readonly acquired: readonly Acquired[];
+}
+
+export function replyOf({
+  token,
+  slots,
+  first,
+  holder,
+  others,
+  ran,
+  late,
+  error,
+}: Acquired): AcquireReply | Error {
+  if (token !== undefined) {
+    return { granted: true, token, ...(first ? { nextIsFirst: true } : {}), ...(slots ? { slots } : {}) };
+  }
+  if (ran) return { granted: false, ran: true, holder: ran };
+  if (holder) {
+    const refused = { granted: false, holder: holderOf(holder) } as const;
+    return others ? { ...refused, others: others.map(holderOf) as KeyHolder[] } : refused;
+  }
+  if (late !== undefined) return new NoTimeError(`was asked ${Math.ceil(late)} ms too late, and did nothing`);
+  return new Error(error ?? 'gave no answer');
+}
+
+function holderOf({ id, owner, remaining, since, token, mode, slot }: Named): KeyHolder {
+  const holder = { id, owner, remaining };
+  if (since === undefined || token === undefined || mode === undefined) return holder as KeyHolder;
+  const known = { ...holder, since, fencingToken: token, mode };
+  return typeof slot === 'number' ? { ...known, slot } : known;
+}
+
+/** What `read` returns for a key. */
+export interface Found {
+  readonly mode: KeyHolder['mode'];
+  readonly permits: number;
+  readonly holders: readonly Named[];
+}
+
+export function stateOf(found: Found | null): KeyState {
+  if (!found || found.holders.length === 0) return undefined;
+  const { mode, permits } = found;
+  const holders = found.holders.map(holderOf);
+  return mode === 'permits' ? { mode, permits, holders } : { mode, holders };
+}

@@ -1,0 +1,87 @@
+import { ACQUIRE, ACQUIRE_PARTS } from './sql/acquire.js';
+import { EXTEND } from './sql/extend.js';
+import { TRY_TO_WRITE } from './sql/fitness.js';
+import { FORCE_RELEASE } from './sql/force-release.js';
+import { LEAVE } from './sql/leave.js';
+import { READ, SCAN } from './sql/look.js';
+import { HOLD_BACK, LET_PASS } from './sql/marks.js';
+import { QUEUE } from './sql/queue.js';
+import { GIVE_UP, RELEASE, SETTLE } from './sql/release.js';
+import { type EntryPoint, entryPointSql, functionSql } from './sql/sql-function.js';
+import { SWEEP } from './sql/sweep.js';
+import { TABLES } from './sql/tables.js';
+import { TURN } from './sql/turn.js';
+
+/** Grows with every change of what {@link schemaSql} makes. A larger one serves all smaller ones. */
+export const SCHEMA_VERSION = 1;
+
+/** The schema that is used unless another one is named. */
+export const DEFAULT_SCHEMA = 'redlock';
+
+const ENTRY_POINTS: readonly EntryPoint[] = [
+  TURN,
+  LEAVE,
+  HOLD_BACK,
+  LET_PASS,
+  READ,
+  SCAN,
+  FORCE_RELEASE,
+  SWEEP,
+  TRY_TO_WRITE,
+];
+
+const PARTS: readonly EntryPoint[] = [...QUEUE, SETTLE, GIVE_UP, ...ACQUIRE_PARTS, ACQUIRE, EXTEND, RELEASE];
+
+/** PostgreSQL cuts longer names off without an error. */
+const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
+
+/** Whether it is a plain name, which needs no more than quotes in a statement: it cannot be a parameter of one. */
+export function isIdentifier(name: unknown): name is string {
+  return typeof name === 'string' && IDENTIFIER.test(name);
+}
+
+export function quotedIdentifier(name: string): string {
+  return `"${name}"`;
+}
+
+/**
+ * Makes the schema with all that is in it, or brings it up to date; harmless when it is there. One transaction, and one at a
+ * time: `create ... if not exists` and `create or replace` fail when two run side by side.
+ *
+ * @param role - gets the rights that an application needs, and no others
+ */
+export function schemaSql(schema: string, role?: string): string {
+  const name = quotedIdentifier(schema);
+  const grants =
+    role === undefined
+      ? ''
+      : `grant usage on schema ${name} to ${quotedIdentifier(role)};\n` +
+        [...ENTRY_POINTS.map(({ signature }) => signature), VERSION]
+          .map(
+            (signature) =>
+              `grant execute on function ${name}.${withoutNames(signature)} to ${quotedIdentifier(role)};\n`,
+          )
+          .join('');
+  return `begin;
+select pg_advisory_xact_lock(hashtextextended('nestjs-redlock ${schema}', 0));
+do $$ begin
+  if not exists (select from pg_namespace where nspname = '${schema}') then
+    create schema ${name};
+  end if;
+end $$;
+set local search_path = ${name}, pg_temp;
+${TABLES}
+${PARTS.map(functionSql).join('\n')}
+${ENTRY_POINTS.map((entry) => entryPointSql(entry, name)).join('\n')}
+create or replace function ${VERSION} returns integer language sql immutable as 'select ${SCHEMA_VERSION}';
+revoke all on all functions in schema ${name} from public;
+${grants}commit;
+`;
+}
+
+const VERSION = 'version()';
+
+/** `scan(prefix text, page integer)` as the function is named where rights are given: `scan(text, integer)`. */
+function withoutNames(signature: string): string {
+  return signature.replaceAll(/([(,]\s*)\w+ /g, '$1');
+}

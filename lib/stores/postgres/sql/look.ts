@@ -1,0 +1,50 @@
+import type { EntryPoint } from './sql-function.js';
+
+/**
+ * Who holds keys, and changes nothing.
+ *
+ * Returns  an array, in the order of the keys: null, or { mode, permits, holders }, first to end first
+ */
+export const READ: EntryPoint = {
+  signature: 'read(keys text[])',
+  returns: 'jsonb',
+  body: `
+declare
+  at constant timestamptz := clock_timestamp();
+begin
+  return (
+    select jsonb_agg(
+      case when l.key is not null then
+        jsonb_build_object('mode', l.mode, 'permits', l.permits, 'holders',
+          case when l.mode = 'exclusive' then
+            jsonb_build_array(jsonb_build_object('id', l.id, 'owner', l.owner, 'since', l.since, 'token', l.token,
+              'mode', l.mode, 'remaining', extract(epoch from l.ends - at) * 1000))
+          else (
+            select coalesce(jsonb_agg(jsonb_build_object('id', h.id, 'owner', h.owner, 'since', h.since, 'token', h.token,
+              'mode', l.mode, 'slot', h.slot, 'remaining', extract(epoch from h.ends - at) * 1000) order by h.ends, h.slot), '[]')
+            from holders h where h.key = l.key and h.ends > at
+          ) end)
+      end order by k.i)
+    from unnest(keys) with ordinality as k(key, i)
+      left join locks l on l.key = k.key and l.state <> 'free' and l.ends > at
+  );
+end`,
+};
+
+/** The next keys after one that begin with a prefix and are held, in order. */
+export const SCAN: EntryPoint = {
+  signature: 'scan(prefix text, after text, page integer)',
+  returns: 'text[]',
+  body: `
+declare
+  at constant timestamptz := clock_timestamp();
+  -- No character is larger, and no key begins with more of them.
+  last constant text := prefix || repeat(chr(1114111), 8);
+begin
+  return array(
+    select key from locks
+    where key > after and key >= prefix and key < last and starts_with(key, prefix) and state <> 'free' and ends > at
+    order by key limit page
+  );
+end`,
+};

@@ -1,0 +1,33 @@
+import type { EntryPoint } from './sql-function.js';
+
+/** How long a mark stands, in milliseconds; who waits sets it again every second. */
+const MARK_MS = 2_000;
+
+/** Keeps those out who come later and ask in another mode that several can hold; an earlier waiter's mark stays (S22). */
+export const HOLD_BACK: EntryPoint = {
+  signature: 'hold_back(keys text[], who text, wanted text, by text, waited double precision)',
+  returns: 'void',
+  body: `
+declare
+  at timestamptz;
+  arrived timestamptz;
+begin
+  perform 1 from locks l where l.key = any (keys) order by l.key for update;
+  at := clock_timestamp();
+  arrived := at - waited * interval '1 ms';
+  update locks set mark = who, mark_mode = wanted, mark_owner = by, mark_came = arrived,
+      mark_ends = at + interval '${MARK_MS} ms'
+    where key = any (keys) and (mark = who or mark_ends is null or mark_ends <= at or mark_came > arrived);
+end`,
+};
+
+/** Ends what `hold_back` began. */
+export const LET_PASS: EntryPoint = {
+  signature: 'let_pass(keys text[], who text)',
+  returns: 'void',
+  body: `
+begin
+  perform 1 from locks l where l.key = any (keys) order by l.key for update;
+  update locks set mark_ends = null where key = any (keys) and mark = who;
+end`,
+};

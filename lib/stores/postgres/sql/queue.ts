@@ -1,0 +1,197 @@
+import type { EntryPoint } from './sql-function.js';
+
+/** How long the first in line has to take a lock that is free, in milliseconds, before it is dropped. */
+const TURN_MS = 150;
+
+/** How long after the first in line those behind it are to try, in milliseconds: it may be dead. */
+const STANDBY_MS = 200;
+
+/** Who waits asks every few seconds. One who has not for so many milliseconds is dead, or has given up. */
+const WAITER_LIFE_MS = 60_000;
+
+/** Whether two who ask in these modes can hold a key at the same time. */
+const TOGETHER: EntryPoint = {
+  signature: 'together(one text, other text)',
+  returns: 'boolean',
+  body: `
+begin
+  return one = other and one <> 'exclusive';
+end`,
+};
+
+/** Whether a key has room for one more holder of a mode, whoever waits for it. */
+const ADMITS: EntryPoint = {
+  signature: 'admits(k text, wanted text, at timestamptz)',
+  returns: 'boolean',
+  body: `
+declare
+  l record;
+begin
+  select mode, permits into l from locks where key = k and state <> 'free' and ends > at;
+  if not found then
+    return true;
+  end if;
+  if not together(l.mode, wanted) then
+    return false;
+  end if;
+  return l.mode = 'shared'
+    or (select count(*) < l.permits from holders where key = k and ends > at and slot < l.permits);
+end`,
+};
+
+/**
+ * Makes it the turn of the first in line, and tells it when; and the two behind it for the case that it does not react.
+ * Readers next to each other go together.
+ *
+ * after     milliseconds until the turn begins
+ * released  the lease whose end makes it so; null when none did
+ */
+const WAKE: EntryPoint = {
+  signature: 'wake(k text, after double precision, released text, at timestamptz)',
+  returns: 'void',
+  body: `
+declare
+  w record;
+  told integer := 0;
+  with_readers boolean;
+  later double precision := ceil(after);
+begin
+  delete from waiters where key = k and seen < at - interval '${WAITER_LIFE_MS} ms';
+  for w in select * from waiters where key = k order by came, waiter loop
+    if told = 0 then
+      update locks set turn = w.waiter, turn_ends = at + (after + ${TURN_MS}) * interval '1 ms' where key = k;
+      with_readers := w.mode = 'shared';
+    elsif with_readers then
+      exit when w.mode <> 'shared';
+    else
+      exit when told = 3;
+      later := ceil(after) + ${STANDBY_MS};
+    end if;
+    perform pg_notify(w.channel, later || ' ' || coalesce(released, '-') || ' ' || w.waiter);
+    told := told + 1;
+  end loop;
+  if told = 0 then
+    update locks set waited = false, turn = null where key = k;
+  end if;
+end`,
+};
+
+/** A holder has let the key go, or will in so many milliseconds: tells the first in line if there is room for it. */
+const FREED: EntryPoint = {
+  signature: 'freed(k text, after double precision, released text, will_end boolean, at timestamptz)',
+  returns: 'void',
+  body: `
+declare
+  first text;
+begin
+  select mode into first from waiters where key = k order by came, waiter limit 1;
+  if not found then
+    update locks set waited = false, turn = null where key = k and waited;
+  elsif will_end or admits(k, first, at) then
+    perform wake(k, after, released, at);
+  end if;
+end`,
+};
+
+/** Tells the first in line, unless it has just been told. */
+const PASS_ON: EntryPoint = {
+  signature: 'pass_on(k text, at timestamptz)',
+  returns: 'void',
+  body: `
+declare
+  first text;
+begin
+  select waiter into first from waiters where key = k order by came, waiter limit 1;
+  if not found or not exists (select from locks where key = k and turn = first and turn_ends > at) then
+    perform freed(k, 0, null, false, at);
+  end if;
+end`,
+};
+
+/** Puts the one who was refused at a key in line there, and nowhere else. */
+const STAND: EntryPoint = {
+  signature:
+    'stand(refused text, keys text[], who text, channel text, mode text, owner text, came timestamptz, at timestamptz)',
+  returns: 'void',
+  body: `
+begin
+  insert into waiters values (refused, who, channel, mode, owner, came, at)
+    on conflict (key, waiter) do update set came = excluded.came, seen = excluded.seen;
+  update locks set waited = true where key = refused and not waited;
+  if cardinality(keys) > 1 then
+    perform quit(who, array_remove(keys, refused), at);
+  end if;
+end`,
+};
+
+/** Takes a waiter out of the queues of keys, and passes its turn on. */
+const QUIT: EntryPoint = {
+  signature: 'quit(who text, keys text[], at timestamptz)',
+  returns: 'void',
+  body: `
+declare
+  k text;
+begin
+  foreach k in array keys loop
+    delete from waiters where key = k and waiter = who;
+    continue when not found;
+    update locks set turn = null where key = k and turn = who;
+    perform pass_on(k, at);
+  end loop;
+end`,
+};
+
+/**
+ * Who is first in line at a key that would admit the one who asks, if that one must not pass; null if it may.
+ *
+ * mode     of the one who asks; `permits` and `who` null without, `came` infinity without a place
+ * Returns  `{ id, owner, remaining }`: remaining is for how many milliseconds it is its turn, or until the last holder's
+ *          end while others hold the key beside whom it cannot
+ */
+const AHEAD: EntryPoint = {
+  signature: 'ahead(k text, wanted text, n integer, who text, came timestamptz, at timestamptz)',
+  returns: 'jsonb',
+  body: `
+declare
+  head record;
+  l record;
+  in_front bigint;
+  all_together boolean;
+  left_over double precision;
+  woken boolean := false;
+begin
+  loop
+    select * into head from waiters w where w.key = k order by w.came, w.waiter limit 1;
+    if not found then
+      update locks set waited = false, turn = null where key = k;
+      return null;
+    end if;
+    if head.waiter = who then
+      return null;
+    end if;
+    select count(*), coalesce(bool_and(together(w.mode, wanted)), true) into in_front, all_together
+      from waiters w where w.key = k and w.waiter is distinct from who and w.came <= ahead.came;
+    if in_front = 0 or (all_together and (wanted = 'shared'
+        or in_front < n - (select count(*) from holders h where h.key = k and h.ends > at and h.slot < n))) then
+      return null;
+    end if;
+    select turn, turn_ends, ends into l from locks where key = k;
+    if not admits(k, head.mode, at) then
+      left_over := extract(epoch from l.ends - at) * 1000;
+    elsif l.turn is distinct from head.waiter then
+      -- The last holder has lapsed, and so told nobody.
+      perform wake(k, 0, null, at);
+      continue;
+    elsif l.turn_ends <= at then
+      delete from waiters where key = k and waiter = head.waiter;
+      continue;
+    else
+      left_over := extract(epoch from l.turn_ends - at) * 1000;
+    end if;
+    return jsonb_build_object('id', head.waiter, 'owner', head.owner, 'remaining', left_over);
+  end loop;
+end`,
+};
+
+/** Those who wait for a key stand in `waiters`, in the order in which they came. */
+export const QUEUE: readonly EntryPoint[] = [TOGETHER, ADMITS, WAKE, FREED, PASS_ON, STAND, QUIT, AHEAD];

@@ -1,0 +1,42 @@
+import type { EntryPoint } from './sql-function.js';
+
+/**
+ * How long the last token of a key is kept after its lock ended. What comes after that is larger by the clock alone, unless
+ * the clock of the server was set back by so much.
+ */
+const KEPT_FOR = '1 day';
+
+/**
+ * Removes what nobody needs any more, up to so many rows of each table. Rows that somebody works on are left for the next
+ * time; one process at a time sweeps.
+ *
+ * Returns  whether there is more
+ */
+export const SWEEP: EntryPoint = {
+  signature: 'sweep(most integer)',
+  returns: 'boolean',
+  body: `
+declare
+  at constant timestamptz := clock_timestamp();
+  gone text[];
+begin
+  if not pg_try_advisory_xact_lock(hashtextextended('nestjs-redlock sweep ' || current_schema(), 0)) then
+    return false;
+  end if;
+  gone := array(
+    select key from locks l
+    where l.ends < at - interval '${KEPT_FOR}' and not exists (select from waiters w where w.key = l.key and w.seen > at - interval '1 hour')
+    limit most for update skip locked
+  );
+  delete from locks where key = any (gone);
+  delete from slots where key = any (gone);
+  delete from waiters where key = any (gone);
+  delete from holders h using (
+    select o.key, o.id from holders o join locks l on l.key = o.key
+    where o.ends < at - interval '${KEPT_FOR}' limit most for update of l skip locked
+  ) as o where h.key = o.key and h.id = o.id;
+  delete from holders where key = any (gone);
+  delete from ticks where ctid = any (array(select ctid from ticks where ends < at limit most for update skip locked));
+  return cardinality(gone) = most;
+end`,
+};

@@ -1,0 +1,82 @@
+/**
+ * What is kept. A row of `locks` guards everything that is under its key: whoever reads or changes any of it has locked that
+ * row first, several in the order of their keys, so that no two statements wait for each other.
+ *
+ * The rows of keys that are free stay for a day, as they hold the last token. Half of a page is left free, and no index has
+ * `ends` in it, so that an update stays in its page (HOT), and what it replaces is cleared away without a vacuum.
+ *
+ * - `locks`: of an exclusive lock all there is of it; of a shared one, and of permits, `ends` of the last holder, and the
+ *   largest token. Held while it is not `free` and `ends` is to come; `kept` is what `minHold` keeps after its release.
+ * - `ended` is the lease that was released last: a late duplicate of its acquisition must not store it again.
+ * - `floor` is the largest token that the key had before permits: those of all slots are above it.
+ * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is one who waits in another mode than the one
+ *   that the key is held in (S22).
+ */
+export const TABLES = `
+create table if not exists locks (
+  key text collate "C" primary key,
+  mode text not null default 'exclusive',
+  state text not null default 'free',
+  id text,
+  owner text,
+  since bigint,
+  token bigint not null default 0,
+  ends timestamptz not null default '-infinity',
+  ended text,
+  permits integer not null default 0,
+  floor bigint not null default 0,
+  waited boolean not null default false,
+  turn text,
+  turn_ends timestamptz,
+  mark text,
+  mark_mode text,
+  mark_owner text,
+  mark_came timestamptz,
+  mark_ends timestamptz
+) with (fillfactor = 50);
+
+create table if not exists holders (
+  key text collate "C",
+  id text,
+  owner text not null,
+  since bigint not null,
+  token bigint not null,
+  slot integer,
+  kept boolean not null default false,
+  ends timestamptz not null,
+  primary key (key, id)
+) with (fillfactor = 50);
+
+create table if not exists slots (
+  key text collate "C",
+  slot integer,
+  token bigint not null,
+  primary key (key, slot)
+) with (fillfactor = 50);
+
+create table if not exists waiters (
+  key text collate "C",
+  waiter text,
+  channel text not null,
+  mode text not null,
+  owner text not null,
+  came timestamptz not null,
+  seen timestamptz not null,
+  primary key (key, waiter)
+);
+
+create table if not exists ticks (
+  key text collate "C",
+  schedule text,
+  tick bigint not null,
+  owner text not null,
+  ends timestamptz not null,
+  primary key (key, schedule)
+);
+
+create table if not exists probe (
+  one boolean primary key default true check (one),
+  written timestamptz
+);
+insert into probe default values on conflict do nothing;
+`;

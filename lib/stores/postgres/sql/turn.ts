@@ -1,0 +1,47 @@
+import type { EntryPoint } from './sql-function.js';
+
+/**
+ * What a process asked for in one turn of its event loop, in one statement, which is one transaction: releases, then
+ * extensions, then acquisitions, in the order in which they were asked for.
+ *
+ * keys     all keys of all of them; their rows are locked first, in one order for everybody
+ * asked    `releases`: see `release_lease`; `extensions`: see `extend_leases`; `acquisitions`: see `acquire_lease`; each may
+ *          be missing
+ * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: of each lease whether
+ *          others wait; `extended`: of each lease whether it is held; `acquired`: the answers
+ *
+ * Without an acquisition nothing of a key that is not known can matter, so its row is not made. `do update ... where false`
+ * locks a row that is there and changes nothing.
+ */
+export const TURN: EntryPoint = {
+  signature: 'turn(keys text[], asked jsonb)',
+  returns: 'jsonb',
+  body: `
+declare
+  at timestamptz;
+  request jsonb;
+  released jsonb[] := '{}';
+  acquired jsonb[] := '{}';
+begin
+  if asked ? 'acquisitions' then
+    insert into locks (key) select distinct k collate "C" from unnest(keys) as k order by 1
+      on conflict (key) do update set key = excluded.key where false;
+  else
+    perform 1 from locks l where l.key = any (keys) order by l.key for update;
+  end if;
+  at := clock_timestamp();
+  for request in select value from jsonb_array_elements(asked -> 'releases') loop
+    released := released || to_jsonb(release_lease(request, at));
+  end loop;
+  request := extend_leases(asked -> 'extensions', at);
+  declare
+    extended constant jsonb := request;
+  begin
+    for request in select value from jsonb_array_elements(asked -> 'acquisitions') loop
+      acquired := acquired || acquire_lease(request, at);
+    end loop;
+    return jsonb_build_object('at', extract(epoch from at) * 1000, 'released', released, 'extended', extended,
+      'acquired', acquired);
+  end;
+end`,
+};

@@ -1,0 +1,228 @@
+import { elapsedSince, type Instant, now } from '../../core/clock.js';
+import { asError, NoTimeError } from '../../core/errors.js';
+import type { Lease } from '../../core/lease.js';
+import { nextTick } from '../../core/next-tick.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../core/ports.js';
+import type { Connection } from './connection.js';
+import { Releases } from './releases.js';
+import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
+import type { RecentWaiters } from './recent-waiters.js';
+import { ServerClock } from './server-clock.js';
+import { storedKey, whyNotKeys } from './text.js';
+
+/** So many leases of a kind are asked for in one statement: it keeps their rows locked until its end. */
+const MOST_LEASES = 500;
+
+/** Extensions are quicker, and there can be thousands. */
+const MOST_EXTENSIONS = 5_000;
+
+interface Release {
+  readonly request: ReleaseRequest;
+  readonly tell: (reply: undefined | Error) => void;
+}
+
+interface Extension {
+  readonly lease: Lease;
+  readonly ttl: number;
+  readonly tell: (reply: boolean | Error) => void;
+}
+
+interface Acquisition {
+  readonly request: AcquireRequest;
+  readonly ordered: boolean;
+  readonly asked: Instant;
+  /** It was found too late by an estimate of the server's clock that was behind. */
+  isAgain: boolean;
+  readonly tell: (reply: AcquireReply | Error) => void;
+}
+
+/** What the turns of one store have in common. */
+export interface TurnContext {
+  readonly connection: Connection;
+  readonly keyPrefix: string;
+  readonly schema: string;
+  readonly channel: string;
+  readonly waiters: RecentWaiters;
+}
+
+/**
+ * Sends what was asked of the database since the last statement as one statement, one at a time: of many locks, most of the
+ * cost is in the round trip, and in the one commit. A release never overtakes the acquisition that it undoes (S6).
+ */
+export class Turns {
+  readonly clock = new ServerClock();
+  #releases: Release[] = [];
+  #extensions: Extension[] = [];
+  #acquisitions: Acquisition[] = [];
+  readonly #pending: Releases;
+  #isPlanned = false;
+  #isSending = false;
+  readonly #flushPlanned = (): void => {
+    this.#isPlanned = false;
+    void this.#send();
+  };
+
+  constructor(private readonly context: TurnContext) {
+    this.#pending = new Releases((lease) => this.#release({ lease, pause: 0 }, () => undefined));
+  }
+
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    const asked = now();
+    for (const [index, request] of requests.entries()) {
+      const told = (reply: AcquireReply | Error): void => tell(index, reply);
+      this.#acquisitions.push({ request, ordered, asked, isAgain: false, tell: told });
+    }
+    this.#plan();
+  }
+
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    for (const [index, lease] of leases.entries())
+      this.#extensions.push({ lease, ttl, tell: (reply) => tell(index, reply) });
+    this.#plan();
+  }
+
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
+  }
+
+  /** Connected: what could not be released meanwhile is. */
+  ready(): void {
+    this.#pending.retry();
+  }
+
+  close(): void {
+    this.#pending.close();
+  }
+
+  #release(request: ReleaseRequest, tell: (reply: undefined | Error) => void): void {
+    this.#releases.push({ request, tell });
+    this.#plan();
+  }
+
+  #plan(): void {
+    if (this.#isPlanned || this.#isSending) return;
+    this.#isPlanned = true;
+    nextTick(this.#flushPlanned);
+  }
+
+  async #send(): Promise<void> {
+    this.#isSending = true;
+    while (this.#releases.length + this.#extensions.length + this.#acquisitions.length > 0) {
+      const releases = this.#releases.splice(0, MOST_LEASES);
+      const extensions = this.#extensions.splice(0, MOST_EXTENSIONS).filter(({ lease, tell }) => {
+        if (lease.ended) tell(false);
+        return !lease.ended;
+      });
+      // Releases come first: what is asked for may be what they free.
+      const mayAcquire = this.#releases.length === 0;
+      const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
+      if (releases.length + extensions.length + acquisitions.length === 0) continue;
+      await this.#run(releases, extensions, acquisitions);
+    }
+    this.#isSending = false;
+  }
+
+  /** What has ended is not started: its release is on its way already, and would leave it to its ttl (S15). */
+  #wanted(asked: readonly Acquisition[]): Acquisition[] {
+    return asked.filter(({ request, asked: since, tell }) => {
+      const { lease, limit } = request;
+      const reason = lease.ended
+        ? new Error('given up before it could be asked')
+        : elapsedSince(since) >= limit
+          ? new NoTimeError('there was no time left to ask')
+          : whyNotKeys(this.#stored(lease));
+      if (reason) tell(reason);
+      return !reason;
+    });
+  }
+
+  async #run(
+    releases: readonly Release[],
+    extensions: readonly Extension[],
+    acquisitions: readonly Acquisition[],
+  ): Promise<void> {
+    const { connection, schema } = this.context;
+    const keys = new Set<string>();
+    const stored = (lease: Lease): readonly string[] => {
+      const names = this.#stored(lease);
+      for (const name of names) keys.add(name);
+      return names;
+    };
+    // A key that could not be stored was not, and its release must not make those of others fail.
+    const possible = releases.filter(({ request, tell }) => {
+      const isPossible = !whyNotKeys(this.#stored(request.lease));
+      if (!isPossible) tell(undefined);
+      return isPossible;
+    });
+    const asked = {
+      ...(possible.length > 0
+        ? { releases: possible.map(({ request }) => releaseOf(request, stored(request.lease))) }
+        : {}),
+      ...(extensions.length > 0
+        ? { extensions: extensions.map(({ lease, ttl }) => extensionOf(lease, stored(lease), ttl)) }
+        : {}),
+      ...(acquisitions.length > 0
+        ? { acquisitions: acquisitions.map((each) => this.#terms(each, stored(each.request.lease))) }
+        : {}),
+    };
+    if (keys.size === 0) return;
+    let answer: TurnAnswer;
+    try {
+      const values = [[...keys], JSON.stringify(asked)];
+      const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)`, values);
+      answer = JSON.parse(text ?? '') as TurnAnswer;
+    } catch (thrown) {
+      return this.#failed(possible, extensions, acquisitions, asError(thrown));
+    }
+    this.clock.learn(answer.at);
+    for (const [index, { request, tell }] of possible.entries()) {
+      if (answer.released[index] === true) this.context.waiters.note(request.lease.keys);
+      this.#pending.released(request.lease);
+      tell(undefined);
+    }
+    for (const [index, { tell }] of extensions.entries()) tell(answer.extended?.[index] === true);
+    for (const [index, each] of acquisitions.entries()) this.#acquired(each, answer.acquired[index] ?? {});
+  }
+
+  #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): object {
+    const left = request.limit - elapsedSince(asked);
+    const { channel } = this.context;
+    return acquisitionOf(request, { keys, ordered, deadline: this.clock.now() + left, channel });
+  }
+
+  #acquired(acquisition: Acquisition, answer: TurnAnswer['acquired'][number]): void {
+    const { request, asked, isAgain, tell } = acquisition;
+    // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
+    // suspended machine or a step. It is right now.
+    if (answer.late !== undefined && !isAgain && elapsedSince(asked) < request.limit) {
+      acquisition.isAgain = true;
+      this.#acquisitions.push(acquisition);
+      return;
+    }
+    if (answer.waits || (answer.holder && answer.holder.token === undefined))
+      this.context.waiters.note(request.lease.keys);
+    tell(replyOf(answer));
+  }
+
+  #failed(
+    releases: readonly Release[],
+    extensions: readonly Extension[],
+    acquisitions: readonly Acquisition[],
+    error: Error,
+  ): void {
+    // The server may be at it yet, until the deadline; a release before that does not count.
+    for (const { request, asked } of acquisitions)
+      this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
+    for (const { request, tell } of releases) {
+      this.#pending.failed(request.lease);
+      tell(error);
+    }
+    for (const { tell } of extensions) tell(error);
+    for (const { tell } of acquisitions) tell(error);
+  }
+
+  #stored({ keys }: Lease): readonly string[] {
+    const { keyPrefix } = this.context;
+    return keys.map((key) => storedKey(keyPrefix, key));
+  }
+}

@@ -1,0 +1,77 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { LockService } from '../../lib/index.js';
+import { postgres } from '../../lib/postgres/index.js';
+import { type Ended, runCli } from '../support/cli.js';
+import { startApp } from '../support/nest-app.js';
+import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
+
+// The built command, and locks in PostgreSQL.
+
+let server: PostgresServer;
+let locks: LockService;
+
+beforeAll(async () => {
+  server = await startPostgresServer();
+});
+
+const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
+
+test('doctor says that there are no tables, and makes none', async () => {
+  const { code, stdout } = await cli('doctor');
+  expect(stdout).toMatch(/unreachable: .*has no tables for locks in the schema redlock/);
+  expect(code).toBe(3);
+  const { rows } = await (await server.client()).query(`select from pg_namespace where nspname = 'redlock'`);
+  expect(rows).toEqual([]);
+});
+
+test('postgres-migration prints what makes them, and gives a role its rights', async () => {
+  const { code, stdout } = await cli('postgres-migration', '--schema', 'locks', '--role', 'app');
+  expect(code).toBe(0);
+  const client = await server.client();
+  await client.query('create role app login');
+  await client.query(stdout);
+  const app = await server.client(server.urlOf('app'));
+  expect((await app.query('select locks.version()')).rows).toHaveLength(1);
+});
+
+test.each([
+  [['postgres-migration', '--json'], 'postgres-migration does not take --json'],
+  [['postgres-migration', 'now'], 'Too much after postgres-migration'],
+  [['postgres-migration', '--role', 'a b'], 'Expected --role to be letters, digits and underscores'],
+  [['list', '--schema', '1'], 'Expected --schema to be letters, digits and underscores'],
+  [['list', '-n', 'postgres://a', '-n', 'postgres://b'], 'a PostgreSQL is one node, and stands alone'],
+  [
+    ['list', '-n', 'postgres://user:secret@:x'],
+    'Expected --node to be a URL such as postgres://user:password@host',
+  ],
+])('refuses %j', async (args, message) => {
+  const { code, stderr } = await cli(...args);
+  expect(stderr).toContain(message);
+  expect(stderr).not.toContain('secret');
+  expect(code).toBe(2);
+});
+
+describe('with locks', () => {
+  beforeAll(async () => {
+    const nodes = postgres({ connectionString: server.url });
+    locks = (await startApp({}, { nodes, owner: 'api:1' })).get(LockService);
+  });
+
+  test('list, inspect and release show and end them', async () => {
+    await locks.acquire('order:1', { ttl: 3_600_000, renew: false });
+    await locks.acquire('order:2', { ttl: 3_600_000, renew: false, permits: 2 });
+    expect((await cli('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
+    expect((await cli('inspect', 'order:1')).stdout).toContain('api:1');
+    expect(await cli('release', 'order:1', '--yes')).toMatchObject({ code: 0 });
+    await expect(locks.inspect('order:1')).resolves.toMatchObject({ held: false });
+    expect(await cli('inspect', 'order:1')).toMatchObject({ code: 1 });
+  });
+
+  test('doctor says that the server is fit', async () => {
+    expect(await cli('doctor')).toMatchObject({
+      code: 0,
+      stdout: expect.stringMatching(/^PostgreSQL at .*voting/),
+    });
+    expect(JSON.parse((await cli('doctor', '--json')).stdout)).toMatchObject({ available: true });
+  });
+});

@@ -1,0 +1,72 @@
+import { describe, expect, test } from '@jest/globals';
+import { RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
+import type { Store } from '../../lib/core/ports.js';
+import type { StoreFactory, StoreTerms } from '../../lib/core/store-factory.js';
+import { makeRuntime } from '../../lib/module/open-runtime.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+import { UnfitStoreError } from '../../lib/core/errors.js';
+import { startApp } from '../support/nest-app.js';
+import { LockService } from '../../lib/index.js';
+
+/** A store that replicates itself: no node beside it could agree with it on a token. */
+function alone(): Store {
+  const store: Store = new MemoryStore();
+  return Object.assign(store, { raise: undefined });
+}
+
+function factory(open: (terms: StoreTerms) => Store = alone): StoreFactory {
+  return { openStore: open };
+}
+
+const refused = (options: RedlockModuleOptions): void => void RedlockModule.forRoot(options);
+
+describe('a store as the node of a module', () => {
+  test.each([
+    ['an object', alone()],
+    ['from a factory', factory()],
+  ])('locks: %s', async (_, nodes) => {
+    const locks = (await startApp({}, { nodes })).get(LockService);
+    await using lock = await locks.acquire('key');
+    await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
+  });
+
+  test('that is opened is told the prefix of its keys', async () => {
+    let prefix: string | undefined;
+    makeRuntime({
+      nodes: factory(({ keyPrefix }) => {
+        prefix = keyPrefix;
+        return alone();
+      }),
+      keyPrefix: 'app:',
+    });
+    expect(prefix).toBe('app:');
+  });
+
+  test('that replicates itself stands alone: two, or one beside Redis, are refused', () => {
+    const two = /one store alone that replicates itself.*got several nodes/;
+    expect(() => refused({ nodes: [factory(), factory()] })).toThrow(two);
+    expect(() => refused({ nodes: ['redis://localhost', factory()] })).toThrow(two);
+    expect(() => refused({ nodes: [alone(), alone(), alone()] })).toThrow(two);
+    expect(() => refused({ nodes: [factory()] })).not.toThrow();
+    expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
+  });
+
+  test('that replicates itself has no restart guard', () => {
+    expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
+      /`restartGuard` is for nodes of which some may forget/,
+    );
+    expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
+  });
+
+  test('that must not be used ends the start, by its own name', async () => {
+    const unfit = factory(() =>
+      Object.assign(alone(), {
+        name: 'Database at db:5432',
+        connect: () => Promise.reject(new UnfitStoreError('cannot be used for locks: it is a standby')),
+      }),
+    );
+    await expect(startApp({}, { nodes: unfit })).rejects.toThrow(
+      'Database at db:5432 cannot be used for locks: it is a standby',
+    );
+  });
+});

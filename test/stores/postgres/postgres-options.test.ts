@@ -1,0 +1,39 @@
+import { expect, test } from '@jest/globals';
+import { postgres, type PostgresOptions } from '../../../lib/postgres/index.js';
+
+const url = 'postgres://app:secret@db:5432/app';
+
+test('takes a URL, or a host', () => {
+  expect(() => postgres({ connectionString: url })).not.toThrow();
+  expect(() => postgres({ connectionString: 'postgresql://%2Fvar%2Frun/app' })).not.toThrow();
+  expect(() => postgres({ host: 'db', port: 5_432, password: () => 'secret', ssl: true })).not.toThrow();
+});
+
+test.each([
+  [{}, /`connectionString`.*is the variable set/],
+  [{ connectionString: undefined }, /`connectionString`.*is the variable set/],
+  [
+    { connectionString: 'redis://db' },
+    /Expected `connectionString` to be a URL such as postgres:.*'redis:\/\/db'/,
+  ],
+  [{ connectionString: 5 }, /Expected `connectionString` to be a URL such as .*got number/],
+  [{ connectionString: url, listenConnectionString: 'db' }, /Expected `listenConnectionString` to be a URL/],
+  [{ host: '' }, /Expected `host` to be a string that is not empty/],
+  [{ host: 'db', port: 70_000 }, /Expected `port` to be a port, from 1 to 65535, got 70000/],
+  [{ host: 'db', password: 5 }, /Expected `password` to be a string or a function, got number/],
+  [{ connectionString: url, schema: 'a b' }, /Expected `schema` to be the name of a schema/],
+  [{ connectionString: url, schema: 'x'.repeat(64) }, /Expected `schema` to be the name of a schema/],
+  [{ connectionString: url, pool: {} }, /Unknown option `pool`.*connections of its own/],
+  [
+    { connectionString: url, ttl: 5 },
+    /Unknown option `ttl` in `postgres`\. The options are `connectionString`/,
+  ],
+  [url, /to be an object such as `\{ connectionString: url \}`, got a string/],
+] as const)('refuses %j, at the call', (options, message) => {
+  expect(() => postgres(options as unknown as PostgresOptions)).toThrow(message);
+});
+
+test('shows no password', () => {
+  for (const connectionString of ['redis://app:secret@db', 'postgres://app:secret@:x'])
+    expect(() => postgres({ connectionString })).toThrow(/^((?!secret).)*$/s);
+});

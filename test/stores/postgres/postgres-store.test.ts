@@ -1,0 +1,632 @@
+import { afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { Client } from 'pg';
+import { Lease } from '../../../lib/core/lease.js';
+import type { LockKind } from '../../../lib/core/lock-mode.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { AcquireReply } from '../../../lib/core/ports.js';
+import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
+import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
+import type { PostgresOptions } from '../../../lib/stores/postgres/postgres.options.js';
+import { schemaSql } from '../../../lib/stores/postgres/schema.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { redlockOver } from '../../support/core.js';
+import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { startTcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+
+const TTL = 60_000;
+
+let server: PostgresServer;
+let looker: Client;
+let nextKey = 0;
+
+beforeAll(async () => {
+  server = await startPostgresServer();
+  looker = await server.client();
+});
+
+const opened: PostgresStore[] = [];
+
+afterEach(async () => {
+  jest.restoreAllMocks();
+  await Promise.all(opened.splice(0).map((store) => store.close()));
+});
+
+function newStore(options: Partial<PostgresOptions> = {}, terms = newTerms()): PostgresStore {
+  const store = new PostgresStore({ connectionString: server.url, ...options }, terms);
+  opened.push(store);
+  return store;
+}
+
+async function openStore(options?: Partial<PostgresOptions>, terms = newTerms()): Promise<PostgresStore> {
+  const store = newStore(options, terms);
+  await store.connect();
+  return store;
+}
+
+const freshKey = (): string => `key:${nextKey++}`;
+
+const leaseOn = (keys: readonly string[], kind?: LockKind, ttl = TTL): Lease =>
+  new Lease(keys, 'me', ttl, undefined, kind);
+
+const PERMITS: LockKind = { mode: 'permits', permits: 2 };
+const SHARED: LockKind = { mode: 'shared' };
+
+async function count(sql: string): Promise<number> {
+  const { rows } = await looker.query(`select count(*) as n from ${sql}`);
+  return Number((rows as { n: string }[])[0]?.n);
+}
+
+function grantOf(reply: AcquireReply): Extract<AcquireReply, { granted: true }> {
+  if (!reply.granted) throw new Error('refused');
+  return reply;
+}
+
+/** Statements that are sent meanwhile. */
+async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
+  const spy = jest.spyOn(Client.prototype, 'query');
+  await task();
+  return spy.mock.calls.map(([asked]) => (asked as unknown as { text: string }).text);
+}
+
+describe('what it costs', () => {
+  test('one round trip to acquire, and one to release, also several keys', async () => {
+    const store = await openStore();
+    const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
+    const sent = await statementsOf(async () => {
+      await acquireOn(store, lease);
+      await releaseOn(store, lease);
+    });
+    expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
+  });
+
+  test('what is asked for in one turn is one statement: acquisitions, renewals and releases', async () => {
+    const store = await openStore();
+    const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
+    await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));
+    const sent = await statementsOf(async () => {
+      const asked = Array.from({ length: 50 }, () => acquireOn(store, leaseOn([freshKey()])));
+      const [extended] = await Promise.all([extendOn(store, held, TTL), releaseOn(store, ended), ...asked]);
+      expect(extended).toBe(true);
+    });
+    expect(sent).toHaveLength(1);
+  });
+
+  test('many renewals are one statement, and each has its own answer', async () => {
+    const store = await openStore();
+    const leases = Array.from({ length: 300 }, (_, index) =>
+      leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
+    );
+    await Promise.all(leases.map((lease) => acquireOn(store, lease)));
+    await releaseOn(store, leases[7]!);
+    const sent = await statementsOf(async () => {
+      const answers = await Promise.all(leases.map((lease) => extendOn(store, lease, 2 * TTL)));
+      expect(answers.map((held, index) => (held ? -1 : index)).filter((index) => index >= 0)).toEqual([7]);
+    });
+    expect(sent).toHaveLength(1);
+  });
+
+  test('it has two connections of its own, which its name tells', async () => {
+    await openStore({ applicationName: 'the two' });
+    expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
+  });
+});
+
+describe('tokens', () => {
+  test('are on the scale of the clock, as everywhere', async () => {
+    const store = await openStore();
+    const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
+    expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
+  });
+
+  test('are larger than the last one of the key, also where the clock is behind that', async () => {
+    const store = await openStore();
+    const [a, b] = [freshKey(), freshKey()];
+    await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [`lock:${a}`, 2 ** 52]);
+    expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
+  });
+
+  test('end with the largest number that is exact: nothing is granted after it', async () => {
+    const store = await openStore();
+    const [key, other] = [freshKey(), freshKey()];
+    await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
+      `lock:${key}`,
+      String(Number.MAX_SAFE_INTEGER),
+    ]);
+    const [refused, granted] = await Promise.allSettled([
+      acquireOn(store, leaseOn([key])),
+      acquireOn(store, leaseOn([other])),
+    ]);
+    expect(refused).toMatchObject({
+      reason: expect.objectContaining({ message: expect.stringContaining('out of range') }),
+    });
+    expect(granted).toMatchObject({ value: { granted: true } });
+  });
+});
+
+describe('one request', () => {
+  test('asked twice is granted once, by the same token; and not again once it has ended', async () => {
+    const store = await openStore();
+    for (const kind of [undefined, SHARED, PERMITS]) {
+      const lease = leaseOn([freshKey()], kind);
+      const first = grantOf(await acquireOn(store, lease));
+      expect(grantOf(await acquireOn(store, lease)).token).toBe(first.token);
+      await releaseOn(store, lease);
+      await expect(acquireOn(store, lease)).rejects.toThrow('was stored before, and has ended');
+    }
+  });
+
+  test('that cannot be a key does not keep others from being granted', async () => {
+    const store = await openStore();
+    const [nul, long, good] = await Promise.allSettled([
+      acquireOn(store, leaseOn(['a\0b'])),
+      acquireOn(store, leaseOn(['x'.repeat(3_000)])),
+      acquireOn(store, leaseOn([freshKey()])),
+    ]);
+    expect(nul).toMatchObject({
+      reason: expect.objectContaining({ message: expect.stringContaining('NUL character') }),
+    });
+    expect(long).toMatchObject({
+      reason: expect.objectContaining({ message: expect.stringContaining('a key of 3005 bytes: 2600') }),
+    });
+    expect(good).toMatchObject({ value: { granted: true } });
+    await releaseOn(store, leaseOn(['a\0b']));
+  });
+
+  test('that arrives after its time limit does nothing (S16)', async () => {
+    const proxy = await startTcpProxy(server);
+    const store = await openStore({
+      connectionString: `postgres://postgres@${proxy.host}:${proxy.port}/postgres`,
+    });
+    const key = freshKey();
+    proxy.holdRequests();
+    const late = acquireOn(store, leaseOn([key]), { limit: 50 });
+    await delay(100);
+    await proxy.heal();
+    await expect(late).rejects.toThrow(/too late, and did nothing/);
+    expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
+  });
+
+  test('that is given up before it could be sent is not sent (S15)', async () => {
+    const store = await openStore();
+    const lease = leaseOn([freshKey()]);
+    const first = acquireOn(store, leaseOn([freshKey()]));
+    const given = acquireOn(store, lease);
+    lease.ended = true;
+    await expect(given).rejects.toThrow('given up');
+    await first;
+  });
+});
+
+describe('batches that lock the same keys in another order', () => {
+  test('do not wait for each other for ever', async () => {
+    const stores = await Promise.all([openStore(), openStore(), openStore()]);
+    const keys = Array.from({ length: 20 }, freshKey);
+    for (let round = 0; round < 30; round++) {
+      const answers = await Promise.all(
+        stores.map(async (store) => {
+          const shuffled = keys.toSorted(() => Math.random() - 0.5);
+          const leases = shuffled.map((key) => leaseOn([key]));
+          const replies = await Promise.all(leases.map((lease) => acquireOn(store, lease)));
+          await Promise.all(leases.map((lease) => releaseOn(store, lease)));
+          return replies;
+        }),
+      );
+      for (const replies of answers) expect(replies).toHaveLength(keys.length);
+    }
+  });
+});
+
+describe('shared locks', () => {
+  test('are held together, with one token, and keep out those who want it for themselves', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const [one, two] = [leaseOn([key], SHARED), leaseOn([key], SHARED, 2 * TTL)];
+    const first = grantOf(await acquireOn(store, one));
+    expect(grantOf(await acquireOn(store, two)).token).toBe(first.token);
+    const refused = await acquireOn(store, leaseOn([key]));
+    expect(refused).toMatchObject({ granted: false, holder: { id: two.id, mode: 'shared' } });
+    await releaseOn(store, two);
+    expect(await acquireOn(store, leaseOn([key]))).toMatchObject({ holder: { id: one.id } });
+    await releaseOn(store, one);
+    expect(grantOf(await acquireOn(store, leaseOn([key]))).token).toBeGreaterThan(first.token);
+  });
+
+  test('end each by itself (S23)', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const [short, long] = [leaseOn([key], SHARED, 200), leaseOn([key], SHARED)];
+    await acquireOn(store, short);
+    await acquireOn(store, long);
+    await until(
+      async () => (await store.read([key]))[0] instanceof Object && (await holdersOf(store, key)) === 1,
+    );
+    expect(await extendOn(store, short, TTL)).toBe(false);
+    expect(await extendOn(store, long, TTL)).toBe(true);
+  });
+
+  test('of newcomers stay out while a waiter in another mode is marked (S22)', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    await acquireOn(store, leaseOn([key], SHARED));
+    const waiter = { keys: [key], mode: 'exclusive', process: 'p', number: 1, owner: 'writer' } as const;
+    await store.holdBack(waiter, 10);
+    expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({
+      granted: false,
+      holder: { owner: 'writer' },
+    });
+    await store.letPass(waiter);
+    expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
+  });
+});
+
+describe('permits', () => {
+  test('are so many, each with a slot and a row of tokens of its own (S20)', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const leases = [leaseOn([key], PERMITS), leaseOn([key], PERMITS), leaseOn([key], PERMITS, 2 * TTL)];
+    const replies = await Promise.all(leases.map((lease) => acquireOn(store, lease)));
+    expect(replies).toMatchObject([
+      { granted: true, slots: [0] },
+      { granted: true, slots: [1] },
+      { granted: false, holder: { id: leases[0]!.id, slot: 0 }, others: [{ id: leases[1]!.id, slot: 1 }] },
+    ]);
+    await releaseOn(store, leases[1]!);
+    const next = grantOf(await acquireOn(store, leases[2]!));
+    expect(next.slots).toEqual([1]);
+    expect(next.token).toBeGreaterThan(grantOf(replies[1]!).token);
+    expect(await store.read([key])).toMatchObject([
+      {
+        mode: 'permits',
+        permits: 2,
+        holders: [
+          { id: leases[0]!.id, slot: 0 },
+          { id: leases[2]!.id, slot: 1 },
+        ],
+      },
+    ]);
+    expect(await acquireOn(store, leaseOn([key]))).toMatchObject({
+      granted: false,
+      holder: { id: leases[2]!.id },
+    });
+  });
+
+  test('of several keys are a slot of each, or none', async () => {
+    const store = await openStore();
+    const [a, b] = [freshKey(), freshKey()];
+    await acquireOn(store, leaseOn([a], PERMITS));
+    expect(await acquireOn(store, leaseOn([a, b], PERMITS))).toMatchObject({ slots: [1, 0] });
+    expect(await acquireOn(store, leaseOn([a, b], PERMITS))).toMatchObject({ granted: false });
+    expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
+  });
+
+  test('begin at the slot that is wished for, or have that one alone', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    const wish = { slots: [1], exactly: false };
+    expect(await acquireOn(store, leaseOn([key], PERMITS), { wish })).toMatchObject({ slots: [1] });
+    const lease = leaseOn([key], PERMITS);
+    expect(await acquireOn(store, lease, { wish })).toMatchObject({ slots: [0] });
+    expect(await acquireOn(store, lease, { wish: { slots: [1], exactly: true } })).toMatchObject({
+      granted: false,
+    });
+    expect(await holdersOf(store, key)).toBe(1);
+  });
+});
+
+async function holdersOf(store: PostgresStore, key: string): Promise<number> {
+  const [state] = await store.read([key]);
+  return state && !(state instanceof Error) ? state.holders.length : 0;
+}
+
+describe('those who wait', () => {
+  const options: AcquireOptions = {
+    ttl: TTL,
+    renew: true,
+    signals: [],
+    // Long enough that nobody is served by asking again.
+    retry: { timeout: 50_000, attempts: Infinity, delay: 40_000, jitter: 1 },
+  };
+
+  async function newProcess(owner: string) {
+    const redlock = redlockOver([await openStore()], { owner, nodeTimeout: TTL / 5 });
+    return redlock;
+  }
+
+  test.each([
+    ['exclusive locks', undefined],
+    ['permits', { mode: 'permits', permits: 1 } as LockKind],
+  ])('get it in the order in which they came, by a message: %s', async (_, kind) => {
+    const processes = await Promise.all(['a', 'b', 'c'].map(newProcess));
+    const key = freshKey();
+    const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
+    const served: number[] = [];
+    const waiting: Promise<void>[] = [];
+    for (let index = 0; index < 9; index++) {
+      const wait = async (): Promise<void> => {
+        const lock = await processes[index % 3]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
+        served.push(index);
+        await lock.release();
+      };
+      waiting.push(wait());
+      // In line, or behind one of the same process that is.
+      await until(
+        async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
+      );
+      await delay(5);
+    }
+    const released = performance.now();
+    await held.release();
+    await Promise.all(waiting);
+    expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(performance.now() - released).toBeLessThan(20_000);
+    expect(await count('redlock.waiters')).toBe(0);
+  });
+
+  test('as readers next to each other go together, and a reader behind a writer after it', async () => {
+    const redlock = await newProcess('a');
+    const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
+    const key = freshKey();
+    const held = await redlock.acquire([key], options);
+    const readers = others.slice(0, 2).map((other) => other.acquire([key], { ...options, kind: SHARED }));
+    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 2);
+    const writer = others[2]!.acquire([key], options);
+    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 3);
+    const late = redlock.acquire([key], { ...options, kind: SHARED });
+    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 4);
+    await held.release();
+    const locks = await Promise.all(readers);
+    expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(2);
+    await Promise.all(locks.map((lock) => lock.release()));
+    await (await writer).release();
+    await (await late).release();
+  });
+
+  test('are not held up by one who died', async () => {
+    const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
+    const key = freshKey();
+    const held = await redlock.acquire([key], options);
+    await looker.query(
+      `insert into redlock.waiters values ($1, 'dead:1', 'redlock_dead', 'exclusive', 'dead', now() - interval '1 s', now())`,
+      [`lock:${key}`],
+    );
+    const next = alive.acquire([key], options);
+    await until(async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === 2);
+    const released = performance.now();
+    await held.release();
+    await (await next).release();
+    expect(performance.now() - released).toBeLessThan(10_000);
+  });
+
+  test('are told of nothing by way of others: a message is for one process', async () => {
+    const store = await openStore();
+    const told: unknown[] = [];
+    store.listen({ keys: ['k'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' }, (...what) =>
+      told.push(what),
+    );
+    await looker.query(`select pg_notify($1, '0 - q:1')`, [await channelOf(store)]);
+    await looker.query(`select pg_notify($1, '0 id p:1')`, [await channelOf(store)]);
+    await until(() => told.length > 0);
+    expect(told).toEqual([[0, true, 'id']]);
+  });
+
+  async function channelOf(store: PostgresStore): Promise<string> {
+    const key = freshKey();
+    await acquireOn(store, leaseOn([key]));
+    const waiter = { keys: [key], mode: 'exclusive', process: 'x', number: 1, owner: 'me' } as const;
+    await acquireOn(store, leaseOn([key]), {
+      ordered: true,
+      position: { waiter, waited: 0, next: undefined },
+    });
+    const { rows } = await looker.query('select channel from redlock.waiters where key = $1', [
+      `lock:${key}`,
+    ]);
+    await store.leave(waiter);
+    return (rows as { channel: string }[])[0]!.channel;
+  }
+
+  test('on another connection of a pool that locked methods have exhausted do not wait for it', async () => {
+    const { Pool } = await import('pg');
+    const pool = new Pool({ connectionString: server.url, max: 1 });
+    const redlock = await newProcess('a');
+    const key = freshKey();
+    const work = async (): Promise<void> => {
+      const client = await pool.connect();
+      try {
+        const lock = await redlock.acquire([key], options);
+        await client.query('select 1');
+        await lock.release();
+      } finally {
+        client.release();
+      }
+    };
+    await expect(Promise.all(Array.from({ length: 5 }, work))).resolves.toHaveLength(5);
+    await pool.end();
+  });
+});
+
+describe('its tables', () => {
+  async function database(name: string): Promise<string> {
+    await looker.query(`create database ${name}`);
+    return server.urlOf('postgres', name);
+  }
+
+  test('are made at start-up, also by ten who start at the same time', async () => {
+    const connectionString = await database('ten');
+    const stores = await Promise.all(Array.from({ length: 10 }, () => openStore({ connectionString })));
+    const leases = stores.map(() => leaseOn(['one']));
+    const replies = await Promise.all(stores.map((store, index) => acquireOn(store, leases[index]!)));
+    expect(replies.filter(({ granted }) => granted)).toHaveLength(1);
+  });
+
+  test('are in the schema that is named, and locks of two schemas know nothing of each other', async () => {
+    const [a, b] = await Promise.all([openStore({ schema: 'one' }), openStore({ schema: 'Two' })]);
+    for (const store of [a, b])
+      expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
+    expect(await count(`"Two".locks`)).toBe(1);
+  });
+
+  test('are made by the migration, which can run again', async () => {
+    const client = await server.client(await database('migrated'));
+    await client.query(schemaSql('redlock'));
+    await client.query(schemaSql('redlock'));
+    const { rows } = await client.query('select redlock.version() as version');
+    expect(rows).toEqual([{ version: 1 }]);
+  });
+
+  test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {
+    const connectionString = await database('rights');
+    const owner = await server.client(connectionString);
+    await owner.query(
+      'create role least login; create role nobody_else login; revoke all on schema public from public',
+    );
+    await owner.query(schemaSql('redlock', 'least'));
+
+    const store = await openStore({ connectionString: server.urlOf('least', 'rights') });
+    const redlock = redlockOver([store], { owner: 'least', nodeTimeout: TTL / 5 });
+    for (const kind of [undefined, SHARED, PERMITS]) {
+      const request = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY, ...(kind ? { kind } : {}) };
+      const lock = await redlock.acquire(['a', 'b'], request);
+      await lock.extend(2 * TTL);
+      const waits = redlock.acquire(['a', 'b'], {
+        ...request,
+        retry: { timeout: 200, attempts: 9, delay: 20, jitter: 1 },
+      });
+      const outcome = await waits.then(
+        (other) => other.release().then(() => 'held, too'),
+        ({ code }: { code: string }) => code,
+      );
+      expect(outcome).toBe(kind ? 'held, too' : 'LOCK_HELD');
+      await lock.release();
+    }
+    await acquireOn(store, leaseOn(['c']));
+    expect(await store.forceRelease('c', ['x'])).toEqual([]);
+    for await (const page of store.scan('')) expect(page).toEqual(['c']);
+    expect(await store.check()).toEqual({ state: 'voting', warnings: [] });
+
+    const least = await server.client(server.urlOf('least', 'rights'));
+    for (const sql of [
+      'select * from redlock.locks',
+      'delete from redlock.waiters',
+      'create table redlock.mine ()',
+    ])
+      await expect(least.query(sql)).rejects.toThrow(/permission denied/);
+    await expect(least.query(`select redlock.acquire_lease('{}', now())`)).rejects.toThrow(
+      /permission denied/,
+    );
+
+    const other = newStore({ connectionString: server.urlOf('nobody_else', 'rights') });
+    await expect(other.connect()).rejects.toThrow(
+      /does not let its role use the schema redlock: run what `npx nestjs-redlock postgres-migration --role ROLE` prints/,
+    );
+  });
+
+  test('that a role may not make are an error that says how to make them', async () => {
+    const connectionString = await database('bare');
+    await looker.query('create role poor login');
+    const terms = newTerms();
+    const store = newStore({ connectionString: connectionString.replace('postgres@', 'poor@') }, terms);
+    await expect(store.connect()).rejects.toThrow(
+      /has no tables for locks in the schema redlock.*permission denied.*postgres-migration/,
+    );
+    // It goes on trying, for somebody may make them.
+    const owner = await server.client(connectionString);
+    await owner.query(schemaSql('redlock', 'poor'));
+    await until(() => terms.events.includes('ready'));
+    expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
+  });
+
+  test('lose the rows that ended a day ago, and no others', async () => {
+    const connectionString = await database('swept');
+    const store = await openStore({ connectionString });
+    const client = await server.client(connectionString);
+    const [held, fresh] = [leaseOn(['held']), leaseOn(['fresh'])];
+    await acquireOn(store, held);
+    await acquireOn(store, fresh);
+    await releaseOn(store, fresh);
+    const tick = { schedule: 's', at: 1, life: 1, from: 'release' } as const;
+    const ticking = new Lease(['ticked'], 'me', TTL, tick);
+    await acquireOn(store, ticking);
+    ticking.acquired(performance.now(), 0);
+    await releaseOn(store, ticking);
+    await client.query(
+      `insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '25 hours', 'permits'
+       from generate_series(1, 2500) i;
+       insert into redlock.slots select 'old ' || i, 0, i from generate_series(1, 2500) i;
+       insert into redlock.waiters select 'old ' || i, 'w', 'c', 'shared', 'o', now() - interval '2 days', now() - interval '2 days'
+         from generate_series(1, 10) i;
+       insert into redlock.holders select 'old ' || i, 'id', 'o', 1, 1, 0, false, now() - interval '25 hours'
+         from generate_series(1, 10) i;`,
+    );
+    for (let more = true; more;) {
+      const { rows } = await client.query('select redlock.sweep(1000) as more');
+      more = (rows as { more: boolean }[])[0]!.more;
+    }
+    const { rows } = await client.query(
+      `select (select array_agg(key order by key) from redlock.locks) as locks, (select count(*) from redlock.slots) as slots,
+         (select count(*) from redlock.waiters) as waiters, (select count(*) from redlock.holders) as holders,
+         (select count(*) from redlock.ticks) as ticks`,
+    );
+    expect(rows).toEqual([
+      {
+        locks: ['lock:fresh', 'lock:held', 'lock:ticked'],
+        slots: '0',
+        waiters: '0',
+        holders: '0',
+        ticks: '0',
+      },
+    ]);
+    expect(await extendOn(store, held, TTL)).toBe(true);
+  });
+});
+
+describe('a server', () => {
+  test('that is fit says so', async () => {
+    await expect((await openStore()).check()).resolves.toEqual({ state: 'voting', warnings: [] });
+  });
+
+  test('with statements that look at an old state is refused, with the remedy', async () => {
+    await looker.query(
+      `create role frozen login superuser; alter role frozen set default_transaction_isolation = 'serializable'`,
+    );
+    await expect(newStore({ connectionString: server.urlOf('frozen') }).connect()).rejects.toThrow(
+      /default_transaction_isolation is serializable; set it for this role/,
+    );
+  });
+
+  test('that only reads is refused', async () => {
+    await looker.query(
+      `create role reader login superuser; alter role reader set default_transaction_read_only = on`,
+    );
+    await expect(newStore({ connectionString: server.urlOf('reader') }).connect()).rejects.toThrow(
+      /cannot be used for locks: default_transaction_read_only is on/,
+    );
+  });
+
+  test('with a database in another encoding is refused', async () => {
+    await looker.query(
+      `create database latin encoding 'LATIN1' template template0 lc_collate 'C' lc_ctype 'C'`,
+    );
+    await expect(newStore({ connectionString: server.urlOf('postgres', 'latin') }).connect()).rejects.toThrow(
+      /the encoding of its database is LATIN1, not UTF8/,
+    );
+  });
+
+  test('that may forget what it confirmed is warned of', async () => {
+    await looker.query(
+      `create role careless login superuser; alter role careless set synchronous_commit = off`,
+    );
+    const store = await openStore({ connectionString: server.urlOf('careless') });
+    await expect(store.check()).resolves.toEqual({
+      state: 'voting',
+      warnings: [expect.stringContaining('synchronous_commit is off')],
+    });
+  });
+
+  test('is named without user and password', () => {
+    const store = newStore({ connectionString: 'postgres://app:secret@db:5432/app?sslmode=require' });
+    expect(store.name).toBe('PostgreSQL at db:5432/app');
+  });
+});

@@ -1,0 +1,251 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
+import {
+  type Account,
+  giveTo,
+  locateBinaries,
+  prepareBinaries,
+  unprivilegedAccount,
+} from '../../sample-app/demo/embedded-postgres.js';
+import { descendantsOf } from './descendants.js';
+import { freePort, LOOPBACK } from './free-port.js';
+import { cleanUpAfterTests } from './leftovers.js';
+import { startWatchdog } from './watchdog.js';
+
+const START_TIMEOUT = 60_000;
+
+/** Where Debian has the programs of each version that is installed. */
+const DEBIAN = '/usr/lib/postgresql';
+
+/** The programs of PostgreSQL that there are: those that come with `embedded-postgres`, and Debian's. */
+export async function postgresVersions(): Promise<{ readonly name: string; readonly bin?: string }[]> {
+  const debian = await readdir(DEBIAN).catch(() => []);
+  return [
+    { name: 'PostgreSQL of embedded-postgres' },
+    ...debian.map((version) => ({
+      name: `PostgreSQL ${version} of Debian`,
+      bin: join(DEBIAN, version, 'bin'),
+    })),
+  ];
+}
+
+export interface StartPostgresOptions {
+  /** The folder of its programs; by default those that come with `embedded-postgres`. */
+  readonly bin?: string | undefined;
+  /** Settings such as `['synchronous_commit=off']`. */
+  readonly settings?: readonly string[];
+  /** A data folder to begin with, which is copied: of a server that is stopped. */
+  readonly copyOf?: PostgresServer;
+  /** Its data is on a volume of its own of so many MiB, which only root can make. */
+  readonly volume?: number;
+  /** Begins as a standby of nobody, which takes connections and writes nothing. */
+  readonly standby?: boolean;
+}
+
+/** Starts a real PostgreSQL on the loopback interface; resolves when it takes connections. */
+export async function startPostgresServer(options: StartPostgresOptions = {}): Promise<PostgresServer> {
+  const folder = await mkdtemp(join(tmpdir(), 'postgres-test-'));
+  const server = new PostgresServer(await freePort(), folder, options);
+  try {
+    await server.prepare();
+    await server.start();
+    return server;
+  } catch (error) {
+    await server.stop();
+    throw error;
+  }
+}
+
+/**
+ * A PostgreSQL that belongs to the test that started it. It is stopped after the test file at the latest, and a watchdog
+ * ends it when the test process itself is killed. As root it runs as `nobody`, as PostgreSQL refuses to run as root.
+ */
+export class PostgresServer {
+  readonly host = LOOPBACK;
+  readonly #clients = new Set<Client>();
+  readonly #forget: () => void;
+  readonly #account: Account | undefined = unprivilegedAccount();
+  #bin: string;
+  #process: ChildProcess | undefined;
+  #exited: Promise<void> = Promise.resolve();
+
+  constructor(
+    readonly port: number,
+    readonly folder: string,
+    private readonly options: StartPostgresOptions,
+  ) {
+    this.#bin = options.bin ?? join(folder, 'native', 'bin');
+    this.#forget = cleanUpAfterTests(() => this.stop());
+  }
+
+  get url(): string {
+    return this.urlOf('postgres');
+  }
+
+  urlOf(user: string, database = 'postgres'): string {
+    return `postgres://${user}@${this.host}:${this.port}/${database}`;
+  }
+
+  get data(): string {
+    return join(this.folder, 'data');
+  }
+
+  get pid(): number {
+    if (this.#process?.pid === undefined) throw new Error('this PostgreSQL is not running');
+    return this.#process.pid;
+  }
+
+  /** Makes the data folder. */
+  async prepare(): Promise<void> {
+    const { bin, copyOf, standby, volume } = this.options;
+    if (bin === undefined) await prepareBinaries(this.folder, await locateBinaries());
+    if (copyOf) await cp(copyOf.data, this.data, { recursive: true });
+    else await mkdir(this.data);
+    if (volume !== undefined)
+      execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${volume}m`, 'tmpfs', this.data]);
+    await execFileSync('chmod', ['700', this.data]);
+    if (this.#account) await giveTo(this.#account, this.folder);
+    if (!copyOf) {
+      const args = [
+        '-D',
+        this.data,
+        '-U',
+        'postgres',
+        '-A',
+        'trust',
+        '--no-sync',
+        '--locale=C',
+        '-E',
+        'UTF8',
+      ];
+      execFileSync(join(this.#bin, 'initdb'), args, { ...this.#account, cwd: this.folder, stdio: 'pipe' });
+    }
+    await rm(join(this.data, 'postmaster.pid'), { force: true });
+    if (standby) await writeFile(join(this.data, 'standby.signal'), '');
+    if (this.#account) await giveTo(this.#account, this.data);
+  }
+
+  async start(): Promise<void> {
+    if (this.#process) return;
+    const log = openSync(join(this.folder, 'postgres.log'), 'a');
+    const settings = [
+      ...['listen_addresses=127.0.0.1', 'unix_socket_directories=', 'shared_buffers=16MB'],
+      ...['max_wal_size=64MB', 'log_min_messages=warning', ...(this.options.settings ?? [])],
+    ];
+    const args = ['-D', this.data, '-p', String(this.port), ...settings.flatMap((each) => ['-c', each])];
+    const child = spawn(join(this.#bin, 'postgres'), args, {
+      ...this.#account,
+      cwd: this.folder,
+      detached: true,
+      stdio: ['ignore', log, log],
+    });
+    closeSync(log);
+    child.unref();
+    this.#process = child;
+    const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid, this.folder);
+    this.#exited = new Promise((resolve) => {
+      const ended = (): void => {
+        watchdog?.kill('SIGKILL');
+        this.#process = undefined;
+        resolve();
+      };
+      child.once('exit', ended);
+      child.once('error', ended);
+    });
+    const deadline = performance.now() + START_TIMEOUT;
+    while (this.#process) {
+      if (await this.#answers()) return;
+      if (performance.now() > deadline) break;
+      await sleep(20);
+    }
+    const said = await readFile(join(this.folder, 'postgres.log'), 'utf8');
+    throw new Error(`PostgreSQL does not take connections. It said:\n${said}`);
+  }
+
+  /** SIGKILL for all its processes, as in a crash. */
+  async kill(): Promise<void> {
+    const process = this.#process;
+    if (!process?.pid) return;
+    process.ref();
+    const all = this.#processes();
+    for (const pid of all) signal(pid, 'SIGKILL');
+    await this.#exited;
+  }
+
+  /** SIGSTOP for all its processes: connections stay open, the kernel still accepts new ones, nothing is answered. */
+  pause(): void {
+    for (const pid of this.#processes()) signal(pid, 'SIGSTOP');
+  }
+
+  resume(): void {
+    for (const pid of this.#processes()) signal(pid, 'SIGCONT');
+  }
+
+  /** As in a crash, and back: what was committed is there. */
+  async restart(): Promise<void> {
+    await this.kill();
+    await rm(join(this.data, 'postmaster.pid'), { force: true });
+    await this.start();
+  }
+
+  /** Stops it in order, and keeps its folder. */
+  async shutDown(): Promise<void> {
+    await this.#endClients();
+    this.#process?.kill('SIGINT');
+    await this.#exited;
+  }
+
+  async stop(): Promise<void> {
+    this.#forget();
+    await this.#endClients();
+    await this.kill();
+    if (this.options.volume !== undefined) execFileSync('umount', ['-l', this.data]);
+    await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  /** A connection to look at the server with; closed by `stop()`. */
+  async client(url = this.url): Promise<Client> {
+    const client = new Client({ connectionString: url });
+    // The server may end before.
+    client.on('error', () => undefined);
+    await client.connect();
+    this.#clients.add(client);
+    return client;
+  }
+
+  #processes(): number[] {
+    return [this.pid, ...descendantsOf(this.pid)];
+  }
+
+  async #endClients(): Promise<void> {
+    await Promise.all([...this.#clients].map((client) => client.end().catch(() => undefined)));
+    this.#clients.clear();
+  }
+
+  async #answers(): Promise<boolean> {
+    const client = new Client({ connectionString: this.url, connectionTimeoutMillis: 2_000 });
+    client.on('error', () => undefined);
+    try {
+      await client.connect();
+      await client.query('select 1');
+      return true;
+    } catch {
+      return false;
+    } finally {
+      await client.end().catch(() => undefined);
+    }
+  }
+}
+
+function signal(pid: number, name: NodeJS.Signals): void {
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
+  }
+}
