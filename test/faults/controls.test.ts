@@ -6,6 +6,7 @@ import { judge } from './judge.js';
 import { play, type Scenario } from './scenario.js';
 import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
+import { kinds } from './scenarios/kinds.js';
 
 // A suite that never fails proves nothing. Here the library is broken on purpose, in a copy of its own, and the same
 // scenarios and the same judge must find it.
@@ -13,41 +14,92 @@ import { crashes } from './scenarios/crashes.js';
 const FOLDERS = ['lib', 'test/faults', 'test/support'];
 
 function scenarioNamed(start: string): Scenario {
-  const found = [...clients, ...crashes].find(({ name }) => name.startsWith(start));
+  const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
   if (!found) throw new Error(`no scenario begins with "${start}"`);
   return found;
 }
 
 type Fault = 'overlaps' | 'tokenFaults';
 
-/** Goes on until there is such a fault, and says what the judge finds at the end. */
+/** Goes on until there is such a fault, and says which of them the judge finds at the end. */
 async function playBroken(
   scenario: Scenario,
   fault: Fault,
   patches: readonly Patch[],
+  saying = /./,
 ): Promise<readonly string[]> {
+  const ofThem = (faults: readonly string[]): string[] => faults.filter((each) => saying.test(each));
   const compiled = await compile(FOLDERS, patches);
   const enough = (events: readonly FaultEvent[]): boolean => {
     // The logs are read one after the other: of this moment not all of them may tell.
     const complete = events.filter(({ at }) => at < machineTime() - 500);
-    return judge(complete, undefined, machineTime())[fault].length > 0;
+    return ofThem(judge(complete, undefined, machineTime())[fault]).length > 0;
   };
   try {
-    return (await play(compiled, { ...scenario, enough }, 'short'))[fault];
+    return ofThem((await play(compiled, { ...scenario, enough }, 'short'))[fault]);
   } finally {
     await rm(compiled, { recursive: true, force: true });
   }
 }
 
+const NOT_WRITTEN_BACK: Patch = {
+  file: 'lib/redlock/tally.ts',
+  find: 'return this.#agreeing >= this.quorum;',
+  replace: 'return this.#agreeing >= 0;',
+};
+
+const COUNTED_FROM_REPLY: Patch = {
+  file: 'lib/redlock/acquire.ts',
+  find: 'new HeldLock(lease, token, context, this.sent, request)',
+  replace: 'new HeldLock(lease, token, context, now(), request)',
+};
+
 describe('the judge flags', () => {
   test('a token that is not written back: J2, J3', async () => {
-    const patch = {
-      file: 'lib/redlock/tally.ts',
-      find: 'return this.#agreeing >= this.quorum;',
-      replace: 'return this.#agreeing >= 0;',
-    };
     const scenario = scenarioNamed('counters of the nodes apart');
-    await expect(playBroken(scenario, 'tokenFaults', [patch])).resolves.not.toEqual([]);
+    await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
+  });
+
+  test('a token of a slot that is not written back: J2, J3', async () => {
+    const scenario = scenarioNamed('permits, counters of the nodes apart');
+    await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
+  });
+
+  test('permits that are counted on each node alone, whatever the slot (S20): J1', async () => {
+    const patches = [
+      {
+        file: 'lib/redlock/tally.ts',
+        find: 'return this.#grants ? this.#sameSlots : this.granted;',
+        replace: 'return this.granted;',
+      },
+      // What a node has of other slots counts as well.
+      { file: 'lib/redlock/acquire.ts', find: 'this.lease.slots = tally.slots;', replace: '' },
+    ];
+    const scenario = scenarioNamed('permits, each client cut off');
+    const threeOfTwo = /held at the same time, of 2 permits/;
+    await expect(playBroken(scenario, 'overlaps', patches, threeOfTwo)).resolves.not.toEqual([]);
+  });
+
+  test('a reader beside a writer where any node will do in place of a majority (S21): J1', async () => {
+    const patch = {
+      file: 'lib/redlock/quorum.ts',
+      find: 'return Math.floor(nodeCount / 2) + 1;',
+      replace: 'return Math.min(nodeCount, 1);',
+    };
+    const scenario = scenarioNamed('readers and writers, each client cut off');
+    const beside = /\((shared|exclusive), .* beside .* \((?!\1)(shared|exclusive), /;
+    await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
+  });
+
+  test('a reader whose shorter ttl shortens the time of the others (S23): J1', async () => {
+    const patch = {
+      file: 'lib/stores/redis/scripts/acquire-shared.ts',
+      find: 'local record, isLast = records[i], left < ttl',
+      replace: 'local record, isLast = records[i], true',
+    };
+    const scenario = scenarioNamed('those who hold together');
+    const beside = /exclusive, .* beside .*shared, /;
+    await expect(playBroken(scenario, 'overlaps', [patch], beside)).resolves.not.toEqual([]);
   });
 
   test('an id that is used for every attempt (S5): J1', async () => {
@@ -67,13 +119,13 @@ describe('the judge flags', () => {
   });
 
   test('a validity that is counted from the reply (S4): J1', async () => {
-    const patch = {
-      file: 'lib/redlock/acquire.ts',
-      find: 'new HeldLock(lease, token, context, this.sent, request)',
-      replace: 'new HeldLock(lease, token, context, now(), request)',
-    };
     const scenario = scenarioNamed('slow replies to one client');
-    await expect(playBroken(scenario, 'overlaps', [patch])).resolves.not.toEqual([]);
+    await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
+  });
+
+  test('a validity of a reader that is counted from the reply (S4): J1', async () => {
+    const scenario = scenarioNamed('slow replies to a reader');
+    await expect(playBroken(scenario, 'overlaps', [COUNTED_FROM_REPLY])).resolves.not.toEqual([]);
   });
 
   test('nodes that forget a held lock, without the guard (S12): J1', async () => {

@@ -1,3 +1,5 @@
+import type { LockMode } from '../../lib/core/lock-mode.js';
+
 // What the processes of a fault test write down, one JSON object to a line. Times are milliseconds on the monotonic
 // clock of the machine, which all its processes share.
 
@@ -19,8 +21,21 @@ interface OfAttempt extends Base {
 
 export type FaultEvent =
   /** A lock is asked for, and the answer is due within `budget` milliseconds. */
-  | (OfAttempt & { readonly event: 'invoke'; readonly key: string; readonly budget: number })
-  | (OfAttempt & { readonly event: 'return'; readonly token: number; readonly validUntil: number })
+  | (OfAttempt & {
+      readonly event: 'invoke';
+      readonly keys: readonly string[];
+      readonly mode: LockMode;
+      /** Only with permits. */
+      readonly permits?: number;
+      readonly budget: number;
+    })
+  | (OfAttempt & {
+      readonly event: 'return';
+      readonly token: number;
+      readonly validUntil: number;
+      /** Of each key; only with permits. */
+      readonly slots?: readonly number[];
+    })
   /** There is no lock: `code` says why. */
   | (OfAttempt & { readonly event: 'refuse'; readonly code: string; readonly message: string })
   /** A renewal moved the end of the validity. */
@@ -30,6 +45,14 @@ export type FaultEvent =
   /** The holder stops relying on the lock; the call that gives it back is due within `budget` milliseconds. */
   | (OfAttempt & { readonly event: 'release'; readonly budget: number })
   | (OfAttempt & { readonly event: 'released' })
+  /** A reader read the register, or was refused, which it does at the beginning and at the end. */
+  | (OfAttempt & {
+      readonly event: 'read';
+      readonly key: string;
+      readonly token: number;
+      /** What it read; `undefined` when it was refused. */
+      readonly value?: number | undefined;
+    })
   /** The register took or refused what the holder wrote. */
   | (OfAttempt & { readonly event: 'write'; readonly token: number; readonly accepted: boolean })
   /** The process was stopped or its thread blocked until `at`, for `duration` milliseconds. */

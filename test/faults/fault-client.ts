@@ -76,12 +76,14 @@ export class FaultClient {
     });
   }
 
-  /** Whether it holds the lock, as far as it has written down. */
+  /** Whether it holds a lock, as far as it has written down. */
   async holds(): Promise<boolean> {
-    const last = (await this.events()).findLast(({ event }) =>
-      ['return', 'release', 'refuse', 'invoke'].includes(event),
-    );
-    return last?.event === 'return';
+    const held = new Set<number>();
+    for (const event of await this.events()) {
+      if (event.event === 'return') held.add(event.attempt);
+      else if (event.event === 'release') held.delete(event.attempt);
+    }
+    return held.size > 0;
   }
 
   /** Shuts down; resolves when the process is gone of its own accord, as nothing of the library may keep it alive. */

@@ -1,6 +1,7 @@
 import { describe, expect, test } from '@jest/globals';
 import { type FaultEvent, type FaultEventBody, parseLog } from './events.js';
-import { judge, type RegisterReport, type Verdict } from './judge.js';
+import type { Access, RegisterReport } from './access.js';
+import { judge, type Verdict } from './judge.js';
 
 const END = 10_000;
 
@@ -13,11 +14,42 @@ function log(
 }
 
 function invoke(attempt: number, budget = 1_000, key = 'k'): FaultEventBody {
-  return { event: 'invoke', attempt, key, budget };
+  return { event: 'invoke', attempt, keys: [key], mode: 'exclusive', budget };
 }
 
 function returned(attempt: number, token: number, validUntil: number): FaultEventBody {
   return { event: 'return', attempt, token, validUntil };
+}
+
+/** One that asks for the key in a mode of its own, and holds it from one moment to another. */
+function holder(
+  who: string,
+  [invoked, from, to]: readonly [invoked: number, from: number, to: number],
+  token: number,
+  kind: { mode: 'exclusive' | 'shared' } | { permits: number; slot?: number; keys?: readonly string[] },
+): FaultEvent[] {
+  const asked = 'permits' in kind ? { mode: 'permits' as const, permits: kind.permits } : kind;
+  const keys = ('keys' in kind && kind.keys) || ['k'];
+  const slots = 'slot' in kind ? { slots: keys.map(() => kind.slot!) } : {};
+  return log(
+    who,
+    [invoked, { event: 'invoke', attempt: 1, keys, budget: 1_000, ...asked }],
+    [from, { event: 'return', attempt: 1, token, validUntil: 5_000, ...slots }],
+    [to, release(1)],
+    [to + 1, released(1)],
+  );
+}
+
+const exclusive = { mode: 'exclusive' } as const;
+const shared = { mode: 'shared' } as const;
+
+/** What the register of `k` says when it has accepted this. */
+function registerOf(accesses: readonly Access[], counter = accesses.length): RegisterReport {
+  return [{ key: 'k', accesses, parts: [{ name: 'exclusive', accepted: accesses.length, counter }] }];
+}
+
+function writes(...tokens: readonly number[]): Access[] {
+  return tokens.map((token) => ({ mode: 'exclusive', token }));
 }
 
 function release(attempt: number, budget = 100): FaultEventBody {
@@ -41,9 +73,10 @@ const alice = log('alice', [0, invoke(1)], [10, returned(1, 1, 500)], [20, relea
 
 test('finds nothing where one holds after the other', () => {
   const bob = log('bob', [5, invoke(1)], [25, returned(1, 2, 500)], [30, release(1)], [31, released(1)]);
-  const verdict = verdictOn([...alice, ...bob], { accepted: 2, counter: 2, tokens: [1, 2] });
+  const verdict = verdictOn([...alice, ...bob], registerOf(writes(1, 2)));
   expect(verdict).toEqual({
     acquisitions: 2,
+    mostTogether: { shared: 0, permits: 0 },
     refusals: {},
     overlaps: [],
     tokenFaults: [],
@@ -61,7 +94,7 @@ describe('J1: no two hold at the same time', () => {
   test('flags a holder that returns before the other has released', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...alice, ...bob]).overlaps).toEqual([
-      'J1: bob#1 (2) held beside alice#1 (1) for 1.0 ms',
+      'J1: bob#1 (exclusive, 2) held beside alice#1 (exclusive, 1) for 1.0 ms',
     ]);
   });
 
@@ -107,6 +140,152 @@ describe('J1: no two hold at the same time', () => {
   });
 });
 
+describe('J1: readers', () => {
+  test('any number of them may hold at the same time', () => {
+    const readers = ['a', 'b', 'c'].map((who) => holder(who, [0, 10, 20], 1, shared));
+    const { overlaps, mostTogether } = verdictOn(readers.flat());
+    expect(overlaps).toEqual([]);
+    expect(mostTogether).toEqual({ shared: 3, permits: 0 });
+  });
+
+  test.each([
+    ['a writer', exclusive],
+    ['permits', { permits: 5, slot: 3 }],
+  ])('flags one beside %s, whoever came first', (_what, kind) => {
+    const reader = holder('reader', [0, 10, 20], 1, shared);
+    const before = holder('other', [0, 9, 11], 2, kind);
+    const after = holder('other', [0, 19, 30], 2, kind);
+    expect(verdictOn([...reader, ...before]).overlaps).toEqual([
+      expect.stringMatching(/^J1: reader#1 .* held beside other#1 .* for 1.0 ms$/),
+    ]);
+    expect(verdictOn([...reader, ...after]).overlaps).toEqual([
+      expect.stringMatching(/^J1: other#1 .* held beside reader#1 .* for 1.0 ms$/),
+    ]);
+  });
+
+  test('flags a writer beside one reader behind another one that ended before', () => {
+    const long = holder('long', [0, 1, 100], 1, shared);
+    const short = holder('short', [0, 2, 3], 1, shared);
+    const writer = holder('writer', [0, 50, 60], 2, exclusive);
+    expect(verdictOn([...long, ...short, ...writer]).overlaps).toEqual([
+      'J1: writer#1 (exclusive, 2) held beside long#1 (shared, 1) for 10.0 ms',
+    ]);
+  });
+});
+
+describe('J1: permits', () => {
+  const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
+    holder(who, at, 1, { permits, slot });
+
+  test('so many may hold at the same time, each a slot of its own', () => {
+    const { overlaps, mostTogether } = verdictOn([...permit('a', 0), ...permit('b', 1)]);
+    expect(overlaps).toEqual([]);
+    expect(mostTogether).toEqual({ shared: 0, permits: 2 });
+  });
+
+  test('flags one more than there are', () => {
+    // A slot that it may not have, else two would have the same.
+    const events = [...permit('a', 0), ...permit('b', 1), ...permit('c', 2)];
+    expect(verdictOn(events).overlaps).toEqual([
+      'J1: c#1 has the slot 2 of 2 permits',
+      'J1: a#1 (slot 0, 1), b#1 (slot 1, 1), c#1 (slot 2, 1) held at the same time, of 2 permits',
+    ]);
+  });
+
+  test('flags one more than there are where nobody was told a slot', () => {
+    const counted = ['a', 'b', 'c'].flatMap((who) => holder(who, [0, 10, 20], 1, { permits: 2 }));
+    expect(verdictOn(counted).overlaps).toContain(
+      'J1: a#1 (slot undefined, 1), b#1 (slot undefined, 1), c#1 (slot undefined, 1) held at the same time, of 2 permits',
+    );
+  });
+
+  test('flags a slot that two have at the same time', () => {
+    expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 19, 30])]).overlaps).toEqual([
+      'J1: b#1 (slot 1, 1) held beside a#1 (slot 1, 1) for 1.0 ms',
+    ]);
+  });
+
+  test('the same slot may be held one after the other', () => {
+    expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 20, 30])]).overlaps).toEqual([]);
+  });
+
+  test('where they differ about the number, the larger one counts', () => {
+    const three = [...permit('a', 0, 2), ...permit('b', 1, 2), ...permit('c', 2, 3)];
+    expect(verdictOn(three).overlaps).toEqual([]);
+    expect(verdictOn([...three, ...permit('d', 3, 3)]).overlaps).toHaveLength(2);
+  });
+
+  test('the larger number counts only while somebody holds by it', () => {
+    const early = permit('early', 2, 3, [0, 1, 9]);
+    const three = [...permit('a', 0), ...permit('b', 1), ...holder('c', [0, 10, 20], 1, { permits: 2 })];
+    expect(verdictOn([...early, ...three]).overlaps).toContainEqual(
+      expect.stringContaining('held at the same time, of 2 permits'),
+    );
+  });
+
+  test('each of several keys counts', () => {
+    const both = holder('a', [0, 10, 20], 1, { permits: 2, slot: 0, keys: ['k', 'other'] });
+    const one = holder('b', [0, 15, 30], 1, { permits: 2, slot: 0, keys: ['other'] });
+    expect(verdictOn([...both, ...one]).overlaps).toEqual([
+      'J1: b#1 (slot 0, 1) held beside a#1 (slot 0, 1) for 5.0 ms',
+    ]);
+  });
+});
+
+describe('J2, J3: tokens of several kinds', () => {
+  const first: [number, number, number] = [0, 10, 20];
+  const second: [number, number, number] = [15, 25, 30];
+  const overtaking: [number, number, number] = [5, 25, 30];
+
+  test.each([
+    ['a writer after a reader', shared, exclusive],
+    ['a reader after a writer', exclusive, shared],
+    ['a permit after a reader', shared, { permits: 2, slot: 0 }],
+    ['a permit after the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
+    ['a reader after a permit', { permits: 2, slot: 1 }, shared],
+    ['a writer after a permit', { permits: 2, slot: 1 }, exclusive],
+  ])('J3: flags a smaller token of %s', (_what, before, after) => {
+    const events = [...holder('a', first, 7, before), ...holder('b', second, 6, after)];
+    expect(verdictOn(events).tokenFaults).toEqual(['J3: b#1 was given 6 after a#1 had 7']);
+  });
+
+  test.each([
+    ['a writer and a reader', shared, exclusive],
+    ['a permit and a writer', exclusive, { permits: 2, slot: 0 }],
+    ['two of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
+  ])('J2: flags a token that is given twice, to %s', (_what, before, after) => {
+    const events = [...holder('a', first, 7, before), ...holder('b', overtaking, 7, after)];
+    expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
+  });
+
+  test('readers may have the same, and a smaller one than readers before them', () => {
+    const readers = [
+      ...holder('a', first, 7, shared),
+      ...holder('b', second, 7, shared),
+      ...holder('c', [35, 36, 37], 6, shared),
+    ];
+    expect(verdictOn(readers).tokenFaults).toEqual([]);
+  });
+
+  test('each slot has tokens of its own', () => {
+    const permits = [
+      ...holder('a', first, 7, { permits: 2, slot: 0 }),
+      ...holder('b', second, 7, { permits: 2, slot: 1 }),
+      ...holder('c', [35, 36, 37], 6, { permits: 2, slot: 2 }),
+    ];
+    expect(verdictOn(permits).tokenFaults).toEqual([]);
+  });
+
+  test('J3: compares a writer with all before it, also behind readers with smaller tokens', () => {
+    const events = [
+      ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
+      ...holder('reader', [0, 5, 6], 3, shared),
+      ...holder('writer', [10, 11, 12], 8, exclusive),
+    ];
+    expect(verdictOn(events).tokenFaults).toEqual(['J3: writer#1 was given 8 after permit#1 had 9']);
+  });
+});
+
 describe('J2, J3: tokens', () => {
   test('J2: flags a token that is given twice', () => {
     const bob = log('bob', [5, invoke(1)], [25, returned(1, 1, 500)]);
@@ -126,13 +305,54 @@ describe('J2, J3: tokens', () => {
 
 describe('J4, J5: the register', () => {
   test('J4: flags a lower token that was accepted', () => {
-    const register = { accepted: 3, counter: 3, tokens: [1, 3, 2] };
-    expect(verdictOn(alice, register).registerFaults).toEqual(['J4: the register accepted 2 after 3']);
+    expect(verdictOn(alice, registerOf(writes(1, 3, 2))).registerFaults).toEqual([
+      'J4: the register of k accepted 2 (exclusive) after 3 (exclusive)',
+    ]);
   });
 
   test('J5: flags a write that was overwritten unseen', () => {
-    const register = { accepted: 3, counter: 2, tokens: [1, 2, 3] };
-    expect(verdictOn(alice, register).registerFaults).toHaveLength(1);
+    expect(verdictOn(alice, registerOf(writes(1, 2, 3), 2)).registerFaults).toEqual([
+      'J5: the register of k (exclusive) accepted 3 writes and counts to 2: some were overwritten unseen',
+    ]);
+  });
+
+  test.each<[string, Access, Access]>([
+    ['a read after a write', { mode: 'exclusive', token: 3 }, { mode: 'shared', token: 2 }],
+    ['a write after a read', { mode: 'shared', token: 3 }, { mode: 'exclusive', token: 2 }],
+    ['a slot', { mode: 'permits', slot: 1, token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
+    ['a slot after a write', { mode: 'exclusive', token: 3 }, { mode: 'permits', slot: 1, token: 2 }],
+  ])('J4: flags a lower token of %s', (_what, before, after) => {
+    const later: Access = { mode: 'shared', token: 1 };
+    expect(verdictOn(alice, registerOf([later, before, after])).registerFaults).toEqual([
+      expect.stringMatching(/^J4: the register of k accepted 2 .* after 3 /),
+    ]);
+  });
+
+  test('reads compare with writes only, and slots not with each other', () => {
+    const register = registerOf([
+      { mode: 'shared', token: 3 },
+      { mode: 'shared', token: 2 },
+      { mode: 'permits', slot: 1, token: 9 },
+      { mode: 'permits', slot: 2, token: 8 },
+    ]);
+    expect(verdictOn(alice, register).registerFaults).toEqual([]);
+  });
+
+  test('J5: flags a reader under which something was written', () => {
+    const read = (value?: number): FaultEventBody => ({
+      event: 'read',
+      attempt: 1,
+      key: 'k',
+      token: 1,
+      value,
+    });
+    const changed = [...alice, ...log('alice', [11, read(4)], [19, read(5)])];
+    expect(verdictOn(changed).registerFaults).toEqual([
+      'J5: alice#1 (1) read 4 and then 5 in the register of k',
+    ]);
+    // The register has stopped this one.
+    const refused = [...alice, ...log('alice', [11, read(4)], [19, read()])];
+    expect(verdictOn(refused).registerFaults).toEqual([]);
   });
 
   test('counts the writes that were refused', () => {

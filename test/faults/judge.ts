@@ -1,27 +1,23 @@
+import type { LockMode } from '../../lib/core/lock-mode.js';
+import type { RegisterReport } from './access.js';
 import type { FaultEvent } from './events.js';
+import { type Holding, mostTogether, overlapsOf, tokenFaultsOf } from './holdings.js';
+import { registerFaultsOf } from './register-faults.js';
 
-// Judges what processes did with a lock by what they wrote down (SAFETY "Judging exclusion in a test"). It knows
+// Judges what processes did with locks by what they wrote down (SAFETY "Judging exclusion in a test"). It knows
 // nothing of the library: neither how a lock works nor what was done to it meanwhile.
 
 /** How late an answer may be, in milliseconds (J6). */
 const GRACE_MS = 200;
 
-/** What the register says of itself. */
-export interface RegisterReport {
-  /** Writes that it accepted. */
-  readonly accepted: number;
-  /** What it counts to; each accepted write was meant to add one to what its writer had read. */
-  readonly counter: number;
-  /** The tokens of the accepted writes, in their order. */
-  readonly tokens: readonly number[];
-}
-
 export interface Verdict {
   readonly acquisitions: number;
+  /** The most readers and the most permits that were held of a key at the same time. */
+  readonly mostTogether: { readonly shared: number; readonly permits: number };
   readonly refusals: Readonly<Record<string, number>>;
-  /** J1: two were holders at the same time. */
+  /** J1: two were holders at the same time that exclude each other, or more than there are permits. */
   readonly overlaps: readonly string[];
-  /** J2, J3: tokens that were given twice, or that are smaller than one returned before. */
+  /** J2, J3: tokens that two were given that exclude each other, or that are smaller than one returned before. */
   readonly tokenFaults: readonly string[];
   /** J4, J5: what the register accepted and must not have, and writes that were overwritten unseen. */
   readonly registerFaults: readonly string[];
@@ -43,11 +39,14 @@ export interface Verdict {
 interface Attempt {
   readonly who: string;
   readonly client: string;
-  readonly key: string;
+  readonly keys: readonly string[];
+  readonly mode: LockMode;
+  readonly permits: number | undefined;
   readonly invoked: number;
   readonly budget: number;
   settled?: number;
   token?: number;
+  slots?: readonly number[] | undefined;
   returned?: number;
   validUntil?: number;
   lost?: number;
@@ -74,6 +73,7 @@ export function judge(
     to - from - stalledBetween(stalls, client, from, to);
 
   const held = attempts.filter(isHeld).toSorted((a, b) => a.returned - b.returned);
+  const holdings = held.flatMap(holdingsOf);
   const late: string[] = [];
   let worstSettle = 0;
   const settles = (
@@ -103,10 +103,11 @@ export function judge(
 
   return {
     acquisitions: held.length,
+    mostTogether: mostTogether(holdings),
     refusals: tally(events.flatMap((event) => (event.event === 'refuse' ? [event.code] : []))),
-    overlaps: overlapsOf(held),
-    tokenFaults: tokenFaultsOf(held),
-    registerFaults: register ? registerFaultsOf(register) : [],
+    overlaps: overlapsOf(holdings),
+    tokenFaults: tokenFaultsOf(holdings),
+    registerFaults: registerFaultsOf(events, register),
     refusedWrites: events.filter((event) => event.event === 'write' && !event.accepted).length,
     unhandled: events.flatMap((event) =>
       event.event === 'unhandled' ? [`${event.client}: ${event.message}`] : [],
@@ -124,8 +125,8 @@ function attemptsOf(events: readonly FaultEvent[]): Attempt[] {
     if (!('attempt' in event)) continue;
     const who = `${event.client}#${event.attempt}`;
     if (event.event === 'invoke') {
-      const { client, key, at, budget } = event;
-      attempts.set(who, { who, client, key, invoked: at, budget });
+      const { client, keys, mode, permits, at, budget } = event;
+      attempts.set(who, { who, client, keys, mode, permits, invoked: at, budget });
       continue;
     }
     const attempt = attempts.get(who);
@@ -134,6 +135,7 @@ function attemptsOf(events: readonly FaultEvent[]): Attempt[] {
       case 'return':
         attempt.settled = attempt.returned = event.at;
         attempt.token = event.token;
+        attempt.slots = event.slots;
         attempt.validUntil = event.validUntil;
         break;
       case 'refuse':
@@ -152,6 +154,7 @@ function attemptsOf(events: readonly FaultEvent[]): Attempt[] {
       case 'released':
         attempt.releaseSettled = event.at;
         break;
+      case 'read':
       case 'write':
         break;
     }
@@ -170,63 +173,12 @@ function endOf({ released, lost, validUntil }: Held): number {
   return Math.min(released ?? Infinity, lost ?? Infinity, validUntil);
 }
 
-/** @param held - by the time of their return */
-function overlapsOf(held: readonly Held[]): string[] {
-  const overlaps: string[] = [];
-  const last = new Map<string, Held>();
-  for (const next of held) {
-    const before = last.get(next.key);
-    if (before && endOf(next) > next.returned && next.returned < endOf(before)) {
-      const by = (Math.min(endOf(before), endOf(next)) - next.returned).toFixed(1);
-      overlaps.push(
-        `J1: ${next.who} (${next.token}) held beside ${before.who} (${before.token}) for ${by} ms`,
-      );
-    }
-    if (!before || endOf(next) > endOf(before)) last.set(next.key, next);
-  }
-  return overlaps;
-}
-
-function tokenFaultsOf(held: readonly Held[]): string[] {
-  const faults: string[] = [];
-  for (const key of new Set(held.map((attempt) => attempt.key))) {
-    const ofKey = held.filter((attempt) => attempt.key === key);
-    const byToken = new Map<number, Held>();
-    for (const attempt of ofKey) {
-      const twin = byToken.get(attempt.token);
-      if (twin) faults.push(`J2: ${twin.who} and ${attempt.who} were both given ${attempt.token}`);
-      byToken.set(attempt.token, attempt);
-    }
-    // Both in the order of time, so that each is compared with the largest token returned before it was invoked.
-    let largest: Held | undefined;
-    let returned = 0;
-    for (const attempt of ofKey.toSorted((a, b) => a.invoked - b.invoked)) {
-      while (returned < ofKey.length && ofKey[returned]!.returned < attempt.invoked) {
-        const candidate = ofKey[returned++]!;
-        if (!largest || candidate.token > largest.token) largest = candidate;
-      }
-      if (largest && attempt.token < largest.token) {
-        faults.push(
-          `J3: ${attempt.who} was given ${attempt.token} after ${largest.who} had ${largest.token}`,
-        );
-      }
-    }
-  }
-  return faults;
-}
-
-function registerFaultsOf({ accepted, counter, tokens }: RegisterReport): string[] {
-  const faults = tokens.flatMap((token, index) =>
-    index > 0 && token < tokens[index - 1]!
-      ? [`J4: the register accepted ${token} after ${tokens[index - 1]}`]
-      : [],
-  );
-  if (counter !== accepted) {
-    faults.push(
-      `J5: the register accepted ${accepted} writes and counts to ${counter}: some were overwritten unseen`,
-    );
-  }
-  return faults;
+function holdingsOf(held: Held): Holding[] {
+  const { who, keys, mode, permits, slots, token, invoked, returned } = held;
+  return keys.map((key, index) => {
+    const slot = slots?.[index];
+    return { who, key, mode, permits, slot, token, invoked, returned, end: endOf(held) };
+  });
 }
 
 function stalledBetween(stalls: readonly Stall[], client: string, from: number, to: number): number {

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { createInterface } from 'node:readline';
-import type { RegisterReport } from './judge.js';
+import type { Access, RegisterReport } from './access.js';
 import type { RegisterAnswer, RegisterRequest } from './register.js';
 
 /** A connection to the register; answers come in the order of the questions. */
@@ -21,14 +21,14 @@ export class RegisterClient {
   }
 
   /** What the register counts to; `undefined` when it has seen a higher token. */
-  async read(token: number): Promise<number | undefined> {
-    const answer = (await this.#ask({ ask: 'read', token })) as { value?: number };
+  async read(key: string, access: Access): Promise<number | undefined> {
+    const answer = (await this.#ask({ ask: 'read', key, access })) as { value?: number };
     return answer.value;
   }
 
   /** Whether the register took it. */
-  async write(token: number, value: number): Promise<boolean> {
-    const answer = (await this.#ask({ ask: 'write', token, value })) as { accepted: boolean };
+  async write(key: string, access: Access, value: number): Promise<boolean> {
+    const answer = (await this.#ask({ ask: 'write', key, access, value })) as { accepted: boolean };
     return answer.accepted;
   }
 

@@ -1,35 +1,60 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
-import type { RegisterReport } from './judge.js';
+import { type Access, excludes, partOf, type RegisterReport } from './access.js';
 
-// The resource that the lock protects, in a process of its own: a counter that rejects lower tokens (J4). It prints
-// the port that it listens on.
+// The resource that the locks protect, in a process of its own: for each key a counter that those change who hold it
+// alone and readers read, and one for each slot. It rejects lower tokens (J4). It prints the port that it listens on.
 
 /** What the register is asked, and what it answers. */
 export type RegisterRequest =
-  /** What does the register hold? From now on it rejects tokens that are lower. */
-  | { readonly ask: 'read'; readonly token: number }
-  | { readonly ask: 'write'; readonly token: number; readonly value: number }
+  /** What does the register hold? From now on it rejects tokens that are lower, of those whom this one excludes. */
+  | { readonly ask: 'read'; readonly key: string; readonly access: Access }
+  | { readonly ask: 'write'; readonly key: string; readonly access: Access; readonly value: number }
   | { readonly ask: 'report' };
 
 export type RegisterAnswer =
   { readonly accepted: false } | { readonly accepted: true; readonly value: number } | RegisterReport;
 
-let highest = 0;
-let counter = 0;
-const tokens: number[] = [];
+interface OfKey {
+  /** The last access of each part: the one with the highest token. */
+  readonly highest: Map<string, Access>;
+  readonly accesses: Access[];
+  readonly parts: Map<string, { accepted: number; counter: number }>;
+}
+
+const keys = new Map<string, OfKey>();
 
 function answer(request: RegisterRequest): RegisterAnswer {
-  if (request.ask === 'report') return { accepted: tokens.length, counter, tokens };
-  if (request.token < highest) return { accepted: false };
-  // Reading counts as well: who read must not find that a stale holder has written since.
-  highest = request.token;
-  if (request.ask === 'write') {
-    counter = request.value;
-    tokens.push(request.token);
+  if (request.ask === 'report') return report();
+  const { key, access } = request;
+  let ofKey = keys.get(key);
+  if (!ofKey) keys.set(key, (ofKey = { highest: new Map(), accesses: [], parts: new Map() }));
+  // S21: a write compares with everything, a read with writes, a slot with itself and with who holds all of it alone.
+  for (const seen of ofKey.highest.values()) {
+    if (excludes(seen, access) && access.token < seen.token) return { accepted: false };
   }
-  return { accepted: true, value: counter };
+  // Reading counts as well: who read must not find that a stale holder has written since.
+  const part = partOf(access);
+  if (access.token >= (ofKey.highest.get(part)?.token ?? 0)) ofKey.highest.set(part, access);
+  ofKey.accesses.push(access);
+  // Readers read what those write who hold the key alone.
+  const name = access.mode === 'shared' ? 'exclusive' : part;
+  let counted = ofKey.parts.get(name);
+  if (!counted) ofKey.parts.set(name, (counted = { accepted: 0, counter: 0 }));
+  if (request.ask === 'write') {
+    counted.counter = request.value;
+    counted.accepted++;
+  }
+  return { accepted: true, value: counted.counter };
+}
+
+function report(): RegisterReport {
+  return [...keys].map(([key, { accesses, parts }]) => ({
+    key,
+    accesses,
+    parts: [...parts].map(([name, counted]) => ({ name, ...counted })),
+  }));
 }
 
 const server = createServer((socket) => {

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { ownersOfLocks } from '../support/core.js';
+import { holdersWithoutRecord, ownersOfLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.js';
@@ -49,6 +49,7 @@ export class Stage {
   readonly servers: readonly RedisServer[];
   readonly proxies: readonly TcpProxy[];
   readonly clients: FaultClient[] = [];
+  readonly #furtherProxies: TcpProxy[] = [];
   readonly #forget = cleanUpAfterTests(() => this.close());
   #register: RegisterClient | undefined;
   #named = 0;
@@ -88,6 +89,13 @@ export class Stage {
     return (this.proxies.length > 0 ? this.proxies : this.servers).map(({ url }) => url);
   }
 
+  /** One more proxy in front of a node, for a client of which this connection is to be different. */
+  async proxyTo(node: number): Promise<TcpProxy> {
+    const proxy = await startTcpProxy(this.servers[node]!);
+    this.#furtherProxies.push(proxy);
+    return proxy;
+  }
+
   /** Starts client processes; resolves when all are connected. They wait to be told to `go`. */
   async startClients(
     count: number,
@@ -102,7 +110,7 @@ export class Stage {
         client,
         log: join(folder, 'events.jsonl'),
         registerPort: this.registerPort,
-        key: 'k',
+        wants: [{ keys: ['k'] }],
         ttl: 2_000,
         renew: true,
         hold: 20,
@@ -179,7 +187,7 @@ export class Stage {
     this.#register?.close();
     this.registerProcess.kill('SIGKILL');
     await Promise.all(this.clients.map((client) => client.kill()));
-    await Promise.all(this.proxies.map((proxy) => proxy.close()));
+    await Promise.all([...this.proxies, ...this.#furtherProxies].map((proxy) => proxy.close()));
     await Promise.all(this.servers.map((server) => server.stop()));
     await rm(this.directory, { recursive: true, force: true });
   }
@@ -194,7 +202,13 @@ export class Stage {
       const left = owners.flatMap((each, node) => each.map((owner) => ({ owner, node })));
       const orphans = left.filter(({ owner }) => looked > deadline + this.#timeToEnd(owner));
       if (left.length === 0 || orphans.length > 0) {
-        return orphans.map(({ owner, node }) => `of ${owner} on node ${node}`);
+        const stray = await Promise.all(lookers.map(holdersWithoutRecord));
+        return [
+          ...orphans.map(({ owner, node }) => `of ${owner} on node ${node}`),
+          ...stray.flatMap((each, node) =>
+            each.map((holder) => `${holder} on node ${node}, without a record`),
+          ),
+        ];
       }
       await sleep(20);
     }

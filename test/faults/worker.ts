@@ -3,19 +3,30 @@ import { createInterface } from 'node:readline';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LockRuntime } from '../../lib/service/lock-runtime.js';
 import type { LockHandle } from '../../lib/core/lock-handle.js';
+import type { LockMode } from '../../lib/core/lock-mode.js';
 import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
+import type { Access } from './access.js';
 import { type FaultEventBody, machineTime } from './events.js';
 import { RegisterClient } from './register-client.js';
 
 // One client of a fault test, in a process of its own: locks, reads and writes the register, releases, over and over,
 // and writes down what happens. It is told what to do by lines on its standard input.
 
+/** A lock that a client asks for: of one of the modes, or of so many permits; exclusive by default. */
+export interface Want {
+  /** Sorted, as the handle has them. */
+  readonly keys: readonly string[];
+  readonly mode?: 'exclusive' | 'shared';
+  readonly permits?: number;
+}
+
 export interface WorkerOptions {
   readonly client: string;
   /** The file that it writes its events to. */
   readonly log: string;
   readonly registerPort: number;
-  readonly key: string;
+  /** One of them, at random, each time. */
+  readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
   readonly ttl: number;
   readonly renew: boolean;
@@ -103,13 +114,18 @@ function stopRelying(attempt: number): void {
 }
 
 async function acquire(attempt: number): Promise<LockHandle | undefined> {
-  const { key, ttl, renew, retry } = options;
-  note({ event: 'invoke', attempt, key, budget: retry.timeout });
+  const { wants, ttl, renew, retry } = options;
+  const { keys, ...kind } = wants[Math.floor(Math.random() * wants.length)]!;
+  const { permits } = kind;
+  const mode: LockMode = kind.mode ?? (permits === undefined ? 'exclusive' : 'permits');
+  const told = permits === undefined ? { mode } : { mode, permits };
+  note({ event: 'invoke', attempt, keys, ...told, budget: retry.timeout });
   try {
-    const lock = await locks.acquire(key, { ttl, renew, retry });
+    const lock = await locks.acquire(keys, { ...kind, ttl, renew, retry });
     const at = machineTime();
     const validUntil = at + lock.remaining();
-    note({ event: 'return', attempt, token: lock.fencingToken, validUntil }, at);
+    const { slots } = lock;
+    note({ event: 'return', attempt, token: lock.fencingToken, validUntil, ...(slots && { slots }) }, at);
     relying.add(attempt);
     return lock;
   } catch (error) {
@@ -128,18 +144,36 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
   if (lock.signal.aborted) lost();
   const watch = watchValidity(attempt, lock);
   try {
-    const token = lock.fencingToken;
-    const value = await register.read(token);
+    const work = await Promise.all(lock.keys.map((key, index) => begin(attempt, lock, key, index)));
     const until = machineTime() + leastHold + Math.random() * (longest - leastHold);
     if (orders.blockFor > 0) block();
     while (machineTime() < until && !orders.stop) await sleep(Math.min(20, until - machineTime()));
     // It does not ask whether it still holds the lock: the register decides by the token.
-    const accepted = value !== undefined && (await register.write(token, value + 1));
-    note({ event: 'write', attempt, token, accepted });
+    for (const finish of work) await finish();
   } finally {
     clearInterval(watch);
     lock.signal.removeEventListener('abort', lost);
   }
+}
+
+/** Reads what a key protects. What it returns reads that again, or writes what comes of it. */
+async function begin(
+  attempt: number,
+  lock: LockHandle,
+  key: string,
+  index: number,
+): Promise<() => Promise<void>> {
+  const { mode, slots, fencingToken: token } = lock;
+  const access: Access = slots ? { mode, slot: slots[index], token } : { mode, token };
+  const value = await register.read(key, access);
+  if (mode !== 'shared') {
+    return async () => {
+      const accepted = value !== undefined && (await register.write(key, access, value + 1));
+      note({ event: 'write', attempt, token, accepted });
+    };
+  }
+  note({ event: 'read', attempt, key, token, value });
+  return async () => note({ event: 'read', attempt, key, token, value: await register.read(key, access) });
 }
 
 /** Notes when a renewal moves the end of the validity. */

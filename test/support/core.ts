@@ -56,6 +56,19 @@ export async function ownersOfLocks(client: Redis): Promise<string[]> {
   return (await heldRecords(client)).map(({ record }) => parseRecord(record).owner);
 }
 
+/**
+ * Those whom a server has as holders of what several can hold, though by the record nobody holds it any more: a holder may
+ * be named whose record has ended, not one who has time left.
+ */
+export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
+  const held = await heldKeys(client);
+  const sets = (await client.keys('*}:h')).filter((key) => !held.includes(key.slice(0, -':h'.length)));
+  const [seconds, micros] = await client.time();
+  const now = Number(seconds) * 1_000 + Number(micros) / 1_000;
+  const ids = await Promise.all(sets.map((set) => client.zrangebyscore(set, `(${now}`, '+inf')));
+  return ids.flatMap((ofSet, index) => ofSet.map((id) => `${sets[index]} ${id}`));
+}
+
 /** The record of a lock that somebody holds. */
 export function recordOf(owner: string, id = '0'.repeat(32), token = 1_880_000_000_000_000): string {
   return `H-${String(token).padStart(16, '0')}:${id}:1700000000000:${owner}`;

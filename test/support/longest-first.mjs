@@ -8,6 +8,7 @@ const LONG = [
   'consumers/packed-package',
   'faults/scenarios.clients',
   'waiting/contention',
+  'faults/scenarios.kinds',
   'bench/bench',
   'decorator/schedule/ticks',
   'contract/redis',

@@ -3,6 +3,9 @@ import { until } from '../../support/until.js';
 import { tokenAt } from '../../../lib/core/fencing-token.js';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 import { recordOf } from '../../support/core.js';
+import type { Want } from '../worker.js';
+
+const EXCLUSIVE: readonly Want[] = [{ keys: ['k'] }];
 
 export const clients: readonly Scenario[] = [
   {
@@ -54,7 +57,7 @@ export const clients: readonly Scenario[] = [
     clients: 0,
     startsLocked: true,
     seconds: [2, 10],
-    faults: holdToTheEnd,
+    faults: (play) => holdToTheEnd(play),
   },
 ];
 
@@ -80,11 +83,11 @@ export async function takeNodesAwayInTurn(play: Play): Promise<void> {
 }
 
 /** Replies to one client take long, and it holds to the end of its validity; the other is served at once. */
-export async function holdToTheEnd({ stage, over }: Play): Promise<void> {
+export async function holdToTheEnd({ stage, over }: Play, slowWants = EXCLUSIVE): Promise<void> {
   for (const proxy of stage.proxies) proxy.delayReplies(80);
   const nodes = stage.servers.map(({ url }) => url);
   const [[slow]] = await Promise.all([
-    stage.startClients(1, { ttl: 600, renew: false, leastHold: 600, hold: 600 }),
+    stage.startClients(1, { wants: slowWants, ttl: 600, renew: false, leastHold: 600, hold: 600 }),
     stage.startClients(1, {
       ttl: 600,
       hold: 20,
@@ -94,7 +97,7 @@ export async function holdToTheEnd({ stage, over }: Play): Promise<void> {
     }),
   ]);
   stage.go();
-  const turns = async (): Promise<number> => countOf(await slow!.events(), 'write');
+  const turns = async (): Promise<number> => countOf(await slow!.events(), 'release');
   await until(async () => (await over()) && (await turns()) >= 3, 60_000);
   for (const proxy of stage.proxies) proxy.delayReplies(0);
 }

@@ -6,7 +6,8 @@ const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 /** The ttl of the clients, and a little more. */
 const GUARD = 2_100;
 
-async function crash(servers: readonly RedisServer[], downFor: number): Promise<void> {
+/** Kills them, and starts them again after a time; their data is lost, unless they were started with persistence. */
+export async function crash(servers: readonly RedisServer[], downFor: number): Promise<void> {
   await Promise.all(servers.map((server) => server.kill()));
   await sleep(downFor);
   await Promise.all(servers.map((server) => server.restart()));

@@ -1,11 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { buildClockShim } from '../clock-shim.js';
-import { repeat, type Scenario } from '../scenario.js';
+import { type Play, repeat, type Scenario } from '../scenario.js';
 
-const shim = buildClockShim();
+export const shim = buildClockShim();
 
 /** Forwards, the node lets its keys go early; backwards, it keeps them longer. */
 const STEPS = [5_000, 0, -5_000, 60_000, -60_000];
+
+/** Of the first node, which was started with the shim. */
+export async function stepNodeClock(play: Play): Promise<void> {
+  if (typeof shim === 'string') return;
+  await repeat(play, 200, async (turn) => {
+    shim.shift(STEPS[turn % STEPS.length]!);
+    await sleep(100);
+  });
+  shim.shift(0);
+}
 
 export const nodeClock: readonly Scenario[] = [
   {
@@ -17,13 +27,6 @@ export const nodeClock: readonly Scenario[] = [
     seconds: [2, 10],
     // A holder may have just a quorum, and this node in it: such steps are excluded from what is promised. Tokens are not.
     overlapsBecause: 'the node lets go early',
-    async faults(play) {
-      if (typeof shim === 'string') return;
-      await repeat(play, 200, async (turn) => {
-        shim.shift(STEPS[turn % STEPS.length]!);
-        await sleep(100);
-      });
-      shim.shift(0);
-    },
+    faults: stepNodeClock,
   },
 ];

@@ -1,0 +1,21 @@
+import { type Access, excludes, partOf } from './access.js';
+
+/** The largest token of each part so far. */
+export class LargestTokens<Each extends Access> {
+  readonly #ofPart = new Map<string, Each>();
+
+  add(access: Each): void {
+    const part = partOf(access);
+    const largest = this.#ofPart.get(part);
+    if (!largest || access.token > largest.token) this.#ofPart.set(part, access);
+  }
+
+  /** The one with the largest token of those that exclude this one. */
+  against(access: Each): Each | undefined {
+    let largest: Each | undefined;
+    for (const each of this.#ofPart.values()) {
+      if (excludes(each, access) && !(largest && largest.token >= each.token)) largest = each;
+    }
+    return largest;
+  }
+}

@@ -1,0 +1,237 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type FaultEvent, machineTime } from '../events.js';
+import { judge } from '../judge.js';
+import { countOf, type Play, type Scenario, some, toTheEnd } from '../scenario.js';
+import type { ClientOptions } from '../stage.js';
+import type { Want } from '../worker.js';
+import { holdToTheEnd, spreadTokens, takeNodesAwayInTurn } from './clients.js';
+import { crash } from './crashes.js';
+import { shim, stepNodeClock } from './node-clock.js';
+
+/** All kinds for the same key, some that get along for keys of their own, and several keys at a time. */
+const MIXED: readonly Want[] = [
+  { keys: ['k'] },
+  { keys: ['k'], mode: 'shared' },
+  { keys: ['k'], mode: 'shared' },
+  { keys: ['k'], permits: 3 },
+  { keys: ['k'], permits: 3 },
+  { keys: ['catalog'] },
+  { keys: ['catalog'], mode: 'shared' },
+  { keys: ['catalog'], mode: 'shared' },
+  { keys: ['stripe'], permits: 3 },
+  { keys: ['stripe'], permits: 3 },
+  { keys: ['catalog', 'k'], mode: 'shared' },
+  // Of `k` fewer than others ask for.
+  { keys: ['k', 'stripe'], permits: 2 },
+  { keys: ['k', 'stripe'] },
+];
+
+const TTL = 1_000;
+
+/** A node that lost its data does not vote for a little more than the ttl (S12). */
+const CLIENT = {
+  wants: MIXED,
+  ttl: TTL,
+  leastHold: 20,
+  hold: 60,
+  loops: 2,
+  module: { restartGuard: TTL + 100 },
+} satisfies ClientOptions;
+
+/** Whether each kind was held, and what may be held together was. */
+function allKinds(events: readonly FaultEvent[]): boolean {
+  const { shared, permits } = judge(events, undefined, machineTime()).mostTogether;
+  const alone = new Set(
+    events.flatMap((event) =>
+      event.event === 'invoke' && event.mode === 'exclusive' ? [`${event.client}#${event.attempt}`] : [],
+    ),
+  );
+  const held = events.filter(
+    (event) => event.event === 'return' && alone.has(`${event.client}#${event.attempt}`),
+  );
+  return shared >= 2 && permits >= 3 && held.length >= 3;
+}
+
+/**
+ * All the faults at which the promise holds, one after the other: nodes that stand still, are killed or forget, connections that
+ * are cut or late, clients that stand still past their ttl or are killed, and clocks of clients that step.
+ */
+function everything(count: number, seconds: readonly [number, number]): Scenario {
+  /** The most that may be away; of one node that one. */
+  const minority = Math.max(1, Math.floor((count - 1) / 2));
+  return {
+    name: `all kinds: ${count === 1 ? 'one node' : `${count} nodes`}, all faults in turn, data lost, guard on (S12, S20-S23)`,
+    stage: { nodes: count, proxies: true },
+    clients: 5,
+    client: CLIENT,
+    seconds,
+    enough: allKinds,
+    async faults(play) {
+      for (let turn = 0; turn < HARM.length || !(await play.over()); turn++) {
+        await HARM[turn % HARM.length]!(play, minority);
+        await sleep(150);
+      }
+    },
+  };
+}
+
+const HARM: readonly ((play: Play, minority: number) => Promise<void>)[] = [
+  async ({ stage }, minority) => {
+    const paused = some(minority, stage.servers);
+    for (const server of paused) server.pause();
+    await sleep(300);
+    for (const server of paused) server.resume();
+  },
+  async ({ stage }) => {
+    const holder = await stage.holder();
+    holder.pause();
+    await sleep(1.2 * TTL);
+    holder.resume();
+  },
+  async ({ stage }, minority) => {
+    for (const proxy of some(minority, stage.proxies)) proxy.cut();
+    await sleep(50);
+  },
+  async ({ stage }, minority) => {
+    await crash(some(minority, stage.servers), 100);
+  },
+  async ({ stage }) => {
+    for (const client of stage.clients) if (!client.killed) client.tell('step 3000');
+    await sleep(50);
+    for (const client of some(2, stage.clients)) if (!client.killed) client.tell('step -6000');
+    await sleep(50);
+  },
+  async ({ stage }, minority) => {
+    const late = some(minority, stage.proxies);
+    for (const proxy of late) proxy.holdRequests();
+    await sleep(300);
+    await Promise.all(late.map((proxy) => proxy.heal()));
+  },
+  async ({ stage }) => {
+    const [victim] = some(
+      1,
+      stage.clients.filter(({ killed }) => !killed),
+    );
+    await victim!.kill();
+    stage.go(await stage.startClients(1, CLIENT));
+  },
+  async ({ stage }) => {
+    await some(1, stage.servers)[0]!.client().flushall();
+  },
+  async ({ stage }, minority) => {
+    const slow = some(minority + 1, stage.proxies);
+    for (const proxy of slow) proxy.delayReplies(Math.random() * 150);
+    await sleep(300);
+    await Promise.all(slow.map((proxy) => proxy.heal()));
+  },
+];
+
+/** Each of three clients reaches another two of three nodes. */
+async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
+  const { stage } = play;
+  for (let away = 0; away < 3; away++) {
+    const proxy = await stage.proxyTo(away);
+    const nodes = stage.servers.map(({ url }, node) => (node === away ? proxy.url : url));
+    await stage.startClients(1, { ...options, module: { nodes } });
+    proxy.blackHole();
+  }
+  stage.go();
+  await toTheEnd(play);
+}
+
+/** Some hold for long; others have a short ttl, and are still there when that has passed. One tries to get it alone. */
+async function holdForLongAndShort(play: Play): Promise<void> {
+  const { stage } = play;
+  const wants: readonly Want[] = [
+    { keys: ['catalog'], mode: 'shared' },
+    { keys: ['stripe'], permits: 6 },
+  ];
+  const together = { wants, loops: 3, renew: false } satisfies ClientOptions;
+  await Promise.all([
+    stage.startClients(1, { ...together, ttl: 1_500, leastHold: 700, hold: 900 }),
+    stage.startClients(1, { ...together, ttl: 150, leastHold: 200, hold: 250 }),
+    stage.startClients(1, {
+      wants: [{ keys: ['catalog'] }, { keys: ['stripe'] }],
+      hold: 10,
+      rest: 100,
+      // It does not wait: while somebody does, no others join those who hold.
+      retry: { attempts: 1, delay: 15 },
+    }),
+  ]);
+  stage.go();
+  await toTheEnd(play);
+}
+
+function cutOff(name: string, wants: readonly Want[], enough: Scenario['enough']): Scenario {
+  return {
+    name,
+    stage: { nodes: 3 },
+    clients: 0,
+    startsLocked: true,
+    seconds: [2, 10],
+    faults: (play) => cutOffEach(play, { wants, leastHold: 50, hold: 100, loops: 1 }),
+    ...(enough && { enough }),
+  };
+}
+
+export const kinds: readonly Scenario[] = [
+  {
+    name: 'all kinds: five nodes, no faults',
+    stage: { nodes: 5 },
+    clients: 6,
+    client: { ...CLIENT, ttl: 2_000, module: {} },
+    seconds: [2, 20],
+    enough: allKinds,
+  },
+  everything(1, [5, 30]),
+  everything(3, [5, 30]),
+  everything(5, [5, 90]),
+  cutOff(
+    'permits, each client cut off from another of three nodes (S20)',
+    [{ keys: ['k'], permits: 2 }],
+    (events) => countOf(events, 'return') > 10,
+  ),
+  cutOff(
+    'readers and writers, each client cut off from another of three nodes (S21)',
+    [{ keys: ['k'] }, { keys: ['k'], mode: 'shared' }],
+    (events) => countOf(events, 'return') > 10,
+  ),
+  {
+    name: 'those who hold together with a long ttl and with a short one (S23)',
+    stage: { nodes: 3 },
+    clients: 0,
+    startsLocked: true,
+    seconds: [2, 10],
+    faults: holdForLongAndShort,
+    enough: (events) => countOf(events, 'lost') > 3 && countOf(events, 'return') > 10,
+  },
+  {
+    name: 'permits, counters of the nodes apart: the token of a slot is raised',
+    stage: { nodes: 3 },
+    clients: 2,
+    client: { wants: [{ keys: ['k'], permits: 2 }], loops: 2 },
+    seconds: [2, 10],
+    before: spreadTokens,
+    faults: takeNodesAwayInTurn,
+  },
+  {
+    name: 'slow replies to a reader, quick ones to a writer (S4)',
+    stage: { nodes: 3, proxies: true },
+    clients: 0,
+    startsLocked: true,
+    seconds: [2, 10],
+    faults: (play) => holdToTheEnd(play, [{ keys: ['k'], mode: 'shared' }]),
+  },
+  {
+    name: 'all kinds: the wall clock of one of five nodes steps by up to two minutes, both ways',
+    stage: { nodes: 5, ...(typeof shim === 'string' ? {} : { firstNodeEnv: shim.env }) },
+    ...(typeof shim === 'string' ? { skippedBecause: shim } : {}),
+    clients: 5,
+    client: { ...CLIENT, module: {} },
+    seconds: [2, 10],
+    // A holder may have just a quorum, and this node in it: such steps are excluded from what is promised. Tokens are not.
+    overlapsBecause: 'the node lets go early',
+    enough: allKinds,
+    faults: stepNodeClock,
+  },
+];
