@@ -1,23 +1,38 @@
 import { connect, createServer, type Socket } from 'node:net';
 import type { AddressInfo, Server } from 'node:net';
+import TinyQueue from 'tinyqueue';
 
 // A process of its own between clients and servers, which delays what goes through.
 
 /** What the parent asks for; the answer is the ports to connect to, or that it is done. */
 export type ProxyRequest =
   | { readonly id: number; readonly job: 'serve'; readonly ports: readonly number[] }
-  | { readonly id: number; readonly job: 'delay'; readonly ms: number };
+  /** `jitter`: how much longer a piece may take, on average. */
+  | { readonly id: number; readonly job: 'delay'; readonly ms: number; readonly jitter: number };
 
 const HOST = '127.0.0.1';
 
-/** What is under way, in the order in which it is due: every piece is delayed alike. */
-const pieces: { readonly to: Socket; readonly data: Buffer; readonly due: number }[] = [];
+interface Piece {
+  readonly to: Socket;
+  readonly data: Buffer;
+  readonly due: number;
+}
+
+/** What is under way. */
+const pieces = new TinyQueue<Piece>([], (a, b) => a.due - b.due);
 let delay = 0;
+let jitter = 0;
+/** What tells two pieces apart that are due at the same time; milliseconds. */
+const AFTER = 1e-6;
 
 function pass(from: Socket, to: Socket): void {
+  let last = 0;
   from.setNoDelay(true);
   from.on('data', (data) => {
-    pieces.push({ to, data, due: performance.now() + delay });
+    // Nothing overtakes on one connection.
+    const due = performance.now() + delay - Math.log(1 - Math.random()) * jitter;
+    last = Math.max(due, last + AFTER);
+    pieces.push({ to, data, due: last });
     if (pieces.length === 1) setImmediate(forward);
   });
   from.on('error', () => undefined);
@@ -26,8 +41,8 @@ function pass(from: Socket, to: Socket): void {
 
 /** Comes back at once, after a look at the sockets: timers of Node, which sleep, are right to a millisecond only. */
 function forward(): void {
-  for (let first = pieces[0]; first && first.due <= performance.now(); first = pieces[0]) {
-    pieces.shift();
+  for (let first = pieces.peek(); first && first.due <= performance.now(); first = pieces.peek()) {
+    pieces.pop();
     if (first.to.writable) first.to.write(first.data);
   }
   if (pieces.length > 0) setImmediate(forward);
@@ -45,7 +60,7 @@ async function serve(port: number): Promise<number> {
 
 async function answer(request: ProxyRequest): Promise<unknown> {
   if (request.job === 'serve') return Promise.all(request.ports.map(serve));
-  delay = request.ms;
+  ({ ms: delay, jitter } = request);
   return undefined;
 }
 

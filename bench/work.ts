@@ -1,3 +1,5 @@
+import type { Offer, Offered } from './measure/offer.js';
+
 /** Acquires and releases without renewal or, `hold`, with it; or runs something under the lock. */
 export type How = 'acquire' | 'hold' | 'withLock';
 
@@ -68,6 +70,9 @@ export interface Work {
     readonly budget: number;
     readonly within: number;
   }): Promise<{ late: number; heap: number }>;
+
+  /** Asks for permits of a key at random times. */
+  offer(args: Offer): Promise<Offered>;
 
   /** CPU time of the process so far, in milliseconds. */
   cpu(args: undefined): Promise<number>;

@@ -145,6 +145,9 @@ const work: Work = {
     };
   },
 
+  // Only here: it loads Nest, which others need not have.
+  offer: async (args) => (await import('./measure/offer.js')).offer(args),
+
   cpu() {
     const { user, system } = process.cpuUsage();
     return Promise.resolve((user + system) / 1_000);

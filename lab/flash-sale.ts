@@ -65,6 +65,8 @@ export async function runFlashSale(
     lost: Math.max(0, stock - total),
     doneTwice: 0,
     overlaps: 0,
+    tooMany: 0,
+    overtakes: 0,
     grantedTwice: 0,
     refused: 0,
     skips: 0,

@@ -7,6 +7,8 @@ export interface Expectation {
   readonly duplicates?: Amount;
   readonly lost?: Amount;
   readonly overlaps?: Amount;
+  readonly tooMany?: Amount;
+  readonly overtakes?: Amount;
   readonly grantedTwice?: Amount;
   readonly refused?: Amount;
   readonly unavailable?: Amount;
@@ -18,6 +20,8 @@ const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
   duplicates: 'duplicates',
   lost: 'lost tasks',
   overlaps: 'two holders at once',
+  tooMany: 'more at once than may',
+  overtakes: 'readers that came in again before the writer',
   grantedTwice: 'locks granted while they were held',
   refused: 'refused writes',
   unavailable: 'errors that say that too few nodes voted',

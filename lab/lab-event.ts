@@ -1,4 +1,5 @@
 import type { JournalEntry } from './instance/journal.js';
+import type { Rule } from './spans.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
 /** What the lab itself does and sees. */
@@ -12,6 +13,8 @@ export type LabEntry =
   | { readonly kind: 'strategy'; readonly strategy: StrategyName }
   | { readonly kind: 'settings'; readonly ttl: number; readonly work: number }
   | { readonly kind: 'submitted'; readonly tasks: number }
+  /** An instance begins to ask for the lock, and goes on until it is its turn. */
+  | { readonly kind: 'asking' }
   | { readonly kind: 'note'; readonly text: string };
 
 /** One point of a run, as it is drawn. `who` is an instance, a node, or the lab. */
@@ -35,6 +38,12 @@ export interface Outcome {
   readonly doneTwice: number;
   /** How often an instance began to dispatch while another one was dispatching. */
   readonly overlaps: number;
+  /** How often an instance began to dispatch when as many did as may. */
+  readonly tooMany: number;
+  /** How often an instance came in again before another one that had been waiting since before. */
+  readonly overtakes: number;
+  /** Milliseconds that the one has waited that has to be alone. */
+  readonly waited?: number | undefined;
   /** How often a lock was granted while that of another holder had neither ended nor been given back by it. */
   readonly grantedTwice: number;
   /** Writes that the database refused by their token. */
@@ -58,6 +67,7 @@ export interface RunRecord {
   readonly work: number;
   readonly instances: readonly string[];
   readonly nodes: readonly string[];
+  readonly rule?: Rule | undefined;
   readonly startedAt: number;
   readonly events: LabEvent[];
   endedAt?: number;

@@ -117,7 +117,7 @@ function newRecord(id: number, scenario: number, part: Part): RunRecord {
     const strategy = ({ unguarded: 'none', lock: 'with-lock', script: 'script' } as const)[way];
     return { ...common, strategy, ttl: 0, work: 0, instances: numbered('shop', shops), nodes: [] };
   }
-  const { strategy, ttl, work, instances, nodes } = part.plan;
+  const { strategy, ttl, work, instances, nodes, rule } = part.plan;
   return {
     ...common,
     strategy,
@@ -125,6 +125,7 @@ function newRecord(id: number, scenario: number, part: Part): RunRecord {
     work,
     instances: numbered('instance', instances),
     nodes: nodes === 'replicated' ? ['master', 'replica'] : numbered('node', nodes),
+    rule,
   };
 }
 

@@ -31,6 +31,7 @@ import type { RunRecord } from './lab-event.js';
 import type { LabHello } from './page-messages.js';
 import { PLAYGROUND, SCENARIOS } from './scenarios.js';
 import type { LabInstance, Stage } from './stage.js';
+import { cureOf } from './strategies/strategy-names.js';
 
 const PAGE = new URL('./page.html', import.meta.url);
 const POLICY =
@@ -147,7 +148,11 @@ class PageController {
         return;
       case 'lock':
         stage.use(
-          command.lock === 'off' ? 'none' : command.lock === 'on' ? 'with-lock' : stage.plan.strategy,
+          command.lock === 'off'
+            ? 'none'
+            : command.lock === 'on'
+              ? cureOf(stage.plan.strategy)
+              : stage.plan.strategy,
         );
         return;
       case 'kill':

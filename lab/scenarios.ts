@@ -3,6 +3,7 @@ import type { Expectation } from './judge.js';
 import type { SalePlan } from './flash-sale.js';
 import type { LabEvent, Outcome } from './lab-event.js';
 import {
+  eachMissesAnotherNode,
   failOver,
   holderIsKilled,
   holderIsPaused,
@@ -13,6 +14,7 @@ import {
   nodesGoAndReturn,
   nothingHappens,
   playground,
+  readersKeepComing,
   replyComesLate,
   type Situation,
 } from './situations.js';
@@ -150,6 +152,33 @@ const wiped: DispatchRun = {
   tell: tellDuplicates,
 };
 
+const counted: DispatchRun = {
+  title: 'two at a time, counted on each of three nodes',
+  plan: plan('counted-per-node', { ttl: 3_000, work: 1_500, nodes: 3, batch: 2, rule: { atOnce: 2 } }),
+  situation: eachMissesAnotherNode,
+  expected: { ...fine, tooMany: 'some' },
+  tell: ({ tooMany }) =>
+    `${times(tooMany, 'a third one came in while two were there', 'a third one came in while two were there, %s times')}; no node had counted to three`,
+};
+
+const starved: DispatchRun = {
+  title: 'readers come in whenever no writer is there',
+  plan: plan('readers-first', {
+    ttl: 2_500,
+    work: 900,
+    instances: INSTANCES + 1,
+    nodes: 3,
+    batch: 1,
+    // Without a pause: a reader that has read reads again.
+    every: 20,
+    rule: { atOnce: INSTANCES, writer: `instance-${INSTANCES + 1}` },
+  }),
+  situation: readersKeepComing,
+  expected: { ...fine, tooMany: 'none', overtakes: 'some' },
+  tell: ({ waited = 0, overtakes }) =>
+    `the writer waited ${seconds(waited)}, until no readers came any more; ${overtakes} readers that came later went before it`,
+};
+
 /** The same situation under `@WithLock`. */
 function cured(
   part: DispatchRun,
@@ -193,9 +222,33 @@ function comparison(title: string, strategy: StrategyName): DispatchRun {
     situation: muchToDispatch,
     expected: fine,
     tell: ({ pushes, took, overlaps }) =>
-      `${pushes} tasks in ${(took / 1_000).toFixed(1)} s; ${overlaps === 0 ? 'one instance at a time' : 'several instances at once'}`,
+      `${pushes} tasks in ${seconds(took)}; ${overlaps === 0 ? 'one instance at a time' : 'several instances at once'}`,
   };
 }
+
+const severalAtOnce = { ...fine, tooMany: 'none', overlaps: 'some' } satisfies Expectation;
+
+const permits = cured(
+  counted,
+  {
+    title: '@WithLock, permits: 2, in the situation of 13',
+    expected: severalAtOnce,
+    tell: ({ pushes, overlaps }) =>
+      `${times(overlaps, 'two at once', 'two at once, %s times')}, never three; ${pushes} tasks pushed once each`,
+  },
+  { strategy: 'permits' },
+);
+
+const shared = cured(
+  starved,
+  {
+    title: "@WithLock, mode: 'shared', in the situation of 14",
+    expected: { ...severalAtOnce, overtakes: 'none' },
+    tell: ({ waited = 0, pushes }) =>
+      `the writer waited ${seconds(waited)}, for the readers who were there; ${pushes} tasks pushed once each`,
+  },
+  { strategy: 'shared' },
+);
 
 function flashSale(title: string, way: SalePlan['way'], expected: Expectation): SaleRun {
   const sale: SalePlan = { way, shops: 3, buyersPerShop: 30, stock: 50 };
@@ -262,6 +315,9 @@ export const SCENARIOS: readonly Scenario[] = [
       flashSale('one Lua script', 'script', fine),
     ],
   },
+  { number: 13, title: 'Two at a time, counted on each node', parts: [counted] },
+  { number: 14, title: 'Readers that starve a writer', parts: [starved] },
+  { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
 ];
 
 /** Not one of the scenarios: it lasts until it is stopped, and is there for the controls of the page. */
@@ -278,6 +334,10 @@ export const PLAYGROUND: Scenario = {
     },
   ],
 };
+
+function seconds(ms: number): string {
+  return `${(ms / 1_000).toFixed(1)} s`;
+}
 
 /** `one` for one, else `many` with the number in it. */
 function times(count: number, one: string, many: string): string {

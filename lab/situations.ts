@@ -174,6 +174,34 @@ export const muchToDispatch: Situation = async (stage) => {
   await stage.settle();
 };
 
+/** Each instance reaches all nodes but one, and each another two of three. */
+export const eachMissesAnotherNode: Situation = async (stage) => {
+  for (const [index, { toNodes }] of stage.instances.entries()) toNodes[index]?.disconnect();
+  stage.note('each instance is cut off from another node, and reaches two of three');
+  await stage.submit(12);
+  stage.go(...stage.instances);
+  await stage.settle();
+};
+
+/** Readers come as long as there are tasks, each when the one before has read for a while; meanwhile a writer asks. */
+export const readersKeepComing: Situation = async (stage) => {
+  const { writer: name } = stage.plan.rule ?? {};
+  const writer = stage.instances.find((each) => each.name === name);
+  const readers = stage.instances.filter((each) => each !== writer);
+  if (!writer) throw new Error('no instance has to be alone');
+  await stage.submit(8 * readers.length);
+  for (const reader of readers) {
+    stage.go(reader);
+    await stage.see(reader, 'read');
+    // So that they do not end together.
+    await sleep(stage.plan.work / readers.length);
+  }
+  stage.ask(writer);
+  await stage.settle();
+  stage.rest(...readers);
+  await stage.see(writer, 'released');
+};
+
 /** Tasks keep coming, and the user of the page causes the faults. */
 export const playground: Situation = async (stage) => {
   stage.go(...stage.instances);

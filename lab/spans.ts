@@ -1,5 +1,12 @@
 import type { LabEvent } from './lab-event.js';
 
+/** Who may dispatch at the same time; one by default. */
+export interface Rule {
+  readonly atOnce?: number;
+  /** The instance that must be alone, whatever the number is. */
+  readonly writer?: string;
+}
+
 /** A time in which an instance was dispatching, and believed that it held the lock. */
 export interface Span {
   readonly who: string;
@@ -11,6 +18,7 @@ export interface Span {
   /** When its lock ends unless it is renewed. */
   readonly lockEnds?: number;
   readonly token?: number;
+  readonly slot?: number;
   /** Whether there was a lock at all. */
   readonly locked: boolean;
   /** What ended it. */
@@ -28,12 +36,13 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
     const span = index === undefined ? undefined : spans[index];
     if (event.kind === 'acquired') {
       open.set(event.who, spans.length);
-      const { who, at, asked, token, ttl, locked = true } = event;
+      const { who, at, asked, token, slot, ttl, locked = true } = event;
       // Redis counts from when it executed the command, which is at the earliest when it was sent.
       spans.push({
         who,
         from: at,
         token,
+        slot,
         ttl,
         locked,
         lockEnds: ttl === undefined ? undefined : at - asked + ttl,
@@ -67,21 +76,67 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** The times in which at least two instances were dispatching. @param now - the end of spans that still last */
-export function overlapsOf(spans: readonly Span[], now: number): { from: number; to: number }[] {
+/** How many spans began when so many others lasted that the rule was broken. */
+export function countTooMany(spans: readonly Span[], rule: Rule): number {
+  return spans.filter(({ who, from }, index) => {
+    const others = spans.filter(
+      (other, at) =>
+        other.who !== who && at < index && (other.to === undefined || other.to > from) && other.from <= from,
+    );
+    return breaks(rule, [who, ...others.map((other) => other.who)]);
+  }).length;
+}
+
+/**
+ * How often an instance began to work that had begun already since another one asked which has to be alone: so it came later
+ * than that one.
+ */
+export function countOvertakes(events: readonly LabEvent[]): number {
+  const asked = events.findIndex(({ kind }) => kind === 'asking');
+  if (asked === -1) return 0;
+  const since = events.slice(asked);
+  const turn = since.findIndex(({ kind, who }) => kind === 'acquired' && who === events[asked]?.who);
+  const began = since
+    .slice(0, turn === -1 ? undefined : turn)
+    .filter((event) => event.kind === 'read' && event.tasks > 0);
+  return began.length - new Set(began.map(({ who }) => who)).size;
+}
+
+/** How many milliseconds the one that has to be alone has waited; `undefined` when its turn did not come. */
+export function waitOf(events: readonly LabEvent[]): number | undefined {
+  const asking = events.find(({ kind }) => kind === 'asking');
+  const turn = events.find(({ kind, who }) => kind === 'acquired' && who === asking?.who);
+  return asking && turn && turn.at - asking.at;
+}
+
+/** The times in which more were dispatching than may. @param now - the end of spans that still last */
+export function overlapsOf(
+  spans: readonly Span[],
+  now: number,
+  rule: Rule = {},
+): { from: number; to: number }[] {
   const edges = spans
-    .flatMap(({ from, to = now }) => [
-      { at: from, step: 1 },
-      { at: to, step: -1 },
+    .flatMap(({ who, from, to = now }) => [
+      { who, at: from, step: 1 },
+      { who, at: to, step: -1 },
     ])
     .toSorted((a, b) => a.at - b.at || a.step - b.step);
   const overlaps: { from: number; to: number }[] = [];
-  let count = 0;
-  let since = 0;
-  for (const { at, step } of edges) {
-    if (step === 1 && count === 1) since = at;
-    if (step === -1 && count === 2) overlaps.push({ from: since, to: at });
-    count += step;
+  const present: string[] = [];
+  let since: number | undefined;
+  for (const { who, at, step } of edges) {
+    if (step === 1) present.push(who);
+    else present.splice(present.indexOf(who), 1);
+    const broken = breaks(rule, present);
+    if (broken) since ??= at;
+    else if (since !== undefined) {
+      overlaps.push({ from: since, to: at });
+      since = undefined;
+    }
   }
   return overlaps;
+}
+
+function breaks({ atOnce = 1, writer }: Rule, present: readonly string[]): boolean {
+  return present.length > atOnce || (present.length > 1 && writer !== undefined && present.includes(writer));
 }

@@ -10,7 +10,15 @@ import { NetworkLink } from './network-link.js';
 import { NotAsDescribedError, type Recorder } from './recorder.js';
 import type { RedisKind } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
-import { countGrantedTwice, countOverlaps, spansOf } from './spans.js';
+import {
+  countGrantedTwice,
+  countOverlaps,
+  countOvertakes,
+  countTooMany,
+  type Rule,
+  spansOf,
+  waitOf,
+} from './spans.js';
 import { createPushesTable } from './strategies/database-dispatch.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
@@ -47,6 +55,10 @@ export interface StagePlan {
   readonly nodes: number | 'replicated';
   /** The most tasks that an instance takes at once. */
   readonly batch?: number;
+  /** Who may dispatch at the same time; one instance by default. */
+  readonly rule?: Rule;
+  /** Milliseconds between two dispatches of an instance. */
+  readonly every?: number;
 }
 
 /** One instance in a run, and its network. */
@@ -151,6 +163,17 @@ export class Stage {
   /** Lets these instances dispatch, on their timers. */
   go(...instances: readonly LabInstance[]): void {
     for (const { worker } of instances) worker.send({ to: 'set', active: true });
+  }
+
+  /** What they have begun they end. */
+  rest(...instances: readonly LabInstance[]): void {
+    for (const { worker } of instances) worker.send({ to: 'set', active: false });
+  }
+
+  /** Lets this instance ask for the lock until its turn comes, and tells since when. */
+  ask(instance: LabInstance): void {
+    this.tell(instance.name, { kind: 'asking' });
+    this.go(instance);
   }
 
   /** Aborts when somebody has asked for an early end. */
@@ -315,9 +338,7 @@ export class Stage {
 
   /** Ends the work that is under way, and counts. */
   async finish(): Promise<Outcome> {
-    for (const { worker, state } of this.instances) {
-      if (state === 'running') worker.send({ to: 'set', active: false });
-    }
+    this.rest(...this.instances.filter(({ state }) => state === 'running'));
     await this.comeToRest().catch((error: unknown) => {
       // Work that does not finish is counted as it is.
       if (!(error instanceof NotAsDescribedError)) throw error;
@@ -334,6 +355,9 @@ export class Stage {
       lost: await this.unfinished(),
       doneTwice: await this.count('attempts > 1'),
       overlaps: countOverlaps(spans),
+      tooMany: countTooMany(spans, this.plan.rule ?? {}),
+      overtakes: countOvertakes(events),
+      waited: waitOf(events),
       grantedTwice: countGrantedTwice(spans),
       refused: count('refused'),
       skips: count('skipped'),
@@ -478,7 +502,8 @@ export class Stage {
       },
       strategy: settings.strategy,
       work: settings.work,
-      every: DISPATCH_EVERY_MS,
+      every: plan.every ?? DISPATCH_EVERY_MS,
+      writes: name === plan.rule?.writer,
     });
     const instance: LabInstance = {
       name,

@@ -1,9 +1,10 @@
 import type { Contender } from './contender.js';
+import { KINDS } from './kinds.js';
 import { murlock } from './murlock.js';
 import { nestjsRedisLock } from './nestjs-redis-lock.js';
 import { ours, oursDecorated } from './ours.js';
 import { raw } from './raw.js';
-import { redisSemaphore } from './redis-semaphore.js';
+import { redisSemaphore, redisSemaphorePermits } from './redis-semaphore.js';
 import { nestRedlock, redlock } from './redlock.js';
 import { redlockUniversal } from './redlock-universal.js';
 
@@ -21,7 +22,9 @@ export const CONTENDERS: readonly Contender[] = [
 
 /** The contender of this name. */
 export function contender(name: string): Contender {
-  const found = [...CONTENDERS, oursDecorated].find((each) => each.name === name);
+  const found = [...CONTENDERS, oursDecorated, ...KINDS, redisSemaphorePermits].find(
+    (each) => each.name === name,
+  );
   if (!found) {
     const names = CONTENDERS.map((each) => each.name).join(', ');
     throw new Error(`There is no contender "${name}"; there are ${names}`);

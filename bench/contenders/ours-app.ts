@@ -1,7 +1,7 @@
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import 'reflect-metadata';
-import { LockService, RedlockModule, WithLock } from '../../lib/index.js';
+import { type AcquireOptions, LockService, RedlockModule, WithLock } from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
 // Apart from the contender, so that processes that measure others need not load Nest.
@@ -19,25 +19,33 @@ export async function openService(
   return { locks: app.get(LockService), close: () => app.close() };
 }
 
-/** The same as a contender. */
-export async function openOurs(urls: readonly string[]): Promise<Session> {
+/** How many may hold a lock at a time; one by default. */
+export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
+
+/**
+ * The same as a contender.
+ *
+ * @param oneKey - whether all lock the same key, whatever key they are asked for
+ */
+export async function openOurs(urls: readonly string[], kind: Kind = {}, oneKey = false): Promise<Session> {
   const { locks, close } = await openService(urls);
+  const keyOf = (key: string): string => (oneKey ? 'one' : key);
   return {
     async acquire(key, ttl): Promise<Release> {
-      const lock = await locks.acquire(key, { ttl, renew: false, retry: false });
+      const lock = await locks.acquire(keyOf(key), { ttl, renew: false, retry: false, ...kind });
       return () => lock.release();
     },
-    withLock: (key, ttl, task) => locks.withLock(key, { ttl, retry: false }, task),
+    withLock: (key, ttl, task) => locks.withLock(keyOf(key), { ttl, retry: false, ...kind }, task),
     async wait(key, ttl): Promise<Release> {
-      const lock = await locks.acquire(key, { ttl, retry: PATIENCE });
+      const lock = await locks.acquire(keyOf(key), { ttl, retry: PATIENCE, ...kind });
       return () => lock.release();
     },
     async tryFor(key, ttl, budget): Promise<Release> {
-      const lock = await locks.acquire(key, { ttl, retry: { timeout: budget } });
+      const lock = await locks.acquire(keyOf(key), { ttl, retry: { timeout: budget }, ...kind });
       return () => lock.release();
     },
     async hold(key, ttl, lost): Promise<Release> {
-      const lock = await locks.acquire(key, { ttl, retry: false });
+      const lock = await locks.acquire(keyOf(key), { ttl, retry: false, ...kind });
       if (lost) lock.signal.addEventListener('abort', lost);
       return () => lock.release();
     },

@@ -40,6 +40,12 @@ export function distinct(contenders: readonly Contender[]): readonly Contender[]
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
 
+/** The numbers of nodes to measure on where three are of interest: those of the plan, and three if there are several. */
+export function withThree({ nodes }: Plan): readonly number[] {
+  const all = nodes.some((count) => count > 1) ? [...nodes, 3] : nodes;
+  return [...new Set(all)].toSorted((a, b) => a - b);
+}
+
 export function nodesTitle(nodes: number): string {
   return nodes === 1 ? 'one node' : `${nodes} nodes`;
 }

@@ -3,11 +3,15 @@ import type { Group } from './group.js';
 import { growth } from './growth.js';
 import { handOver } from './hand-over.js';
 import { held } from './held.js';
+import { holders } from './holders.js';
+import { kinds } from './kinds.js';
 import { latency } from './latency.js';
 import { leftovers } from './leftovers.js';
 import { network } from './network.js';
 import { objects } from './objects.js';
 import { overhead } from './overhead.js';
+import { permits } from './permits.js';
+import { readers } from './readers.js';
 import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
 import { throughput } from './throughput.js';
@@ -23,6 +27,10 @@ export const GROUPS: readonly Group[] = [
   leftovers,
   handOver,
   held,
+  kinds,
+  permits,
+  holders,
+  readers,
   failures,
   overhead,
   growth,

@@ -1,7 +1,7 @@
 import { interleaved, prefixed, type Sample } from '../measure/rounds.js';
 import type { Servers } from '../measure/servers.js';
 import type { ResultTable } from '../report/tables.js';
-import { fit, type Group, nodesTitle, times, toFirst } from './group.js';
+import { fit, type Group, nodesTitle, type Plan, times, toFirst } from './group.js';
 import { type Employed, withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
@@ -13,41 +13,52 @@ export const serverTime: Group = {
   async run(plan) {
     const tables: ResultTable[] = [];
     for (const nodes of plan.nodes) {
-      const count = times(1_024, plan, 2 * IN_FLIGHT);
-      const rows = await withStaff(nodes, fit(plan.contenders, nodes), (staff, servers) =>
-        interleaved(
-          staff.map((employed) => ({
-            name: employed.contender.name,
-            run: async () => ({
-              ...prefixed('one', await servedFor(employed, servers, count, 1)),
-              ...prefixed('many', await servedFor(employed, servers, count, IN_FLIGHT)),
-            }),
-          })),
-          times(7, plan, 2),
+      const title = `Server time for each lock, ${nodesTitle(nodes)}, us, of each node`;
+      tables.push(
+        await withStaff(nodes, fit(plan.contenders, nodes), (staff, servers) =>
+          serverTimeTable(title, staff, servers, plan),
         ),
       );
-      tables.push({
-        title: `Server time for each lock, ${nodesTitle(nodes)}, us, of each node`,
-        rows,
-        columns: [
-          {
-            figure: 'one.acquire',
-            title: `one at a time: acquire, ${toFirst(rows)}`,
-            digits: 1,
-            ratio: true,
-          },
-          { figure: 'one.release', title: 'release', digits: 1, ratio: true },
-          { figure: 'many.acquire', title: `${IN_FLIGHT} at once: acquire`, digits: 1, ratio: true },
-          { figure: 'many.release', title: 'release', digits: 1, ratio: true },
-        ],
-        notes: [
-          'By INFO commandstats (usec): running the commands, not reading, parsing and answering them.',
-        ],
-      });
     }
     return { tables };
   },
 };
+
+/** What an acquire and a release cost a server. */
+export async function serverTimeTable(
+  title: string,
+  staff: readonly Employed[],
+  servers: Servers,
+  plan: Plan,
+): Promise<ResultTable> {
+  const count = times(1_024, plan, 2 * IN_FLIGHT);
+  const rows = await interleaved(
+    staff.map((employed) => ({
+      name: employed.contender.name,
+      run: async () => ({
+        ...prefixed('one', await servedFor(employed, servers, count, 1)),
+        ...prefixed('many', await servedFor(employed, servers, count, IN_FLIGHT)),
+      }),
+    })),
+    times(7, plan, 2),
+  );
+  return {
+    title,
+    rows,
+    columns: [
+      {
+        figure: 'one.acquire',
+        title: `one at a time: acquire, ${toFirst(rows)}`,
+        digits: 1,
+        ratio: true,
+      },
+      { figure: 'one.release', title: 'release', digits: 1, ratio: true },
+      { figure: 'many.acquire', title: `${IN_FLIGHT} at once: acquire`, digits: 1, ratio: true },
+      { figure: 'many.release', title: 'release', digits: 1, ratio: true },
+    ],
+    notes: ['By INFO commandstats (usec): running the commands, not reading, parsing and answering them.'],
+  };
+}
 
 async function servedFor(
   { contender, worker }: Employed,

@@ -23,8 +23,9 @@ export class LongerWay {
   /**
    * @param added - milliseconds for both directions together; what the process between costs by itself is part of them,
    * as far as a quiet moment shows it
+   * @param jitter - how much longer a message may take in each direction, on average
    */
-  static async open(urls: readonly string[], added: number): Promise<LongerWay> {
+  static async open(urls: readonly string[], added: number, jitter = 0): Promise<LongerWay> {
     const proxy = fork(SCRIPT);
     const ports = urls.map((url) => Number(new URL(url).port));
     const [served] = (await ask(proxy, { id: 0, job: 'serve', ports })) as [readonly number[]];
@@ -32,7 +33,7 @@ export class LongerWay {
       served.map((port) => `redis://127.0.0.1:${port}`),
       proxy,
     );
-    await way.#adjust(urls[0] ?? '', added);
+    await way.#adjust(urls[0] ?? '', added, jitter);
     return way;
   }
 
@@ -42,12 +43,12 @@ export class LongerWay {
     await ended;
   }
 
-  async #adjust(direct: string, added: number): Promise<void> {
+  async #adjust(direct: string, added: number, jitter: number): Promise<void> {
     const clients = [new Redis(direct), new Redis(this.urls[0] ?? '')] as const;
     try {
       let delay = added / 2;
       for (let correction = 0; ; correction++) {
-        await ask(this.proxy, { id: ++this.#requests, job: 'delay', ms: delay });
+        await ask(this.proxy, { id: ++this.#requests, job: 'delay', ms: delay, jitter });
         this.added = await compare(...clients);
         if (correction === CORRECTIONS) return;
         delay = Math.max(0, delay - (this.added.p50 - added) / 2);

@@ -9,6 +9,7 @@ export type ToInstance =
       readonly strategy: StrategyName;
       readonly work: number;
       readonly every: number;
+      readonly writes: boolean;
     }
   | {
       readonly to: 'set';

@@ -25,8 +25,9 @@ async function open({
   strategy,
   work,
   every,
+  writes,
 }: Extract<ToInstance, { to: 'open' }>): Promise<void> {
-  settings = new InstanceSettings(strategy, work, every);
+  settings = new InstanceSettings(strategy, work, every, writes);
   app = await NestFactory.create(AppModule.register(readEnvironment(environment), labDispatching(settings)), {
     logger: false,
     abortOnError: false,

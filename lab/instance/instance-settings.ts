@@ -11,5 +11,7 @@ export class InstanceSettings {
     public work: number,
     /** Milliseconds between two turns of the dispatcher. */
     readonly every: number,
+    /** Whether it does not dispatch, but writes once, and must be alone then. */
+    readonly writes: boolean,
   ) {}
 }

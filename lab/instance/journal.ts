@@ -8,6 +8,7 @@ export type JournalEntry =
       readonly asked: number;
       readonly locked?: boolean;
       readonly token?: number;
+      readonly slot?: number;
       readonly ttl?: number;
     }
   /** Was refused: another instance holds the lock. */

@@ -1,6 +1,7 @@
 import type { Provider } from '@nestjs/common';
 import { DispatchSteps } from '../../sample-app/dispatch/dispatch-steps.js';
 import { DatabaseDispatch } from '../strategies/database-dispatch.js';
+import { SeveralHoldersStrategy } from '../strategies/several-holders.strategy.js';
 import { StrategyDispatcher } from '../strategies/strategy.dispatcher.js';
 import { WithLockStrategy } from '../strategies/with-lock.strategy.js';
 import { InstanceSettings } from './instance-settings.js';
@@ -14,6 +15,7 @@ export function labDispatching(settings: InstanceSettings): Provider[] {
     { provide: InstanceSettings, useValue: settings },
     { provide: DispatchSteps, useClass: JournaledSteps },
     WithLockStrategy,
+    SeveralHoldersStrategy,
     DatabaseDispatch,
     StrategyDispatcher,
   ];

@@ -2,7 +2,7 @@ import { axisBottom } from 'd3-axis';
 import { scaleLinear } from 'd3-scale';
 import { create, select, type Selection } from 'd3-selection';
 import type { LabEvent, RunRecord } from '../lab-event.js';
-import { overlapsOf, type Span, spansOf } from '../spans.js';
+import { overlapsOf, type Rule, type Span, spansOf } from '../spans.js';
 
 type Group = Selection<SVGGElement, undefined, null, undefined>;
 type X = (at: number) => number;
@@ -35,7 +35,12 @@ export function drawRun(target: HTMLElement, record: RunRecord, now: number): vo
 
   const spans = spansOf(record.events);
   const wrong = PARALLEL.has(record.strategy) ? [] : spans;
-  drawOverlaps(svg.append('g'), wrong, x, { from, to, height: TOP + record.instances.length * LANE });
+  drawOverlaps(svg.append('g'), wrong, x, {
+    from,
+    to,
+    height: TOP + record.instances.length * LANE,
+    rule: record.rule ?? {},
+  });
   const visible = record.events.filter(({ at }) => at >= from && at <= to);
   for (const [index, name] of record.instances.entries()) {
     const lane = svg.append('g').attr('transform', `translate(0,${TOP + index * LANE})`);
@@ -88,9 +93,10 @@ function drawOverlaps(
   group: Group,
   spans: readonly Span[],
   x: X,
-  { from, to, height }: Window & { height: number },
+  { from, to, height, rule }: Window & { height: number; rule: Rule },
 ): void {
-  for (const overlap of overlapsOf(spans, to)) {
+  const tooMany = rule.atOnce === 2 ? 'three at once' : 'two at once';
+  for (const overlap of overlapsOf(spans, to, rule)) {
     if (overlap.to < from || overlap.to - overlap.from < 5) continue;
     const [left, right] = [x(overlap.from), x(overlap.to)];
     group
@@ -102,7 +108,7 @@ function drawOverlaps(
       .attr('height', height);
     line(group, 'two-edge', left, 0, left, height);
     line(group, 'two-edge', right, 0, right, height);
-    if (right - left > 74) text(group, 'bad-text halo', left + 4, 13, 'two at once');
+    if (right - left > 74) text(group, 'bad-text halo', left + 4, 13, tooMany);
   }
 }
 
@@ -127,7 +133,8 @@ function drawInstance(
     }
   }
   if (alive !== undefined) line(lane, 'lane', x(alive), middle, x(to), middle);
-  text(lane, 'name halo', x(from), 12, name);
+  const writes = name === record.rule?.writer;
+  text(lane, 'name halo', x(from), 12, writes ? `${name}, which has to be alone` : name);
 
   const own = events.filter(({ who }) => who === name);
   for (const { at } of own.filter(({ kind }) => kind === 'skipped'))
@@ -143,13 +150,9 @@ function drawInstance(
   }
   const parallel = PARALLEL.has(record.strategy);
   for (const span of spans) drawSpan(lane, parallel ? { ...span, locked: true } : span, x, middle, to);
-  drawPauses(
-    lane,
-    record.events.filter(({ who }) => who === name),
-    x,
-    middle,
-    to,
-  );
+  const all = record.events.filter(({ who }) => who === name);
+  drawWait(lane, all, x, middle, to);
+  drawPauses(lane, all, x, middle, to);
   const death = own.find(({ kind }) => kind === 'killed');
   if (death && record.outcome?.recovery === 'never') {
     line(lane, 'ttl', x(death.at), middle + 14, x(to), middle + 14);
@@ -227,9 +230,26 @@ function drawSpan(lane: Group, span: Span, x: X, middle: number, to: number): vo
       text(lane, 'small halo', x(span.lockEnds) + 3, middle + 31, 'ttl ends');
     }
   }
-  if (span.token !== undefined && x(end) - x(span.from) > 30) {
+  if (x(end) - x(span.from) <= 30) return;
+  if (span.slot !== undefined) text(lane, 'small halo', x(span.from), middle + 31, `slot ${span.slot}`);
+  else if (span.token !== undefined) {
     text(lane, 'small halo', x(span.from), middle + 31, `#${String(span.token).slice(-6)}`);
   }
+}
+
+function drawWait(lane: Group, own: readonly LabEvent[], x: X, middle: number, to: number): void {
+  const asking = own.find(({ kind }) => kind === 'asking');
+  if (!asking) return;
+  const end = own.find(({ kind, at }) => kind === 'acquired' && at >= asking.at)?.at ?? to;
+  lane
+    .append('rect')
+    .attr('class', 'waits')
+    .attr('x', x(asking.at))
+    .attr('y', middle - BAR / 2)
+    .attr('width', Math.max(1, x(end) - x(asking.at)))
+    .attr('height', BAR);
+  const seconds = ((end - asking.at) / 1_000).toFixed(1);
+  text(lane, 'name halo', x(asking.at) + 4, middle + 4, `waits ${seconds} s`);
 }
 
 function drawPauses(lane: Group, own: readonly LabEvent[], x: X, middle: number, to: number): void {
@@ -356,10 +376,11 @@ const LEGEND: readonly [string, string][] = [
     'pushed what had been pushed: duplicates',
   ],
   ['<text class="small" x="0" y="13">#12</text>', 'the end of its fencing token'],
+  ['<rect class="waits" x="1" y="4" width="24" height="10"/>', 'waits for its turn'],
   ['<rect class="asleep" x="1" y="3" width="24" height="12"/>', 'paused'],
   [
     '<rect class="two" x="1" y="0" width="24" height="18"/><line class="two-edge" x1="1" y1="0" x2="1" y2="18"/>',
-    'two at once',
+    'more at once than may',
   ],
 ];
 

@@ -1,6 +1,7 @@
 import type { LabEvent, RunRecord } from '../lab-event.js';
 import type { LabHello, LabMessage } from '../page-messages.js';
 import { drawLegend, drawRun } from './chart.js';
+import { cureOf } from '../strategies/strategy-names.js';
 import { describe } from './steps.js';
 
 const REDRAW_MS = 250;
@@ -222,9 +223,10 @@ function showControls(): void {
   const press = (id: string, pressed: boolean): void =>
     byId(id).setAttribute('aria-pressed', String(pressed));
   press('lock-off', current === 'none');
-  press('lock-home-made', current === run.strategy && current !== 'none' && current !== 'with-lock');
-  press('lock-on', current === 'with-lock');
-  byId('lock-home-made').hidden = run.strategy === 'none' || run.strategy === 'with-lock';
+  const cure = cureOf(run.strategy);
+  press('lock-home-made', current === run.strategy && current !== 'none' && current !== cure);
+  press('lock-on', current === cure);
+  byId('lock-home-made').hidden = run.strategy === 'none' || run.strategy === cure;
   byId('instances').replaceChildren(
     ...instances.map(([name, state]) => {
       if (state === 'killed') return chip(name, true, [['start', { do: 'revive', instance: name }]]);

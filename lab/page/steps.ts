@@ -13,8 +13,12 @@ export function describe(event: LabEvent): Step | undefined {
     case 'acquired': {
       const late = event.asked > 500 ? `, ${(event.asked / 1_000).toFixed(1)} s after it asked` : '';
       if (event.locked === false) return step('begins, without asking anybody');
-      return step(`has the lock${event.token === undefined ? '' : `, fencing token ${event.token}`}${late}`);
+      const slot = event.slot === undefined ? '' : `, slot ${event.slot}`;
+      const token = event.token === undefined ? '' : `, fencing token ${event.token}`;
+      return step(`has the lock${slot}${token}${late}`);
     }
+    case 'asking':
+      return step('asks for the lock, and has to be alone');
     case 'read':
       return event.tasks > 0 ? step(`has read ${event.tasks} waiting tasks and works on them`) : undefined;
     case 'writing':

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
-import type { LockStrategy } from './lock-strategy.js';
+import { type LockStrategy, PERMITS } from './lock-strategy.js';
 
 // Locks as they are found in blog posts and code bases, each a little better than the one before, and each one wrong.
 // The comment on each says what is; `npm run lab` makes it happen.
@@ -19,6 +19,32 @@ const DELETE_IF_OURS = `
 const SET_AND_COUNT = `
   if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
   return redis.call('INCR', KEYS[2])
+`;
+
+/** The Lua of a semaphore: who is in it, by when their time is over. @returns 1, or nil when all permits are taken */
+const COUNT_IN = `
+  local time = redis.call('TIME')
+  local now = time[1] * 1000 + math.floor(time[2] / 1000)
+  redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+  if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[3]) then return false end
+  redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
+  return 1
+`;
+
+/** KEYS: the writer, the readers. @returns 1, or nil while somebody writes */
+const READ = `
+  if redis.call('EXISTS', KEYS[1]) == 1 then return false end
+  local time = redis.call('TIME')
+  redis.call('ZADD', KEYS[2], time[1] * 1000 + math.floor(time[2] / 1000) + ARGV[2], ARGV[1])
+  return 1
+`;
+
+/** KEYS: the writer, the readers. @returns OK, or nil while somebody reads or writes */
+const WRITE = `
+  local time = redis.call('TIME')
+  redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', time[1] * 1000 + math.floor(time[2] / 1000))
+  if redis.call('ZCARD', KEYS[2]) > 0 then return false end
+  return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 `;
 
 /** No lock: every instance dispatches whenever its timer fires. */
@@ -130,29 +156,31 @@ export class OwnerIdWithToken implements LockStrategy {
   }
 }
 
-/**
- * Redlock as it is usually written: a majority of independent nodes, in time. A node that forgets its locks, because
- * it was restarted without its data, votes again at once, and two holders each get a majority.
- */
-export class RedlockUnguarded implements LockStrategy {
+/** What a majority of independent nodes agrees on, in time; what a node stores is up to the lock. */
+abstract class OfMajority implements LockStrategy {
   constructor(
     private readonly nodes: readonly Redis[],
-    private readonly key: string,
-    private readonly ttl: number,
+    protected readonly key: string,
+    protected readonly ttl: number,
   ) {}
+
+  /** @returns something true if the node agrees */
+  protected abstract take(node: Redis, id: string): Promise<unknown>;
+
+  protected abstract giveBack(node: Redis, id: string): Promise<unknown>;
 
   async attempt(task: Task): Promise<boolean> {
     const id = randomUUID();
     const start = Date.now();
-    const votes = await this.askAll((node) => node.set(this.key, id, 'PX', this.ttl, 'NX'));
-    const granted = votes.filter((vote) => vote === 'OK').length;
+    const votes = await this.askAll((node) => this.take(node, id));
+    const granted = votes.filter(Boolean).length;
     const validity = this.ttl - (Date.now() - start) - this.ttl / 100 - 2;
     try {
       if (granted <= this.nodes.length / 2 || validity <= 0) return false;
       await task();
       return true;
     } finally {
-      await this.askAll((node) => node.eval(DELETE_IF_OURS, 1, this.key, id));
+      await this.askAll((node) => this.giveBack(node, id));
     }
   }
 
@@ -166,5 +194,55 @@ export class RedlockUnguarded implements LockStrategy {
         ]),
       ),
     );
+  }
+}
+
+/**
+ * Redlock as it is usually written: a majority of independent nodes, in time. A node that forgets its locks, because
+ * it was restarted without its data, votes again at once, and two holders each get a majority.
+ */
+export class RedlockUnguarded extends OfMajority {
+  protected take(node: Redis, id: string): Promise<unknown> {
+    return node.set(this.key, id, 'PX', this.ttl, 'NX');
+  }
+
+  protected giveBack(node: Redis, id: string): Promise<unknown> {
+    return node.eval(DELETE_IF_OURS, 1, this.key, id);
+  }
+}
+
+/**
+ * At most two at a time: each node counts to two, and a majority must agree. Three nodes that count to two have six
+ * places, and a holder needs two of them: that is enough for three.
+ */
+export class CountedPerNode extends OfMajority {
+  protected take(node: Redis, id: string): Promise<unknown> {
+    return node.eval(COUNT_IN, 1, this.key, id, this.ttl, PERMITS);
+  }
+
+  protected giveBack(node: Redis, id: string): Promise<unknown> {
+    return node.zrem(this.key, id);
+  }
+}
+
+/** Readers come in whenever no writer is there, as in most read-write locks on Redis: also when one has waited for long. */
+export class ReadersFirst extends OfMajority {
+  protected take(node: Redis, id: string): Promise<unknown> {
+    return node.eval(READ, 2, `${this.key}:writer`, `${this.key}:readers`, id, this.ttl);
+  }
+
+  protected giveBack(node: Redis, id: string): Promise<unknown> {
+    return node.zrem(`${this.key}:readers`, id);
+  }
+}
+
+/** The writer beside {@link ReadersFirst}. It asks again and again, and readers who come later come first. */
+export class WriterLast extends OfMajority {
+  protected take(node: Redis, id: string): Promise<unknown> {
+    return node.eval(WRITE, 2, `${this.key}:writer`, `${this.key}:readers`, id, this.ttl);
+  }
+
+  protected giveBack(node: Redis, id: string): Promise<unknown> {
+    return node.eval(DELETE_IF_OURS, 1, `${this.key}:writer`, id);
   }
 }

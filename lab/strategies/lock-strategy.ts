@@ -1,5 +1,8 @@
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 
+/** How many instances may dispatch at a time where that is counted. */
+export const PERMITS = 2;
+
 /** A way to have one instance at a time dispatch. */
 export interface LockStrategy {
   /**

@@ -8,8 +8,26 @@ export const STRATEGIES = [
   'owner-id-with-token',
   'redlock-unguarded',
   'with-lock',
+  'counted-per-node',
+  'readers-first',
+  'permits',
+  'shared',
   'skip-locked',
   'unique-constraint',
 ] as const;
 
 export type StrategyName = (typeof STRATEGIES)[number];
+
+/** What several instances may hold at a time; the database keeps their tasks apart then. */
+export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
+  'counted-per-node',
+  'permits',
+  'readers-first',
+  'shared',
+]);
+
+/** The lock of this package for those who use a strategy. */
+export function cureOf(strategy: string): StrategyName {
+  if (strategy === 'counted-per-node' || strategy === 'permits') return 'permits';
+  return strategy === 'readers-first' || strategy === 'shared' ? 'shared' : 'with-lock';
+}

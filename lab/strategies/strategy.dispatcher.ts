@@ -6,24 +6,29 @@ import {
   type OnApplicationShutdown,
 } from '@nestjs/common';
 import { Redis } from 'ioredis';
-import { LockLostError, LockUnavailableError } from 'nestjs-redlock';
+import { currentLock, LockLostError, LockUnavailableError } from 'nestjs-redlock';
 import { StaleTokenError } from 'nestjs-redlock/fencing';
 import { ENVIRONMENT, type Environment } from '../../sample-app/config/environment.js';
 import { type DispatchLock, DispatchJob } from '../../sample-app/dispatch/dispatch.job.js';
+import { DispatchSteps } from '../../sample-app/dispatch/dispatch-steps.js';
 import { InstanceSettings } from '../instance/instance-settings.js';
 import { Journal } from '../instance/journal.js';
 import { DatabaseDispatch } from './database-dispatch.js';
 import {
+  CountedPerNode,
   NoLock,
   OwnerId,
   OwnerIdWithToken,
   PlainDelete,
+  ReadersFirst,
   RedlockUnguarded,
   Setnx,
   SetnxThenExpire,
+  WriterLast,
 } from './home-made-locks.js';
 import type { LockStrategy } from './lock-strategy.js';
-import type { StrategyName } from './strategy-names.js';
+import { SeveralHoldersStrategy } from './several-holders.strategy.js';
+import { FOR_SEVERAL, type StrategyName } from './strategy-names.js';
 import { WithLockStrategy } from './with-lock.strategy.js';
 
 /** Dispatches under one of the strategies, which can be exchanged while it runs. */
@@ -40,8 +45,10 @@ export class StrategyDispatcher
     @Inject(ENVIRONMENT) private readonly environment: Environment,
     private readonly settings: InstanceSettings,
     private readonly job: DispatchJob,
+    private readonly steps: DispatchSteps,
     private readonly journal: Journal,
     private readonly withLock: WithLockStrategy,
+    private readonly severalHolders: SeveralHoldersStrategy,
     private readonly database: DatabaseDispatch,
   ) {
     const { LOCK_REDIS_URLS, REDIS_URLS, KEY_PREFIX } = environment;
@@ -74,15 +81,30 @@ export class StrategyDispatcher
     try {
       const ran = await this.attempt(async (lock) => {
         token = lock?.fencingToken;
-        const locked = this.settings.strategy !== 'none';
-        this.journal.tell({ kind: 'acquired', asked: Date.now() - asked, locked, token, ttl: this.ttl });
-        await this.job.run(lock);
+        const { strategy } = this.settings;
+        const locked = strategy !== 'none';
+        const slot = currentLock()?.slot;
+        // Who waits in line has asked for what it got a moment ago, however long it has waited.
+        const ago = strategy === 'shared' ? 0 : Date.now() - asked;
+        this.journal.tell({ kind: 'acquired', asked: ago, locked, token, slot, ttl: this.ttl });
+        await this.dispatch(lock);
         this.journal.tell({ kind: 'released' });
       });
       if (!ran) this.journal.tell({ kind: 'skipped' });
     } catch (error) {
       this.report(error as Error);
     }
+  }
+
+  /** What is done under the lock. */
+  private async dispatch(lock: DispatchLock | undefined): Promise<void> {
+    const { settings } = this;
+    if (settings.writes) {
+      await this.steps.work();
+      // Once is enough.
+      settings.active = false;
+    } else if (FOR_SEVERAL.has(settings.strategy)) await this.database.skippingLocked();
+    else await this.job.run(lock);
   }
 
   private async attempt(task: (lock?: DispatchLock) => Promise<void>): Promise<boolean> {
@@ -98,6 +120,7 @@ export class StrategyDispatcher
 
   private lock(strategy: Exclude<StrategyName, 'skip-locked' | 'unique-constraint'>): LockStrategy {
     const [redis] = this.nodes;
+    const { writes } = this.settings;
     const { LOCK_TTL: ttl } = this.environment;
     switch (strategy) {
       case 'none':
@@ -116,6 +139,14 @@ export class StrategyDispatcher
         return new RedlockUnguarded(this.nodes, this.key, ttl);
       case 'with-lock':
         return this.withLock;
+      case 'counted-per-node':
+        return new CountedPerNode(this.nodes, this.key, ttl);
+      case 'readers-first':
+        return new (writes ? WriterLast : ReadersFirst)(this.nodes, this.key, ttl);
+      case 'permits':
+        return this.severalHolders.permits;
+      case 'shared':
+        return writes ? this.severalHolders.exclusive : this.severalHolders.shared;
     }
   }
 

@@ -49,11 +49,26 @@ test(
   TIMEOUT,
 );
 
+test(
+  'a count on each node lets a third one in, and readers starve a writer; permits and shared locks do neither',
+  async () => {
+    const { code, output } = await lab('13', '14', '15');
+
+    expect(output).toMatch(/a third one came in while two were there/);
+    expect(output).toMatch(/until no readers came any more; \d+ readers that came later went before it/);
+    expect(output).toMatch(/two at once.*, never three; 12 tasks pushed once each/);
+    expect(output).toMatch(/for the readers who were there; 24 tasks pushed once each/);
+    expect(output).not.toContain('NOT AS DESCRIBED');
+    expect(code).toBe(0);
+  },
+  TIMEOUT,
+);
+
 test('an unknown scenario ends it before anything is started', async () => {
-  const { code, output } = await lab('13');
+  const { code, output } = await lab('16');
 
   expect(code).toBe(1);
-  expect(output).toMatch(/^There is no scenario "13"\.\n/);
+  expect(output).toMatch(/^There is no scenario "16"\.\n/);
   expect(output).not.toContain('PostgreSQL');
 });
 

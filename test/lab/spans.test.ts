@@ -1,6 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
 import type { LabEvent } from '../../lab/lab-event.js';
-import { countGrantedTwice, countOverlaps, overlapsOf, spansOf } from '../../lab/spans.js';
+import {
+  countGrantedTwice,
+  countOverlaps,
+  countOvertakes,
+  countTooMany,
+  overlapsOf,
+  spansOf,
+  waitOf,
+} from '../../lab/spans.js';
 
 function acquired(who: string, at: number, ttl?: number, asked = 0): LabEvent {
   return { kind: 'acquired', who, at, asked, ttl };
@@ -77,4 +85,42 @@ test('the times in which at least two were at it; what still lasts, lasts until 
     { from: 5, to: 6 },
     { from: 8, to: 10 },
   ]);
+});
+
+describe('more at once than may', () => {
+  const three = [acquired('a', 0), acquired('b', 1), acquired('c', 2), event('released', 'b', 4)];
+  test.each([
+    ['three where one may', three, {}, 2],
+    ['three where two may', three, { atOnce: 2 }, 1],
+    ['three where three may', three, { atOnce: 3 }, 0],
+    ['three of whom the last has to be alone', three, { atOnce: 3, writer: 'c' }, 1],
+    ['three of whom the first has to be alone', three, { atOnce: 3, writer: 'a' }, 2],
+    ['one who has to be alone, and is', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
+  ])('%s', (_what, events, rule, count) => {
+    expect(countTooMany(spansOf(events), rule)).toBe(count);
+  });
+
+  test('lasts until it is one too many no more', () => {
+    expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
+    expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
+  });
+});
+
+describe('one that has to be alone', () => {
+  const asking: LabEvent = { kind: 'asking', who: 'w', at: 10 };
+
+  const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
+
+  test('is overtaken by who begins again since it asks; the first time may have been asked for before', () => {
+    const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
+
+    expect(countOvertakes(events)).toBe(1);
+    expect(countOvertakes([...events, acquired('w', 15), read('b', 16)])).toBe(1);
+    expect(countOvertakes([read('a', 1), read('a', 2)])).toBe(0);
+  });
+
+  test('waits until its turn', () => {
+    expect(waitOf([asking, acquired('a', 11)])).toBeUndefined();
+    expect(waitOf([asking, acquired('a', 11), acquired('w', 17)])).toBe(7);
+  });
 });

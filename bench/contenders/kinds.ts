@@ -1,0 +1,24 @@
+import type { Contender } from './contender.js';
+import { ours } from './ours.js';
+import type { Kind } from './ours-app.js';
+
+/** Permits of a key of its own, for each lock: as many as are never all taken. */
+const PERMITS = 5;
+
+function ofKind(name: string, kind: Kind, oneKey = false): Contender {
+  return {
+    ...ours,
+    name,
+    open: async (urls) => (await import('./ours-app.js')).openOurs(urls, kind, oneKey),
+  };
+}
+
+export const exclusive = ofKind('exclusive', {});
+export const shared = ofKind('shared', { mode: 'shared' });
+export const permits = ofKind(`permits: ${PERMITS}`, { permits: PERMITS });
+/** All that are in flight hold the same key. */
+export const sharedKey = ofKind('shared, all the same key', { mode: 'shared' }, true);
+export const permitsKey = ofKind('permits: 1000, all the same key', { permits: 1_000 }, true);
+
+/** Ours in each kind; ratios are to the first. */
+export const KINDS: readonly Contender[] = [exclusive, shared, permits, sharedKey, permitsKey];

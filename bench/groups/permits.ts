@@ -1,0 +1,101 @@
+import { once, type Sample } from '../measure/rounds.js';
+import { LongerWay } from '../measure/longer-way.js';
+import { Servers } from '../measure/servers.js';
+import { withWorkers, type Worker } from '../measure/workers.js';
+import type { ResultTable } from '../report/tables.js';
+import { type Group, nodesTitle, type Plan, progress, times, withThree } from './group.js';
+
+const PERMITS = [3, 10, 50];
+const LOADS = [0.3, 0.7, 0.95];
+const PROCESSES = 4;
+/** What a round trip takes at least, and by how much it varies, both in milliseconds: between machines of one region. */
+const ADDED = 1;
+const JITTER = 0.3;
+/** How many ask in a second, at most: more would measure the machine. */
+const MOST_PER_SECOND = 200;
+const SHORTEST_HOLD = 20;
+
+/** How often permits take one round trip on several nodes, which must give the same slot. */
+export const permits: Group = {
+  name: 'permits',
+  about: 'permits on several nodes: how often one round trip is enough, by load',
+  async run(plan) {
+    const tables: ResultTable[] = [];
+    for (const nodes of withThree(plan)) if (nodes > 1) tables.push(await onNodes(nodes, plan));
+    return { tables };
+  },
+};
+
+async function onNodes(nodes: number, plan: Plan): Promise<ResultTable> {
+  const servers = await Servers.start(nodes);
+  try {
+    await servers.oldEnough();
+    const way = await LongerWay.open(servers.urls, ADDED, JITTER);
+    try {
+      const rows = new Map<string, ReturnType<typeof once>>();
+      await withWorkers(PROCESSES, async (workers) => {
+        for (const each of PERMITS) {
+          for (const load of LOADS) {
+            progress(`${nodesTitle(nodes)}, ${each} permits, load ${load}`);
+            rows.set(`${each} permits, load ${load}`, once(await offer(workers, way.urls, each, load, plan)));
+          }
+        }
+      });
+      return {
+        title: `Permits asked for at random times, ${nodesTitle(nodes)}`,
+        rows,
+        columns: [
+          { figure: 'first', title: 'granted in one round trip, %', digits: 1 },
+          { figure: 'mended', title: 'one more for the slot, %', digits: 1 },
+          { figure: 'raised', title: 'one more for the token, %', digits: 1 },
+          { figure: 'refused', title: 'refused, % of all', digits: 1 },
+          { figure: 'full', title: 'refused if all nodes were one, %', digits: 1 },
+          { figure: 'asked', title: 'asked', digits: 0 },
+        ],
+        notes: [
+          `${PROCESSES} processes; a round trip takes ${ADDED} ms more than here, and on the way each message up to some tenths longer (${JITTER} ms on`,
+          'average, exponential). Load: permits that would be held on average if none were refused, to all. One attempt for each.',
+          'Refused if all nodes were one: by the formula of Erlang (B).',
+        ],
+      };
+    } finally {
+      await way.close();
+    }
+  } finally {
+    await servers.stop();
+  }
+}
+
+async function offer(
+  workers: readonly Worker[],
+  urls: readonly string[],
+  permits: number,
+  load: number,
+  plan: Plan,
+): Promise<Sample> {
+  // Permits that are held on average are those that come while one is held.
+  const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
+  const every = (hold * PROCESSES) / (permits * load);
+  const within = times(10_000, plan, 1_000);
+  const job = { urls, key: `offer:${permits}:${load}`, permits, hold, every, within };
+  const found = await Promise.all(workers.map((worker) => worker.must('offer', job)));
+  const sum = (of: keyof (typeof found)[number]): number =>
+    found.reduce((total, each) => total + each[of], 0);
+  const granted = sum('granted');
+  const asked = sum('asked');
+  return {
+    asked,
+    first: (100 * sum('first')) / granted,
+    mended: (100 * sum('mended')) / granted,
+    raised: (100 * sum('raised')) / granted,
+    refused: (100 * (asked - granted)) / asked,
+    full: 100 * erlangB(permits, permits * load),
+  };
+}
+
+/** How often all of so many are taken, at so many that would be taken on average if there were more. */
+function erlangB(servers: number, offered: number): number {
+  let blocked = 1;
+  for (let count = 1; count <= servers; count++) blocked = (offered * blocked) / (count + offered * blocked);
+  return blocked;
+}
