@@ -341,7 +341,7 @@ describe('many who contend while it fails', () => {
         const attempt = ++attempts;
         const tell = (event: FaultEventBody): void =>
           void events.push({ ...event, client, at: machineTime() } as FaultEvent);
-        tell({ event: 'invoke', attempt, key, budget: 1_500 });
+        tell({ event: 'invoke', attempt, keys: [key], mode: 'exclusive', budget: 1_500 });
         try {
           const lock = await redlock.acquire([key], {
             ...waiting,
