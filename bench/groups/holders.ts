@@ -26,7 +26,6 @@ const CROWDS: readonly Crowd[] = [
     key: 'permits',
     kind: { permits: PERMITS },
     sizes: [0, 10, 500, PERMITS - 1],
-    // Another number is another queue, but the same slots; the largest number is the limit.
     refused: (locks) => locks.tryAcquire('permits', { ttl: TTL, renew: false }),
   },
   {

@@ -19,6 +19,11 @@ const SHORT = 1_000;
 /** Longer than the short one, by more than a busy machine is late. */
 const LATER = 1_500;
 
+const NOTES = [
+  'Each lock on a key of its own, which nobody else holds, but where it says that all have the same key. A lock with permits',
+  'has a slot and a token of its own; a semaphore of redis-semaphore has neither, and on several nodes each counts by itself.',
+];
+
 /** A permit and a shared lock beside an exclusive one. */
 export const kinds: Group = {
   name: 'kinds',
@@ -31,8 +36,14 @@ export const kinds: Group = {
       progress(nodesTitle(nodes));
       await withStaff(nodes, contenders, async (staff, servers) => {
         const title = nodesTitle(nodes);
+        const latency = await latencyTable(
+          `Kinds of lock, one after the other, ${title}, us`,
+          staff,
+          servers,
+          plan,
+        );
         tables.push(
-          await latencyTable(`Kinds of lock, one after the other, ${title}, us`, staff, servers, plan),
+          { ...latency, notes: NOTES },
           await throughputTable(`Kinds of lock, 64 in flight, ${title}`, staff, servers, plan),
           await serverTimeTable(
             `Kinds of lock, server time, ${title}, us, of each node`,

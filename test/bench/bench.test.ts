@@ -27,12 +27,16 @@ interface Row {
   readonly cycle: { readonly ratio: { readonly median: number } };
 }
 
-/** The medians of the first table of each group, by contender and figure. */
-async function medians(group: string): Promise<(name: string, figure: string) => number> {
+/** The medians of a table of a group, the first if it is not named, by contender and figure. */
+async function medians(group: string, title?: string): Promise<(name: string, figure: string) => number> {
   const { results } = JSON.parse(await readFile(join(out, 'results.json'), 'utf8')) as {
-    results: Record<string, { tables: { rows: Record<string, Record<string, { median: number }>> }[] }>;
+    results: Record<
+      string,
+      { tables: { title: string; rows: Record<string, Record<string, { median: number }>> }[] }
+    >;
   };
-  const rows = results[group]?.tables[0]?.rows;
+  const tables = results[group]?.tables;
+  const rows = (title === undefined ? tables?.[0] : tables?.find((table) => table.title === title))?.rows;
   return (name, figure) => rows?.[name]?.[figure]?.median ?? NaN;
 }
 
@@ -107,6 +111,33 @@ test('runs the other groups that one node is enough for', async () => {
   expect(commands).toBeLessThan(0.2);
   await expect(readFile(join(out, 'growth-held.svg'), 'utf8')).resolves.toContain('<svg');
 });
+
+test('compares kinds of lock, counts their round trips, and measures crowds and readers beside writers', async () => {
+  const groups = ['kinds', 'permits', 'holders', 'readers'];
+  const output = await bench(...groups, '--only', 'ours', '--nodes', '1,3', '--effort', '0.02');
+  for (const group of groups) expect(output).toContain(`== ${group}:`);
+
+  // One command to acquire and one to release, as in the other kinds.
+  const kinds = await medians('kinds');
+  expect(kinds('exclusive', 'commands')).toBe(2);
+  expect(kinds('shared', 'commands')).toBe(2);
+  expect(kinds('permits: 5', 'commands')).toBe(2);
+  const timeouts = await medians('kinds', 'Permits of a minute beside permits of a second, one node');
+  expect(timeouts('ours', 'ofOne')).toBe(1);
+  expect(timeouts('ours', 'ofTwo')).toBe(2);
+
+  // Some are refused, and who is granted needs one round trip or one more.
+  const permits = await medians('permits');
+  expect(permits('3 permits, load 0.3', 'asked')).toBeGreaterThan(0);
+  expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
+
+  const holders = await medians('holders');
+  expect(holders('10 of 1,000 permits', 'bytes')).toBeGreaterThan(0);
+
+  const readers = await medians('readers');
+  expect(readers('0 writers', 'read.together')).toBeGreaterThan(1);
+  expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
+}, 240_000);
 
 test.each<[string, string[], RegExp]>([
   [

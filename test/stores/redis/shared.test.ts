@@ -862,6 +862,24 @@ describe('readers in line', () => {
     stop([first, second]);
   });
 
+  test('get their turn as soon as the writer behind whom they came has ended', async () => {
+    const all = await listeners(['shared', 'exclusive']);
+    const [first, second] = all as [Listener, Listener];
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await release(holder);
+    const reading = leaseOf(first);
+    await granted(reading, { waiter: first.waiter, waited: 950 });
+    await release(reading);
+    const writing = leaseOf(second);
+    await granted(writing, { waiter: second.waiter, waited: 950 });
+    await release(writing);
+    // Nothing keeps them out for somebody who has had his turn.
+    await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
+    stop(all);
+  });
+
   test('may be passed by a reader when nobody but readers waits', async () => {
     const all = await listeners(['shared']);
     const holder = writer();
