@@ -220,4 +220,6 @@ export function asError(thrown: unknown): Error {
 export class NoTimeError extends Error {}
 
 /** A store must not be used for locks, such as a standby; start-up ends with it. The message goes on after the store's name. */
-export class UnfitStoreError extends Error {}
+export class UnfitStoreError extends Error {
+  override readonly name = 'UnfitStoreError';
+}

@@ -7,7 +7,6 @@ import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
-import { UnsafeNodeError } from '../stores/redis/health/server-probe.js';
 import { countNodes, openStores } from './open-stores.js';
 import { type StoreTitle, titleIn } from './store-title.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
@@ -157,7 +156,8 @@ async function connect(
     connected(first) < quorum ? first : await fanOut(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
 
   for (const { node, error } of answers) {
-    if (isUnfit(error)) throw new Error(`${title.of(node)} ${error.message}`, { cause: error });
+    if (error instanceof UnfitStoreError)
+      throw new Error(`${title.of(node)} ${error.message}`, { cause: error });
   }
   if (connected(answers) < quorum) {
     logger.error(
@@ -209,7 +209,7 @@ async function connectLoudly(
   try {
     await node.connect();
   } catch (error) {
-    if (!isUnfit(error)) {
+    if (!(error instanceof UnfitStoreError)) {
       nodeLog.unreached(title.of(node));
       const message = (error as Error).message.replace(/\.$/, '');
       const advice = adviceOnConnection(message);
@@ -218,11 +218,6 @@ async function connectLoudly(
     }
     throw error;
   }
-}
-
-/** Of a kind that ends the start. */
-function isUnfit(error: unknown): error is Error {
-  return error instanceof UnsafeNodeError || error instanceof UnfitStoreError;
 }
 
 function connected(answers: readonly Answer<void>[]): number {

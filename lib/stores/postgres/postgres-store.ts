@@ -14,13 +14,13 @@ import type {
   Tell,
   WaitQueue,
 } from '../../core/ports.js';
+import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { StoreTerms } from '../../core/store-factory.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Connection } from './connection.js';
 import { Messages } from './messages.js';
 import { type PostgresOptions, schemaOf } from './postgres.options.js';
 import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
-import { RecentWaiters } from './recent-waiters.js';
 import { type Found, stateOf, waiterName } from './request.js';
 import { DESCRIBE } from './sql/fitness.js';
 import { Sweeper } from './sweeper.js';

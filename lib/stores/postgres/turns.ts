@@ -3,11 +3,11 @@ import { asError, NoTimeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import { nextTick } from '../../core/next-tick.js';
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../../core/ports.js';
+import type { RecentWaiters } from '../../core/recent-waiters.js';
+import { ServerClock } from '../../core/server-clock.js';
 import type { Connection } from './connection.js';
 import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
-import type { RecentWaiters } from './recent-waiters.js';
-import { ServerClock } from './server-clock.js';
 import { storedKey, whyNotKeys } from './text.js';
 
 /** So many leases of a kind are asked for in one statement: it keeps their rows locked until its end. */
@@ -187,7 +187,7 @@ export class Turns {
   #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): object {
     const left = request.limit - elapsedSince(asked);
     const { channel } = this.context;
-    return acquisitionOf(request, { keys, ordered, deadline: this.clock.now() + left, channel });
+    return acquisitionOf(request, { keys, ordered, deadline: (this.clock.now() ?? 0) + left, channel });
   }
 
   #acquired(acquisition: Acquisition, answer: TurnAnswer['acquired'][number]): void {

@@ -179,7 +179,7 @@ class AcquireBatch {
   }
 
   #take(indexes: readonly number[], answers: readonly unknown[], again: boolean): void {
-    this.acquisitions.node.probe.clock.learn(Number(answers[indexes.length]));
+    this.acquisitions.node.probe.clock.learn(Number(answers[indexes.length]) / 1_000);
     const late: number[] = [];
     for (let at = 0; at < indexes.length; at++) {
       const index = indexes[at] as number;

@@ -1,6 +1,6 @@
+import type { RecentWaiters } from '../../core/recent-waiters.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import type { ServerProbe } from './health/server-probe.js';
-import type { RecentWaiters } from './pubsub/recent-waiters.js';
 import type { StoreContext } from './store-context.js';
 
 /** One Redis, as those who ask it something need it. */

@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
-import { asError, GuardedNodeError } from '../../core/errors.js';
+import { asError, GuardedNodeError, UnfitStoreError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -16,6 +16,7 @@ import type {
   Tell,
   WaitQueue,
 } from '../../core/ports.js';
+import { RecentWaiters } from '../../core/recent-waiters.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
@@ -23,11 +24,10 @@ import { ClusterConnecting } from './connection/cluster-connecting.js';
 import { CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
 import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
-import { ServerProbe, UnsafeNodeError } from './health/server-probe.js';
+import { ServerProbe } from './health/server-probe.js';
 import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
-import { RecentWaiters } from './pubsub/recent-waiters.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
 import type { RedisNode } from './redis-node.js';
 import { Releases } from './releases.js';
@@ -231,7 +231,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
         this.#channel.run(PROBE, [1, probeKey(this.context.keyPrefix)]),
       ]);
     } catch (error) {
-      if (error instanceof UnsafeNodeError) return { state: 'unfit', reason: error.message, warnings: [] };
+      if (error instanceof UnfitStoreError) return { state: 'unfit', reason: error.message, warnings: [] };
       if (!isRefusal(error)) throw error;
       return { state: 'unfit', reason: `refuses what a lock writes: ${error.message}`, warnings: [] };
     }

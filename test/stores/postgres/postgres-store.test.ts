@@ -538,7 +538,7 @@ describe('its tables', () => {
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
   });
 
-  test('lose the rows that ended a day ago, and no others', async () => {
+  test('lose the rows that ended an hour ago, where the clock alone gives larger tokens, and no others', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);
@@ -552,12 +552,15 @@ describe('its tables', () => {
     ticking.acquired(performance.now(), 0);
     await releaseOn(store, ticking);
     await client.query(
-      `insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '25 hours', 'permits'
+      `insert into redlock.locks (key, token, ends) values
+         ('ahead of the clock', extract(epoch from now() - interval '59 minutes') * 1048576, now() - interval '61 minutes'),
+         ('recent', 1, now() - interval '59 minutes');
+       insert into redlock.locks (key, token, ends, mode) select 'old ' || i, i, now() - interval '61 minutes', 'permits'
        from generate_series(1, 2500) i;
        insert into redlock.slots select 'old ' || i, 0, i from generate_series(1, 2500) i;
        insert into redlock.waiters select 'old ' || i, 'w', 'c', 'shared', 'o', now() - interval '2 days', now() - interval '2 days'
          from generate_series(1, 10) i;
-       insert into redlock.holders select 'old ' || i, 'id', 'o', 1, 1, 0, false, now() - interval '25 hours'
+       insert into redlock.holders select 'old ' || i, 'id', 'o', 1, 1, 0, false, now() - interval '61 minutes'
          from generate_series(1, 10) i;`,
     );
     for (let more = true; more;) {
@@ -571,7 +574,7 @@ describe('its tables', () => {
     );
     expect(rows).toEqual([
       {
-        locks: ['lock:fresh', 'lock:held', 'lock:ticked'],
+        locks: ['ahead of the clock', 'lock:fresh', 'lock:held', 'lock:ticked', 'recent'],
         slots: '0',
         waiters: '0',
         holders: '0',

@@ -2,7 +2,7 @@
  * What is kept. A row of `locks` guards everything that is under its key: whoever reads or changes any of it has locked that
  * row first, several in the order of their keys, so that no two statements wait for each other.
  *
- * The rows of keys that are free stay for a day, as they hold the last token. Half of a page is left free, and no index has
+ * The rows of keys that are free stay for an hour, as they hold the last token. Half of a page is left free, and no index has
  * `ends` in it, so that an update stays in its page (HOT), and what it replaces is cleared away without a vacuum.
  *
  * - `locks`: of an exclusive lock all there is of it; of a shared one, and of permits, `ends` of the last holder, and the

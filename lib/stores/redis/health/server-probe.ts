@@ -1,5 +1,7 @@
 import type { Cluster, Redis } from 'ioredis';
 import { elapsedSince, type Instant, now } from '../../../core/clock.js';
+import { UnfitStoreError } from '../../../core/errors.js';
+import { ServerClock } from '../../../core/server-clock.js';
 import { type CommandChannel, isRefusal, type Packed } from '../connection/command-channel.js';
 import { addressOf } from '../connection/connection.js';
 import type { StoreContext } from '../store-context.js';
@@ -7,12 +9,6 @@ import { markerKey } from '../lock-key.js';
 import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
 import { BIRTH } from '../scripts/birth.js';
-import { ServerClock } from './server-clock.js';
-
-/** Why a server must not be used for locks, as it is. */
-export class UnsafeNodeError extends Error {
-  override readonly name = 'UnsafeNodeError';
-}
 
 /** How long a server that was not fit is taken to be so, in milliseconds, before it is asked again. */
 const UNFIT_FOR_MS = 1_000;
@@ -131,7 +127,7 @@ export class ServerProbe {
     // Leaves the marker by which a loss of data will be noticed (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
-    await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros))));
+    await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
   }
 
   async #inspectServers(): Promise<void> {
@@ -211,7 +207,7 @@ export class ServerProbe {
 
   #refuse(reason: string): never {
     this.context.warnOnce(`${this.name} cannot be used for locks: ${reason}`);
-    throw new UnsafeNodeError(`cannot be used for locks: ${reason}`);
+    throw new UnfitStoreError(`cannot be used for locks: ${reason}`);
   }
 
   /** `undefined` when the server does not say, as many that are hosted by others. */

@@ -99,7 +99,7 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
-    expect(failures[0]).toMatch(/UnsafeNodeError.*the same server as .*name each server once/);
+    expect(failures[0]).toMatch(/UnfitStoreError.*the same server as .*name each server once/);
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, jest, test } from '@jest/globals';
-import { ServerClock } from '../../../../lib/stores/redis/health/server-clock.js';
+import { ServerClock } from '../../lib/core/server-clock.js';
 
 const EPOCH = 1_700_000_000_000;
 let clock: ServerClock;
@@ -14,7 +14,7 @@ afterEach(() => {
 
 /** A reply that left the server `travel` ms ago, whose clock differs from ours by `difference` ms. */
 function reply(travel: number, difference = EPOCH): void {
-  clock.learn((performance.now() - travel + difference) * 1_000);
+  clock.learn(performance.now() - travel + difference);
 }
 
 function serverTime(difference = EPOCH): number {

@@ -2,9 +2,11 @@
 const WINDOW_MS = 30_000;
 
 /**
- * What is known of the server's clock, from the time in its replies, which is past when they arrive. So every estimate is
- * behind that clock, and the largest of the recent ones is the best. Behind is the safe side: a deadline (S16) comes early
- * rather than late.
+ * What is known of a server's clock, from the time in its replies.
+ *
+ * A reply tells a time that is past when it arrives, by however long it travelled. So every estimate is behind the
+ * server's clock, and the largest of the recent ones is the best. Behind is the safe side: a deadline (S16) comes
+ * early rather than late.
  */
 export class ServerClock {
   #windowStart = -Infinity;
@@ -12,7 +14,7 @@ export class ServerClock {
   #largest = -Infinity;
   #largestBefore = -Infinity;
 
-  /** A reply says that it is, or was when it was sent, this time, in milliseconds since 1970. */
+  /** A reply says that it is, or was when it was sent, `time` milliseconds since 1970. */
   learn(time: number): void {
     const here = performance.now();
     if (here - this.#windowStart > WINDOW_MS) {
@@ -23,13 +25,13 @@ export class ServerClock {
     this.#largest = Math.max(this.#largest, time - here);
   }
 
-  /** The server's time in milliseconds since 1970, or a little less. */
-  now(): number {
+  /** The server's time in milliseconds since 1970, or a little less; `undefined` before its first reply. */
+  now(): number | undefined {
     const difference = Math.max(this.#largest, this.#largestBefore);
-    return Number.isFinite(difference) ? performance.now() + difference : 0;
+    return Number.isFinite(difference) ? performance.now() + difference : undefined;
   }
 
-  /** Forgets all, as another server has another clock. */
+  /** Forgets all, as behind a new connection there may be another server, or one whose clock was set. */
   forget(): void {
     this.#windowStart = this.#largest = this.#largestBefore = -Infinity;
   }
