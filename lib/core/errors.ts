@@ -111,7 +111,21 @@ function otherKind({ holders = [], kind }: LockHeldDetails): string {
   return ` ${held}, which excludes ${nameOfKind(kind)}`;
 }
 
-function whatToDo(retryAfter: number, { heldByCaller, limit }: LockHeldDetails): string {
+/** Whether `reentrant` would join the lock that is held to get this one. */
+function couldJoin({ holders = [], kind }: LockHeldDetails): boolean {
+  const [holder] = holders;
+  if (!holder || !kind || holder.mode === kind.mode) return true;
+  return holder.mode === 'exclusive' && kind.mode === 'shared';
+}
+
+function whatToDo(retryAfter: number, details: LockHeldDetails): string {
+  const { heldByCaller, limit } = details;
+  if (heldByCaller && !couldJoin(details)) {
+    return (
+      ', by the very call that asks for it, and `reentrant` does not join these two kinds. Lock both in the same way, or ' +
+      'end the first lock before.'
+    );
+  }
   if (heldByCaller) {
     return (
       ', by the very call that asks for it. Set `reentrant` to join the lock that a call is under (calls side by side ' +

@@ -11,7 +11,7 @@ import { HeldLock, type HoldTerms, type LeaseContext } from './held-lock.js';
 import { firstNodes, hasNode, nodeSet, type NodeSet } from './node-set.js';
 import { Poll } from './poll.js';
 import { Release } from './release.js';
-import { Tally } from './tally.js';
+import { isSame, Tally } from './tally.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 
 /** How some keys are to be locked. */
@@ -160,6 +160,15 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const left = this.plan.left - elapsedSince(this.sent);
     this.#cutShort ||= left < this.#nodeLimit;
     return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
+  }
+
+  /** A node that gives another slot when the lock is won already is to take it back, like those that did before. */
+  override answered(node: number, reply: AcquireReply | Error): void {
+    const isLate = this.isSettled;
+    super.answered(node, reply);
+    if (!isLate || reply instanceof Error || !reply.granted || !reply.slots) return;
+    const { slots, ended } = this.lease;
+    if (slots && !ended && !isSame(slots, reply.slots)) this.#sendExactly(nodeSet(node), slots);
   }
 
   protected count(node: number, reply: AcquireReply | Error): void {
@@ -328,9 +337,13 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   #mendStragglers(): void {
     const { slots, granted, together } = this.#tally;
     const stragglers = granted & ~together;
-    if (!slots || stragglers === 0) return;
+    if (slots && stragglers !== 0) this.#sendExactly(stragglers, slots);
+  }
+
+  /** Nobody waits for the answer. */
+  #sendExactly(asked: NodeSet, slots: readonly number[]): void {
     this.wish = { slots, exactly: true };
-    this.#send(stragglers);
+    this.#send(asked);
   }
 
   #giveBack(): void {

@@ -226,6 +226,6 @@ const NO_HOLDERS: readonly KeyHolder[] = [];
 
 const NO_GRANT: Grant = { slots: [], token: 0 };
 
-function isSame(some: readonly number[], others: readonly number[]): boolean {
+export function isSame(some: readonly number[], others: readonly number[]): boolean {
   return some.every((slot, index) => slot === others[index]);
 }

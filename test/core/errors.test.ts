@@ -1,6 +1,6 @@
 import { describe, expect, test } from '@jest/globals';
 import type { LockHolder } from '../../lib/core/lock-info.js';
-import { EXCLUSIVE, type LockKind, SHARED } from '../../lib/core/lock-mode.js';
+import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../lib/core/lock-mode.js';
 import { LockHeldError, LockLostError, LockUnavailableError } from '../../lib/core/errors.js';
 
 describe('a LockHeldError of a lock that several can hold', () => {
@@ -55,6 +55,22 @@ describe('a LockHeldError of a lock that several can hold', () => {
     const later = error.afterTrying({ timeout: 50 });
     expect(later.message).toContain(`${text} (for 1500 ms more unless renewed). Gave up after 50 ms`);
     expect(later).toMatchObject({ holders: [first], limit: { timeout: 50 } });
+  });
+
+  test.each<[string, LockMode, LockKind, boolean]>([
+    ['an exclusive lock inside a permit', 'permits', EXCLUSIVE, false],
+    ['a permit inside an exclusive lock', 'exclusive', { mode: 'permits', permits: 2 }, false],
+    ['a shared lock inside a permit', 'permits', SHARED, false],
+    ['a shared lock inside an exclusive one', 'exclusive', SHARED, true],
+    ['a permit inside a permit', 'permits', { mode: 'permits', permits: 2 }, true],
+  ])('advises `reentrant` where it helps: %s', (_name, mode, kind, helps) => {
+    const error = new LockHeldError(['k'], 'api:1', 5, {
+      holders: [{ ...holder, mode }],
+      kind,
+      heldByCaller: true,
+    });
+    expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
+    expect(error.message.includes('`reentrant` does not join these two kinds')).toBe(!helps);
   });
 });
 

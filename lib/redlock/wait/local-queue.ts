@@ -51,7 +51,10 @@ export class LocalQueue {
   #refusal: LockUnavailableError | Holding | undefined;
   /** The place was taken over for the next waiter when the one before was granted. */
   #inherited = false;
-  /** The ids of the locks that these calls had last, and before: the message of the release of that one is no news. */
+  /**
+   * The ids of the locks that these calls had last, and before: the message of the release of that one is no news, unless it
+   * may have been held beside the last one.
+   */
   #last: string | undefined;
   #before: string | undefined;
   /** A node that gave no vote when it was the queue node, and since when. */
@@ -104,11 +107,13 @@ export class LocalQueue {
   /**
    * When the waiter before was granted, the queue node took the next one in line, who then need not ask.
    *
-   * @returns the milliseconds after which that grant can have lapsed; `undefined` if there is none
+   * @returns the milliseconds after which that grant can have lapsed; `undefined` if there is none, or it is the next one's turn
    */
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
+    // The grant left a permit free, and its message came before its reply.
+    if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
   }
@@ -167,13 +172,24 @@ export class LocalQueue {
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
     } else if (held) {
-      this.#refusal = { owner: this.id.owner, retryAfter: outcome.ttl, holders: [], at: now() };
+      const holders = this.#others();
+      const retryAfter = Math.min(outcome.ttl, ...holders.map(({ remaining }) => remaining));
+      this.#refusal = { owner: this.id.owner, retryAfter, holders, at: now() };
       this.#settled(this.#letPass());
     } else {
       const { owner, retryAfter, holders } = outcome;
       this.#refusal = { owner, retryAfter, holders, at: now() };
       if (holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
     }
+  }
+
+  /** Who may hold permits beside the one that was granted, as far as the nodes named them when they refused last. */
+  #others(): readonly LockHolder[] {
+    const refusal = this.#refusal;
+    if (this.kind.mode !== 'permits' || !refusal || refusal instanceof LockUnavailableError) return [];
+    const since = elapsedSince(refusal.at);
+    const left = refusal.holders.map((holder) => ({ ...holder, remaining: holder.remaining - since }));
+    return left.filter(({ mode, remaining }) => mode === 'permits' && remaining > 0);
   }
 
   /** Whether holders of this mode can follow each other for ever without a gap in which we could be granted. */
@@ -240,7 +256,7 @@ export class LocalQueue {
     let subscription = this.#subscriptions.get(node);
     if (!subscription) {
       subscription = this.stores[node]?.listen?.(this.id, (after, turn, released) => {
-        if (turn && released && released === this.#before) return;
+        if (this.kind.mode === 'exclusive' && turn && released && released === this.#before) return;
         this.#turn ||= turn;
         if (after > 0) this.#askAt = performance.now() + after;
         this.first?.sleep.cutTo(after);

@@ -1,0 +1,129 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { setTimeout as delay } from 'node:timers/promises';
+import type { HeldLock } from '../../lib/redlock/held-lock.js';
+import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import { nodesTo, redlockOver } from '../support/core.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+
+const TTL = 30_000;
+
+/** After so long the second in line asks, in case that the first does not. */
+const STANDBY_MS = 200;
+
+/** Who stands in line asks every five seconds without a message, so what comes sooner came by one. */
+const TOLD_MS = 3_000;
+
+let server: RedisServer;
+let looker: Redis;
+const opened: Redlock[] = [];
+
+beforeAll(async () => {
+  server = await startRedis();
+  looker = server.client();
+});
+afterAll(() => server.stop());
+beforeEach(() => looker.flushall());
+afterEach(async () => {
+  await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
+});
+
+/** A process of its own, as the server sees it. */
+async function newProcess(owner: string): Promise<Redlock> {
+  const nodes = nodesTo([server.url]);
+  await Promise.all(nodes.map((node) => node.connect()));
+  const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
+  opened.push(redlock);
+  return redlock;
+}
+
+function permits(count: number): AcquireOptions {
+  return {
+    ttl: TTL,
+    kind: { mode: 'permits', permits: count },
+    retry: { timeout: 60_000, attempts: Infinity, delay: 20_000, jitter: 0 },
+    renew: true,
+    signals: [],
+  };
+}
+
+/** How many stand in line for a key, without the turn and without who was told. */
+function inLine(key: string): Promise<number> {
+  return looker.zcount(`lock:{${key}}:q`, 0, 1e13);
+}
+
+/** The lock, and after how many milliseconds from now it came. */
+async function timed(promise: Promise<HeldLock>): Promise<{ lock: HeldLock; took: number }> {
+  const from = performance.now();
+  return { lock: await promise, took: performance.now() - from };
+}
+
+describe('calls of one process that wait for permits', () => {
+  test.each([2, 5])(
+    'all go on when %i permits come free at once',
+    async (count) => {
+      const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
+      for (let round = 0; round < 5; round++) {
+        const key = `k${count}-${round}`;
+        const held = await Promise.all(
+          Array.from({ length: count }, () => holder.acquire([key], permits(count))),
+        );
+        const asking = Array.from({ length: count }, () => waiting.acquire([key], permits(count)));
+        await until(async () => (await inLine(key)) === 1);
+        const timings = asking.map(timed);
+        await Promise.all(held.map((lock) => lock.release()));
+        const got = await Promise.all(timings);
+        expect(Math.max(...got.map(({ took }) => took))).toBeLessThan(TOLD_MS);
+        await Promise.all(got.map(({ lock }) => lock.release()));
+      }
+    },
+    60_000,
+  );
+
+  test('are told of the release of the one before the last, which was held beside it', async () => {
+    const [alice, bob, carol] = [
+      await newProcess('alice'),
+      await newProcess('bob'),
+      await newProcess('carol'),
+    ];
+    const three = permits(3);
+    const [one, two, last] = await Promise.all([1, 2, 3].map(() => alice.acquire(['k'], three)));
+    const first = bob.acquire(['k'], three);
+    await until(async () => (await inLine('k')) === 1);
+    const carols = carol.acquire(['k'], three);
+    await until(async () => (await inLine('k')) === 2);
+    const [second, third] = [bob.acquire(['k'], three), bob.acquire(['k'], three)];
+    await one!.release();
+    const firstLock = await first;
+    await two!.release();
+    const carolsLock = await carols;
+    await last!.release();
+    const secondLock = await second;
+    // Who stood by has asked by now, and been refused.
+    await delay(2 * STANDBY_MS);
+    const thirdLock = timed(third);
+    await firstLock.release();
+    expect((await thirdLock).took).toBeLessThan(TOLD_MS);
+    await Promise.all([secondLock, carolsLock, (await thirdLock).lock].map((lock) => lock.release()));
+  }, 60_000);
+
+  test('ask when the permit of a holder that died lapses, also behind a call that was granted', async () => {
+    const [holder, dead, waiting] = [
+      await newProcess('holder'),
+      await newProcess('dead'),
+      await newProcess('waiting'),
+    ];
+    const two = permits(2);
+    const held = await holder.acquire(['k'], two);
+    const dying = await dead.acquire(['k'], { ...two, ttl: 1_000, renew: false });
+    const [first, second] = [waiting.acquire(['k'], two), waiting.acquire(['k'], two)];
+    await until(async () => (await inLine('k')) === 1);
+    const secondLock = timed(second);
+    await held.release();
+    await first;
+    expect((await secondLock).took).toBeLessThan(TOLD_MS);
+    expect(dying.isHeld()).toBe(false);
+    await Promise.all([await first, await second].map((lock) => lock.release()));
+  }, 60_000);
+});
