@@ -1,6 +1,12 @@
 import type { JournalEntry } from './instance/journal.js';
-import type { Rule } from './spans.js';
 import type { StrategyName } from './strategies/strategy-names.js';
+
+/** Who may dispatch at the same time; one by default. */
+export interface Rule {
+  readonly atOnce?: number;
+  /** The instance that must be alone, whatever the number is. */
+  readonly writer?: string;
+}
 
 /** What the lab itself does and sees. */
 export type LabEntry =

@@ -1,11 +1,4 @@
-import type { LabEvent } from './lab-event.js';
-
-/** Who may dispatch at the same time; one by default. */
-export interface Rule {
-  readonly atOnce?: number;
-  /** The instance that must be alone, whatever the number is. */
-  readonly writer?: string;
-}
+import type { LabEvent, Rule } from './lab-event.js';
 
 /** A time in which an instance was dispatching, and believed that it held the lock. */
 export interface Span {

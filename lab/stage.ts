@@ -5,20 +5,12 @@ import { PushObserver } from '../sample-app/demo/pushes.js';
 import { createScratchSchema } from '../sample-app/demo/scratch-schema.js';
 import { StopList } from '../sample-app/demo/stop-list.js';
 import type { InstancePool, Worker } from './instance-pool.js';
-import type { LabEntry, LabEvent, Outcome } from './lab-event.js';
+import type { LabEntry, LabEvent, Outcome, Rule } from './lab-event.js';
 import { NetworkLink } from './network-link.js';
 import { NotAsDescribedError, type Recorder } from './recorder.js';
 import type { RedisKind } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
-import {
-  countGrantedTwice,
-  countOverlaps,
-  countOvertakes,
-  countTooMany,
-  type Rule,
-  spansOf,
-  waitOf,
-} from './spans.js';
+import { countGrantedTwice, countOverlaps, countOvertakes, countTooMany, spansOf, waitOf } from './spans.js';
 import { createPushesTable } from './strategies/database-dispatch.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 

@@ -10,7 +10,7 @@ import { leftovers } from './leftovers.js';
 import { network } from './network.js';
 import { objects } from './objects.js';
 import { overhead } from './overhead.js';
-import { permits } from './permits.js';
+import { roundTrips } from './permits.js';
 import { readers } from './readers.js';
 import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
@@ -28,7 +28,7 @@ export const GROUPS: readonly Group[] = [
   handOver,
   held,
   kinds,
-  permits,
+  roundTrips,
   holders,
   readers,
   failures,

@@ -16,7 +16,7 @@ const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
 /** How often permits take one round trip on several nodes, which must give the same slot. */
-export const permits: Group = {
+export const roundTrips: Group = {
   name: 'permits',
   about: 'permits on several nodes: how often one round trip is enough, by load',
   async run(plan) {

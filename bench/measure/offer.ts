@@ -35,8 +35,8 @@ export async function offer({ urls, key, permits, hold, every, within }: Offer):
   const runtime = makeRuntime(
     { nodes: urls },
     {
-      nodesOf: (options, context) =>
-        openStores(options, context).map((store) => counted(store, mended, raised)),
+      nodesOf: (options, context, nodeLog) =>
+        openStores(options, context, nodeLog).map((store) => counted(store, mended, raised)),
     },
   );
   const locks = new LockService(runtime);

@@ -2,7 +2,8 @@ import { axisBottom } from 'd3-axis';
 import { scaleLinear } from 'd3-scale';
 import { create, select, type Selection } from 'd3-selection';
 import type { LabEvent, RunRecord } from '../lab-event.js';
-import { overlapsOf, type Rule, type Span, spansOf } from '../spans.js';
+import type { Rule } from '../lab-event.js';
+import { overlapsOf, type Span, spansOf } from '../spans.js';
 
 type Group = Selection<SVGGElement, undefined, null, undefined>;
 type X = (at: number) => number;

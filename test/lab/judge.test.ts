@@ -10,6 +10,8 @@ const outcome: Outcome = {
   doneTwice: 0,
   overlaps: 0,
   grantedTwice: 0,
+  tooMany: 0,
+  overtakes: 0,
   refused: 0,
   skips: 0,
   unavailable: 0,
