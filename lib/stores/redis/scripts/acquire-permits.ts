@@ -7,7 +7,7 @@ import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANO
 import { MARK_MS } from './hold-back.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
 import { COUNT_OF_RECORD, END_PERMIT, parsePermit, parsePermitRecord, PERMITS, SPARE_MS } from './permits.js';
-import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { script } from './script.js';
 
 /** Width of a token and of a slot in the answer for a lease that was stored. */
@@ -419,6 +419,10 @@ while ARGV[at] do
       for i in pairs(waited) do
         local queue, waiter = KEYS[queues + i], waiter or ''
         ${LEAVE_QUEUE}
+        if waiter ~= '' then
+          local mark = KEYS[key + 3 * n + i]
+          ${DROP_MARK}
+        end
         waited[i] = waiting
         others = waiting and 1 or others
       end

@@ -5,7 +5,7 @@ import { leasePart, LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../recor
 import type { Packed } from '../connection/command-channel.js';
 import { type AcquireCommand, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
-import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { script } from './script.js';
 
 /** How many arguments come before those for the leases. */
@@ -242,6 +242,10 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
       for i in pairs(waits) do
         local queue, waiter = KEYS[queues + i], waiter or ''
         ${LEAVE_QUEUE}
+        if waiter ~= '' then
+          local mark = KEYS[marks + i]
+          ${DROP_MARK}
+        end
         waits[i] = waiting
         others = waiting and 1 or others
       end

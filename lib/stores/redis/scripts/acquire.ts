@@ -2,10 +2,10 @@ import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { NoTimeError } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/lease.js';
-import { queueKey, recordKey, tickKey } from '../lock-key.js';
+import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, waiterName } from '../record.js';
 import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
-import { LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
@@ -31,7 +31,7 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  * it also keeps their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records; where order is kept their
- *          n queues; for a tick of a schedule the key of the last one that ran
+ *          n queues and, unless all is plain, their n marks (S22); for a tick of a schedule the key of the last one that ran
  * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and nothing else to say: then it has one
  *          argument, else six; `o` where order is kept; `m` when KEYS begins with the marker, `c` when there is none and
  *          yet ARGV[5] and ARGV[6]
@@ -142,7 +142,7 @@ for at = first, #ARGV, plain and 1 or 6 do
     end
   end
   local queues = key + n
-  local marks = ordered and queues + n or queues
+  local marks = not ordered and queues or plain and queues + n or queues + 2 * n
   local id = sub(lease, 1, ${ID_LENGTH})
   local token, mine, answer, refused, waits = least, 0
 
@@ -262,6 +262,10 @@ for at = first, #ARGV, plain and 1 or 6 do
       for i in pairs(waits) do
         local queue, waiter = KEYS[queues + i], waiter or ''
         ${LEAVE_QUEUE}
+        if waiter ~= '' then
+          local mark = KEYS[queues + n + i]
+          ${DROP_MARK}
+        end
         waits[i] = waiting
         others = waiting and 1 or others
       end
@@ -330,6 +334,7 @@ export function packAcquire(
     const { lease } = request;
     for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
     if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
+    if (ordered && !plain) for (const key of lease.keys) packed.push(markKey(keyPrefix, key));
     if (lease.tick) packed.push(tickKey(keyPrefix, lease.keys, lease.tick));
     proposal = Math.max(proposal, request.proposal);
   }

@@ -1,4 +1,4 @@
-import { PROCESS_LENGTH, WAITER } from '../record.js';
+import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
 /** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
 const TURN_MS = 150;
@@ -121,5 +121,18 @@ do
   else
     waiting = front ~= nil
   end
+end
+`;
+
+/**
+ * Takes the mark of one who is granted away (S22): one that was left for it by others it does not know of, and it would keep
+ * others from a lock that is free.
+ *
+ * Needs the locals `mark` (the Redis key of it) and `waiter`.
+ */
+export const DROP_MARK = `
+local text = redis.pcall('GET', mark)
+if text and not text.err and string.sub(text, ${MARK.name}) == waiter then
+  redis.call('DEL', mark)
 end
 `;
