@@ -2,14 +2,15 @@ import type { Cluster, Redis } from 'ioredis';
 import { CommandChannel } from '../stores/redis/connection/command-channel.js';
 import { addressOf, nameOf } from '../stores/redis/connection/connection.js';
 import { NO_SUCH_DATABASE, unsafeBecause } from '../stores/redis/health/server-weaknesses.js';
+import { withTimeout } from '../core/with-timeout.js';
 import { quorumOf } from '../redlock/quorum.js';
 import type { RequestFor } from './command-line.js';
 import { ExitCode } from './exit-code.js';
 import { duration, printable, table } from './format.js';
 import { openNodes } from './node-url.js';
 import { adviceOn, examineRights, examineServer, type Finding, type ServerExam } from './server-check.js';
+import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
-import { withTimeout } from './with-timeout.js';
 
 /** From three nodes on an application keeps those that restarted from voting, unless it says otherwise. */
 const GUARDED_FROM = 3;
@@ -37,7 +38,7 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
   const channels = openNodes(target).map((client) => new CommandChannel(client, true));
   const guarded = channels.length >= GUARDED_FROM;
   try {
-    const opening = channels.map((channel) => withTimeout(channel.open()));
+    const opening = channels.map((channel) => withTimeout(channel.open(), NODE_LIMIT_MS));
     await Promise.allSettled(opening);
     const nodes: NodeExam[] = [];
     const names = new Set<string>();

@@ -1,4 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
+import { withTimeout } from '../core/with-timeout.js';
 import { type CommandChannel, isRefusal } from '../stores/redis/connection/command-channel.js';
 import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { ClusterSubscriber } from '../stores/redis/pubsub/cluster-subscriber.js';
@@ -7,7 +8,7 @@ import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/ser
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
 import { PROBE } from '../stores/redis/scripts/probe.js';
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
-import { withTimeout } from './with-timeout.js';
+import { NODE_LIMIT_MS } from './session.js';
 
 /** Something to change: a problem makes locks fail or unsafe, a warning makes them weaker than they could be. */
 export interface Finding {
@@ -56,7 +57,7 @@ export async function examineServer(
 
   let info: string;
   try {
-    info = await withTimeout(server.info());
+    info = await withTimeout(server.info(), NODE_LIMIT_MS);
   } catch (error) {
     if (!isRefusal(error)) throw error;
     warning(
@@ -87,9 +88,9 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   const findings: Finding[] = [];
   const key = probeKey(keyPrefix);
   try {
-    await withTimeout(channel.run(PROBE, [1, key]));
+    await withTimeout(channel.run(PROBE, [1, key]), NODE_LIMIT_MS);
     // A server that knows the script was not sent its text, which locks need after a restart.
-    await withTimeout(client.eval(PROBE.lua, 1, key));
+    await withTimeout(client.eval(PROBE.lua, 1, key), NODE_LIMIT_MS);
   } catch (error) {
     findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
   }
@@ -137,7 +138,7 @@ async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundT
   const samples: { took: number; ahead: number }[] = [];
   for (let sample = 0; sample < SAMPLES; sample++) {
     const sent = performance.now();
-    const [seconds, micros] = await withTimeout(server.time());
+    const [seconds, micros] = await withTimeout(server.time(), NODE_LIMIT_MS);
     const took = performance.now() - sent;
     // The server looked at its clock about half-way.
     const ahead = Number(seconds) * 1_000 + Number(micros) / 1_000 - (Date.now() - took / 2);
@@ -158,7 +159,7 @@ function toMicros(milliseconds: number): number {
 /** `undefined` when the server does not say, as many that are hosted by others. */
 async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   try {
-    const [, value] = (await withTimeout(server.config('GET', 'appendfsync'))) as string[];
+    const [, value] = (await withTimeout(server.config('GET', 'appendfsync'), NODE_LIMIT_MS)) as string[];
     return value;
   } catch (error) {
     if (isRefusal(error)) return undefined;
@@ -170,6 +171,7 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
 async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
   await withTimeout(
     client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),
+    NODE_LIMIT_MS,
   );
   let subscriber: Subscriber | ClusterSubscriber | undefined;
   try {
@@ -183,7 +185,7 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
       };
       subscriber.listen(channel, { message: () => undefined, ready });
     });
-    await withTimeout(heard);
+    await withTimeout(heard, NODE_LIMIT_MS);
   } finally {
     subscriber?.close();
   }

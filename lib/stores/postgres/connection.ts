@@ -1,5 +1,6 @@
 import { Client, type ClientConfig } from 'pg';
 import { asError } from '../../core/errors.js';
+import { withTimeout } from '../../core/with-timeout.js';
 
 /** A server that has not answered for so many milliseconds is asked nothing more until it does. */
 const SILENT_AFTER_MS = 1_000;
@@ -165,16 +166,4 @@ export async function valueOf(
     types: AS_TEXT,
   });
   return rows[0]?.[0] ?? undefined;
-}
-
-async function withTimeout<T>(answer: Promise<T>, limit: number): Promise<T> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer within ${limit} ms`)), limit);
-  });
-  try {
-    return await Promise.race([answer, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -2,10 +2,11 @@ import { randomBytes } from 'node:crypto';
 import type { Client, ClientConfig } from 'pg';
 import type { Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
+import { withTimeout } from '../../core/with-timeout.js';
 import { Connection, valueOf } from './connection.js';
 import { waiterName } from './request.js';
 
-/** How long the message that tries the way may take, in milliseconds. */
+/** How long the message that tries the way may take once it is sent, in milliseconds. */
 const HEARD_WITHIN_MS = 1_000;
 
 /** How often the way is tried again on which no message came, in milliseconds. */
@@ -110,22 +111,20 @@ export class Messages {
   /** `undefined` when nothing could be sent. */
   async #hearsItself(): Promise<boolean | undefined> {
     const sent = randomBytes(8).toString('hex');
-    let timer: NodeJS.Timeout | undefined;
-    const heard = new Promise<boolean>((resolve) => {
+    const heard = new Promise<void>((resolve) => {
       this.#heard = (text) => {
-        if (text === sent) resolve(true);
+        if (text === sent) resolve();
       };
-      timer = setTimeout(() => resolve(false), HEARD_WITHIN_MS);
     });
     try {
       await this.terms.send(this.channel, sent);
-      return await heard;
     } catch {
       return undefined;
-    } finally {
-      clearTimeout(timer);
-      this.#heard = undefined;
     }
+    return withTimeout(heard, HEARD_WITHIN_MS).then(
+      () => true,
+      () => false,
+    );
   }
 
   #take(text: string): void {

@@ -1,0 +1,46 @@
+import { afterEach, beforeAll, expect, test } from '@jest/globals';
+import { setImmediate as turn } from 'node:timers/promises';
+import type { Client } from 'pg';
+import { Messages } from '../../../lib/stores/postgres/messages.js';
+import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+
+let server: PostgresServer;
+let sender: Client;
+let messages: Messages | undefined;
+
+beforeAll(async () => {
+  server = await startPostgresServer();
+  sender = await server.client();
+});
+
+afterEach(() => messages?.close());
+
+test('that came while the thread was blocked for longer than they may take are heard', async () => {
+  let unheard = 0;
+  messages = new Messages(
+    { connectionString: server.url },
+    {
+      send: (channel, text) => {
+        const sent = sender.query('select pg_notify($1, $2)', [channel, text]);
+        // The statement is on its way by then, and its message is unread afterwards.
+        void turn().then(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500));
+        return sent;
+      },
+      unheard: () => unheard++,
+    },
+  );
+  await messages.open();
+  expect(unheard).toBe(0);
+  expect(messages.ready).toBe(true);
+});
+
+test('that do not come are told of', async () => {
+  let unheard = 0;
+  messages = new Messages(
+    { connectionString: server.url },
+    { send: () => Promise.resolve(), unheard: () => unheard++ },
+  );
+  await messages.open();
+  expect(unheard).toBe(1);
+  expect(messages.ready).toBe(false);
+});
