@@ -122,7 +122,8 @@ function sleepAfter(
   { attempts, delay, jitter }: WaitTerms,
 ): number {
   const isTold = attempts === Infinity && isQueued;
-  const longestTold = holdsBack ? LONGEST_WHILE_HOLDING_BACK_MS : LONGEST_SLEEP_MS;
-  const longest = isTold ? longestTold : split && isHeld ? SPLIT_VOTE_MS : delay;
-  return Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
+  const longest = isTold ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
+  const sleep = Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
+  // Whether or not a message will come: where the queue node granted, and others hold the lock elsewhere, none does.
+  return holdsBack && attempts === Infinity ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
 }
