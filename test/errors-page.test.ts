@@ -352,6 +352,13 @@ describe('LOCK_HELD in docs/errors.md has what comes about', () => {
         locks.withLock('key', () => locks.acquire('key', once)),
       );
     },
+    'Such a lock cannot join': async () => {
+      const locks = (await startApp({})).get(LockService);
+      return messageOf(
+        LockHeldError,
+        locks.withLock('key', { permits: 2 }, () => locks.acquire('key', { ...once, reentrant: true })),
+      );
+    },
     'which excludes': async () => {
       const locks = (await startApp({})).get(LockService);
       await locks.acquire('key', { permits: 2 });

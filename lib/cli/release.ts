@@ -32,7 +32,12 @@ export async function release(
     const who = several
       ? 'Its holders learn of it at their next renewals.'
       : 'Its holder learns of it at its next renewal.';
-    print(terminal, `Released ${quoted(key)}. ${who}`);
+    print(
+      terminal,
+      id === undefined
+        ? `Released ${quoted(key)}. ${who}`
+        : `Ended one holder of ${quoted(key)}. It learns of that at its next renewal.`,
+    );
   } else if (there) print(terminal, `${quoted(key)} was not released.`);
   else print(terminal, `${quoted(key)} is not held${id === undefined ? '' : ' by that id'}.`);
   return released ? ExitCode.Ok : ExitCode.No;

@@ -1,5 +1,5 @@
 import type { LockHolder } from './lock-info.js';
-import { type LockKind, nameOfKind } from './lock-mode.js';
+import { joins, type LockKind, nameOfKind } from './lock-mode.js';
 import { printable, quoted } from './printable.js';
 
 /** The machine-readable reason of a {@link RedlockError}. */
@@ -111,22 +111,15 @@ function otherKind({ holders = [], kind }: LockHeldDetails): string {
   return ` ${held}, which excludes ${nameOfKind(kind)}`;
 }
 
-/** Whether `reentrant` would join the lock that is held to get this one. */
-function couldJoin({ holders = [], kind }: LockHeldDetails): boolean {
-  const [holder] = holders;
-  if (!holder || !kind || holder.mode === kind.mode) return true;
-  return holder.mode === 'exclusive' && kind.mode === 'shared';
-}
-
-function whatToDo(retryAfter: number, details: LockHeldDetails): string {
-  const { heldByCaller, limit } = details;
-  if (heldByCaller && !couldJoin(details)) {
-    return (
-      ', by the very call that asks for it, and `reentrant` does not join these two kinds. Lock both in the same way, or ' +
-      'end the first lock before.'
-    );
-  }
+function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind }: LockHeldDetails): string {
   if (heldByCaller) {
+    const [holder] = holders;
+    if (holder && kind && !joins(kind.mode, holder.mode)) {
+      return (
+        ', by the very call that asks for it. Such a lock cannot join the one that the call is under: give both the same ' +
+        '`mode` or `permits`, with `reentrant`, or move what both methods do to one that is not locked.'
+      );
+    }
     return (
       ', by the very call that asks for it. Set `reentrant` to join the lock that a call is under (calls side by side ' +
       'do not join), or move what both methods do to one that is not locked.'

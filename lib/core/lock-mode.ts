@@ -28,3 +28,8 @@ export function nameOfKind(kind: LockKind): string {
 export function canHoldTogether(one: LockMode, other: LockMode): boolean {
   return one === other && one !== 'exclusive';
 }
+
+/** Whether a nested call that asks for `inner` can join a lock that is held as `outer` (`reentrant`). */
+export function joins(inner: LockMode, outer: LockMode): boolean {
+  return inner === outer || (outer === 'exclusive' && inner === 'shared');
+}

@@ -5,7 +5,7 @@ import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
 import { LockHeldError, LockUnavailableError, RedlockError } from '../core/errors.js';
-import { canHoldTogether, type LockKind, nameOfKind } from '../core/lock-mode.js';
+import { canHoldTogether, joins, type LockKind, nameOfKind } from '../core/lock-mode.js';
 import type { LockKindOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
@@ -220,7 +220,7 @@ export class LockRuntime {
       (scope) =>
         scope.source === this &&
         scope.covers &&
-        gives(scope.lock, kind) &&
+        joins(kind.mode, scope.lock.mode) &&
         keys.every((key) => scope.lock.keys.includes(key)),
     );
     outer?.lock.assertHeld();
@@ -293,11 +293,6 @@ export class LockRuntime {
 }
 
 const NO_SIGNALS: readonly AbortSignal[] = [];
-
-/** Whether who is under the lock has what a lock of this kind would give. */
-function gives(lock: RunnableLock, { mode }: LockKind): boolean {
-  return lock.mode === mode || (lock.mode === 'exclusive' && mode === 'shared');
-}
 
 const SHUTTING_DOWN = new Error('the application is shutting down');
 

@@ -196,6 +196,15 @@ describe('release', () => {
     expect([code, JSON.parse(stdout)]).toEqual([0, { key: 'k', id: lock!.id, released: true }]);
   });
 
+  test('--id says that it ended one holder, not the lock', async () => {
+    await hold('k');
+    const [lock] = app.held;
+    await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
+      code: 0,
+      stdout: 'Ended one holder of "k". It learns of that at its next renewal.\n',
+    });
+  });
+
   test('refuses without a terminal, and deletes nothing', async () => {
     await hold('k');
     await expect(cli('release', 'k')).resolves.toMatchObject({

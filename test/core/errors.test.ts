@@ -70,8 +70,35 @@ describe('a LockHeldError of a lock that several can hold', () => {
       heldByCaller: true,
     });
     expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
-    expect(error.message.includes('`reentrant` does not join these two kinds')).toBe(!helps);
+    expect(error.message.includes('Such a lock cannot join')).toBe(!helps);
   });
+});
+
+describe('a LockHeldError of a call that waited for itself', () => {
+  const permits: LockKind = { mode: 'permits', permits: 2 };
+
+  test.each<[LockHolder['mode'], LockKind]>([
+    ['exclusive', EXCLUSIVE],
+    ['exclusive', SHARED],
+    ['permits', permits],
+  ])('says to set `reentrant` where that joins: under %s', (mode, kind) => {
+    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the lock that a call is under');
+  });
+
+  test.each<[LockHolder['mode'], LockKind]>([
+    ['permits', EXCLUSIVE],
+    ['permits', SHARED],
+    ['exclusive', permits],
+  ])('does not say so where it cannot: under %s', (mode, kind) => {
+    const message = messageUnder(mode, kind);
+    expect(message).not.toContain('Set `reentrant`');
+    expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
+  });
+
+  function messageUnder(mode: LockHolder['mode'], kind: LockKind): string {
+    const holder = { id: 'x', owner: 'me', since: new Date(0), remaining: 5, fencingToken: 7, mode };
+    return new LockHeldError(['k'], 'me', 5, { holders: [holder], kind, heldByCaller: true }).message;
+  }
 });
 
 describe('a key or owner that would begin a line or colour the log', () => {
