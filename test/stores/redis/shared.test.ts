@@ -880,6 +880,22 @@ describe('readers in line', () => {
     stop(all);
   });
 
+  test('let others in again soon who read meanwhile, when the writer in line has gone', async () => {
+    const all = await listeners(['shared', 'exclusive']);
+    const [first, second] = all as [Listener, Listener];
+    const holder = writer();
+    await granted(holder);
+    await lineUp(all);
+    await release(holder);
+    await granted(leaseOf(first), { waiter: first.waiter, waited: 950 });
+    // It never asks again, and the reader goes on for long.
+    second.stop();
+    const later = waiterOf('f', 'shared');
+    await expect(refusal(reader(), { waiter: later, waited: 0 })).resolves.toMatchObject({ owner: 'host:b' });
+    await until(async () => (await acquire(reader(), { waiter: later, waited: 0 })).granted, 4_000);
+    stop([first]);
+  });
+
   test('may be passed by a reader when nobody but readers waits', async () => {
     const all = await listeners(['shared']);
     const holder = writer();

@@ -4,6 +4,7 @@ import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-ke
 import { leasePart, LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { type AcquireCommand, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import { MARK_MS } from './hold-back.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
 import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { script } from './script.js';
@@ -82,8 +83,8 @@ if ARGV[7] == '1' then
 end
 
 -- Of each key of a lease: how long readers hold it, if they do, the record, who of them has lapsed, whether one is there who
--- held it before.
-local lefts, records, gones, stale = {}, {}, {}, {}
+-- held it before, the mark, and the mark that is to be left.
+local lefts, records, gones, stale, marked, behind = {}, {}, {}, {}, {}, {}
 local answers = {}
 for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
@@ -147,6 +148,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
           token = math.max(token, least, (last or 0) + 1)
         end
         lefts[i], records[i], gones[i], stale[i] = shared and left, record, others, others[1]
+        marked[i], behind[i] = mark, nil
         if record and string.byte(record, 2) == ${RECORD.waited} then
           waits = waits or {}
           waits[i] = true
@@ -167,7 +169,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
   if waits and ordered and not answer then
     for i in pairs(waits) do
       local queue, woken = KEYS[queues + i], false
-      while not answer do
+      while not answer and not lefts[i] do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS - 1}, 'WITHSCORES')
         local turn, from, ahead = nil, 1
         if line[1] and string.byte(line[1], 1) == 33 then
@@ -183,11 +185,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
           end
         end
         if not ahead or tonumber(line[ahead + 1]) >= came then
-          break
-        end
-        if lefts[i] then
-          -- A mark in its name would outlive its turn: nobody but the waiter takes it away, who does not know of it.
-          answer, refused = {${TURN_OF_ANOTHER}, line[ahead], math.max(1, math.ceil(math.min(lefts[i], ${QUEUE_LIFE_MS})))}, i
+          behind[i] = ahead and string.format('%013.0f:', math.floor(line[ahead + 1])) .. line[ahead]
           break
         end
         local first = line[from]
@@ -288,6 +286,9 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
       if type(stored) == 'table' and stored.err then
         answer = stored
         break
+      end
+      if behind[i] and not marked[i] then
+        call('SET', KEYS[marks + i], behind[i], 'PX', ${MARK_MS})
       end
     end
     if not answer then
