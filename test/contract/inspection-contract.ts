@@ -228,7 +228,7 @@ export function inspectionContract(
       const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 4 } };
       const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
 
-      test('those who have permits are shown, each with its slot and its token, and listed as one key', async () => {
+      test('those who have permits are shown, each with its slot and its token, and listed', async () => {
         const held = [
           await alice.acquire(['permits'], permits),
           await bob.acquire(['permits'], permits),
@@ -248,7 +248,9 @@ export function inspectionContract(
         expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
         // The first to end decides.
         expect(info.id).toBe(info.holders[0]?.id);
-        expect((await listed()).map(({ key, holders }) => [key, holders.length])).toEqual([['permits', 3]]);
+        // A node that gave another slot is asked for the right one meanwhile: then the key may come twice.
+        const all = new Map((await listed()).map((each) => [each.key, each]));
+        expect([...all].map(([key, { holders }]) => [key, holders.length])).toEqual([['permits', 3]]);
         await Promise.all(held.map((lock) => lock.release()));
       });
 
