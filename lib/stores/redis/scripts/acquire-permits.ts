@@ -7,7 +7,7 @@ import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANO
 import { MARK_MS } from './hold-back.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
 import { COUNT_OF_RECORD, END_PERMIT, parsePermit, parsePermitRecord, PERMITS, SPARE_MS } from './permits.js';
-import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 
 /** Width of a token and of a slot in the answer for a lease that was stored. */
@@ -389,20 +389,7 @@ while ARGV[at] do
     end
   end
 
-  if refused and waiter and ordered and late <= 0 then
-    -- In line where it was refused, and nowhere else.
-    for i = 1, n do
-      local queue = KEYS[queues + i]
-      if i == refused then
-        try('ZADD', queue, string.format('%.3f', came), waiter)
-        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-        try('SETRANGE', KEYS[key + i], 1, 'w')
-      elseif n > 1 then
-        ${LEAVE_QUEUE}
-      end
-    end
-  end
-
+${STAND_IN_LINE}
   if not answer then
     local others = 0
     if token > 9007199254740991 then

@@ -6,7 +6,7 @@ import type { Packed } from '../connection/command-channel.js';
 import { type AcquireCommand, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
 import { MARK_MS } from './hold-back.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
-import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { DROP_MARK, LEAVE_QUEUE, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 
 /** How many arguments come before those for the leases. */
@@ -210,20 +210,7 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
     end
   end
 
-  if refused and waiter and ordered and late <= 0 then
-    -- In line where it was refused, and nowhere else.
-    for i = 1, n do
-      local queue = KEYS[queues + i]
-      if i == refused then
-        try('ZADD', queue, string.format('%.3f', came), waiter)
-        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-        try('SETRANGE', KEYS[key + i], 1, 'w')
-      elseif n > 1 then
-        ${LEAVE_QUEUE}
-      end
-    end
-  end
-
+${STAND_IN_LINE}
   if not answer then
     local others = 0
     if token > 9007199254740991 then

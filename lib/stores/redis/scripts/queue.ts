@@ -136,3 +136,25 @@ if text and not text.err and string.sub(text, ${MARK.name}) == waiter then
   redis.call('DEL', mark)
 end
 `;
+
+/**
+ * Puts a waiter that several holders refused in line.
+ *
+ * Needs the locals `call`, `try`, `refused` (the position of the key that refused it, if one did), `waiter` (its name, if it waits),
+ * `came` (when, by this server's clock), `ordered`, `late`, `n`, and `key` and `queues` (what comes in KEYS before the records and
+ * the queues).
+ */
+export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 then
+    -- In line where it was refused, and nowhere else.
+    for i = 1, n do
+      local queue = KEYS[queues + i]
+      if i == refused then
+        try('ZADD', queue, string.format('%.3f', came), waiter)
+        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
+        try('SETRANGE', KEYS[key + i], 1, 'w')
+      elseif n > 1 then
+        ${LEAVE_QUEUE}
+      end
+    end
+  end
+`;
