@@ -208,7 +208,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     if (tally.isSplitInSlots && !tally.ran && !this.#hasMended) return this.#mend();
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
-    this.lease.slots = tally.slots;
+    if (tally.slots) this.lease.slots = tally.slots;
     if (!tally.isAgreed) return this.#agree();
     this.#handOver(tally.token);
   }
