@@ -112,12 +112,14 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /**
    * @param validFrom - when the first request of the acquisition was sent
+   * @param taken - milliseconds since then: the clocks have just been asked
    */
   constructor(
     readonly lease: Lease,
     readonly fencingToken: number,
     private readonly context: LeaseContext,
     validFrom: Instant,
+    taken: number,
     { renew, maxHold }: HoldTerms,
   ) {
     this.#limit =
@@ -126,8 +128,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
         : renew
           ? RENEWED
           : NOT_RENEWED;
-    this.#validFor(lease.ttl, validFrom);
-    this.#plan(this.#untilRenewal(validFrom));
+    const usable = this.#validFor(lease.ttl, validFrom);
+    this.#plan(lease.ttl / 3 - taken, usable - taken);
   }
 
   get keys(): readonly string[] {
@@ -175,12 +177,17 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now()));
   }
 
-  /** The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already. */
-  #validFor(ttl: number, sent: Instant): void {
+  /**
+   * The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already.
+   *
+   * @returns for how many milliseconds from then
+   */
+  #validFor(ttl: number, sent: Instant): number {
     const usable = usableTtl(ttl, this.context.settings.driftFactor);
     // Rounded down, which is the safe side.
     this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
     this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
+    return usable;
   }
 
   isHeld(): boolean {
@@ -327,10 +334,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /** Plans what comes next: a renewal after `delay` milliseconds, or a look at the end of the validity. */
-  #plan(delay: number): void {
+  #plan(delay: number, remaining = this.remaining()): void {
     if (!this.#alive()) return;
     const { renew } = this.#limit;
-    const remaining = this.remaining();
     if (renew && delay >= remaining) return this.#watchValidity();
     const renewing = renew && !this.#isOver(delay);
     const next = renewing ? Math.max(0, delay) : remaining;

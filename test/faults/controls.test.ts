@@ -50,8 +50,8 @@ const NOT_WRITTEN_BACK: Patch = {
 
 const COUNTED_FROM_REPLY: Patch = {
   file: 'lib/redlock/acquire.ts',
-  find: 'new HeldLock(lease, token, context, this.sent, request)',
-  replace: 'new HeldLock(lease, token, context, now(), request)',
+  find: 'new HeldLock(lease, token, context, this.sent, taken, request)',
+  replace: 'new HeldLock(lease, token, context, now(), 0, request)',
 };
 
 describe('the judge flags', () => {
