@@ -56,10 +56,16 @@ export class Lease {
     readonly owner: string,
     /** Milliseconds that a node keeps the lease, counted from the last acquire or extend; the longest asked for so far. */
     public ttl: number,
-    /** The firing of a schedule that it is for, if any. */
-    readonly tick?: Tick,
+    tick?: Tick,
     readonly kind: LockKind = EXCLUSIVE,
-  ) {}
+  ) {
+    if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
+  }
+
+  /** The firing of a schedule that it is for, if any. */
+  get tick(): Tick | undefined {
+    return this.#afterwards?.tick;
+  }
 
   /**
    * The lock is acquired. Only from now on does a release keep or leave anything: an attempt that failed does not.
@@ -67,7 +73,8 @@ export class Lease {
    * @param sent - when the first request was sent, by `performance.now()`
    */
   acquired(sent: number, minHold: number): void {
-    if (minHold > 0 || this.tick) this.#afterwards = { keptUntil: sent + minHold, ranAt: sent };
+    const { tick } = this;
+    if (minHold > 0 || tick) this.#afterwards = { tick, minHold, sent };
   }
 
   /** Others ask for so many permits, which is more than it does. */
@@ -77,32 +84,34 @@ export class Lease {
 
   /** Milliseconds that the keys must be kept when the lease is released now; 0 to free them. */
   get keepFor(): number {
-    return this.#afterwards ? leftUntil(this.#afterwards.keptUntil) : 0;
+    const { sent, minHold = 0 } = this.#afterwards ?? {};
+    return sent === undefined ? 0 : leftUntil(sent + minHold);
   }
 
   /** What nodes must remember of its tick when the lease is released now. */
   get mark(): TickMark | undefined {
-    const { tick } = this;
-    if (!tick || !this.#afterwards) return undefined;
-    const life = tick.from === 'release' ? tick.life : leftUntil(this.#afterwards.ranAt + tick.life);
+    const { sent, tick } = this.#afterwards ?? {};
+    if (!tick || sent === undefined) return undefined;
+    const life = tick.from === 'release' ? tick.life : leftUntil(sent + tick.life);
     return life > 0 ? { schedule: tick.schedule, at: tick.at, life } : undefined;
   }
 
   /** Milliseconds after the release for which a node that missed it must still be told. */
   get pendingFor(): number {
-    return this.tick && this.#afterwards ? Math.max(this.ttl, this.tick.life) : this.ttl;
+    const { sent, tick } = this.#afterwards ?? {};
+    return tick && sent !== undefined ? Math.max(this.ttl, tick.life) : this.ttl;
   }
 }
 
-/**
- * By `performance.now()`, because a wall clock that is put forward must not cut short what is kept; a suspended machine
- * makes it longer.
- */
 interface Afterwards {
-  /** Until when the keys are kept though the lock is released sooner (`minHold`). */
-  readonly keptUntil: number;
-  /** When the lock for a tick was acquired. */
-  readonly ranAt: number;
+  readonly tick: Tick | undefined;
+  /** Milliseconds for which the keys are kept at least, though the lock is released sooner. */
+  readonly minHold: number;
+  /**
+   * When the first request was sent; `undefined` before the lock is acquired. By `performance.now()`, because a wall clock
+   * that is put forward must not cut short what is kept; a suspended machine makes it longer.
+   */
+  readonly sent: number | undefined;
 }
 
 function leftUntil(time: number): number {

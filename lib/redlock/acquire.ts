@@ -126,7 +126,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
     this.#phase = plan.queueNodeFirst ? 'queue-node' : 'all';
     for (const signal of signals) this.#watch = onAbort(signal, this, this.#watch);
-    this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all);
+    this.#ask(plan.queueNodeFirst ? nodeSet(plan.queueNode) : this.#all, plan.left);
   }
 
   get since(): number {
@@ -142,8 +142,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     return firstNodes(this.context.nodes.stores.length);
   }
 
-  #ask(asked: NodeSet): void {
-    this.wait(asked, this.#timeLeft());
+  #ask(asked: NodeSet, left = this.#left): void {
+    this.wait(asked, this.#limit(left));
     this.#send(asked);
   }
 
@@ -155,9 +155,13 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /** Every phase takes from the time that is left for all of them (S8). In whole milliseconds, so that many have the same. */
-  #timeLeft(): number {
-    const left = this.plan.left - elapsedSince(this.sent);
+  /** Every phase takes from the time that is left for all of them (S8). */
+  get #left(): number {
+    return this.plan.left - elapsedSince(this.sent);
+  }
+
+  /** How long a node may take when so much is left. In whole milliseconds, so that many have the same. */
+  #limit(left: number): number {
     this.#cutShort ||= left < this.#nodeLimit;
     return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
   }
@@ -208,7 +212,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     if (tally.isSplitInSlots && !tally.ran && !this.#hasMended) return this.#mend();
     if (this.#mayAskAgain()) return this.#askAgain();
     if (!tally.isWon || tally.ran) return this.#undo();
-    this.lease.slots = tally.slots;
+    if (tally.slots) this.lease.slots = tally.slots;
     if (!tally.isAgreed) return this.#agree();
     this.#handOver(tally.token);
   }
@@ -252,7 +256,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#phase = 'pausing';
     this.stopWaiting();
     const { refused } = this.#tally;
-    const delay = Math.min(2 ** this.#rounds++ * (0.5 + Math.random() / 2), this.#timeLeft());
+    const delay = Math.min(2 ** this.#rounds++ * (0.5 + Math.random() / 2), this.#limit(this.#left));
     setTimeout(() => {
       if (this.isSettled || this.#phase !== 'pausing') return;
       this.#phase = 'all';
@@ -273,7 +277,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       answers.filter(({ reply }) => reply === true).length;
     const raised = fanOut(
       granting,
-      this.#timeLeft(),
+      this.#limit(this.#left),
       (store) => store.raise?.(this.lease, token) ?? Promise.resolve(false),
       (soFar) => count(soFar) >= quorum || soFar.length - count(soFar) > granting.length - quorum,
       this.request.signals,
@@ -297,7 +301,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#end();
     this.#mendStragglers();
     lease.acquired(this.sent.monotonic, request.minHold ?? 0);
-    const lock = new HeldLock(lease, token, context, this.sent, request);
+    const lock = new HeldLock(lease, token, context, this.sent, taken, request);
     context.began(lock);
     this.caller.attempted(this.#result(lock, false));
   }

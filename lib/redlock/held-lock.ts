@@ -54,50 +54,53 @@ export type HoldTerms = Pick<ResolvedLockOptions, 'renew'> & Partial<Pick<Resolv
 
 const LOADED_AT = Date.now();
 
-/** The end of a lock's extensions (`maxHold`). */
+/** Whether a lock is renewed, and for how long it may be extended (`maxHold`). */
 interface HoldLimit {
-  readonly since: Instant;
+  readonly renew: boolean;
+  readonly since: Instant | undefined;
   readonly duration: number;
   /** Whether a renewal was left out for it. */
   reached: boolean;
 }
 
+/** Mostly there is no limit, and all locks share these. */
+const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
+const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
+
 /**
  * The one implementation of {@link LockHandle}: counts down the validity, renews, and tells when the lock is lost.
  *
  * A process can hold many thousands, so a lock at rest is this object and its lease: it has no timer, no promise and no
- * function of its own.
+ * function of its own. A field that few locks ever need is not private by name, and not set before it is needed: V8 gives
+ * each object room for every private name.
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
   /**
    * The life of a lock once it is acquired: held, and unconfirmed from a renewal that failed to one that succeeds; then
-   * either released or lost, and never held again.
+   * either released or lost, with the error that says why, and never held again.
    */
-  #state: LockState = 'held';
-  #loss: LockLostError | undefined;
-  #ttl: number;
+  #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
+  /** The ttl that it has, once it was extended by hand: the lease has the longest that was asked for. */
+  private ownTtl: number | undefined;
   /**
    * When its validity ends, on both clocks of this machine (S11): whole milliseconds, of the wall clock after
-   * {@link LOADED_AT}, as V8 keeps a small whole number in the object itself. 32 of 461 bytes for each of 50,000 held locks
+   * {@link LOADED_AT}, as V8 keeps a small whole number in the object itself. 32 bytes of the heap of each held lock
    * (`npm run bench -- held`).
    */
   #endsAt = 0;
   #endsAtWall = 0;
-  readonly #renew: boolean;
-  readonly #holdLimit: HoldLimit | undefined;
-  /** The renewal that is planned, if one is. */
+  readonly #limit: HoldLimit;
+  /** What is planned, if anything is: the renewal, or a look at the end of the validity. */
   #batch: Batch | undefined;
   /** Where it stands in that, and among all that are held. */
   batchSlot = NO_SLOT;
   heldSlot = NO_SLOT;
-  /** For the end of the validity, where no renewal is sure to come before it. */
-  #lapse: NodeJS.Timeout | undefined;
-  /** Whether nodes are being asked to extend the lock. */
-  #extending = false;
-  /** What waits for the extension under way (S9: one at a time). */
+  /** For the end of the validity, where it is near and no renewal is sure to come before it. */
+  private lapse: NodeJS.Timeout | undefined;
+  /** What waits for the extension under way (S9: one at a time), if one is. */
   #waiting: (() => void)[] | undefined;
   /** Made when first asked for: most locks end without anybody looking at their signal. */
-  #controller: AbortController | undefined;
+  private controller: AbortController | undefined;
   #release: Promise<void> | undefined;
   /** What has joined it and not left it yet (S18). */
   joined: Joined | undefined;
@@ -109,20 +112,24 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /**
    * @param validFrom - when the first request of the acquisition was sent
+   * @param taken - milliseconds since then: the clocks have just been asked
    */
   constructor(
     readonly lease: Lease,
     readonly fencingToken: number,
     private readonly context: LeaseContext,
     validFrom: Instant,
+    taken: number,
     { renew, maxHold }: HoldTerms,
   ) {
-    this.#ttl = lease.ttl;
-    this.#renew = renew;
-    this.#holdLimit =
-      maxHold === undefined ? undefined : { since: validFrom, duration: maxHold, reached: false };
-    this.#validFor(lease.ttl, validFrom);
-    this.#plan(this.#untilRenewal(validFrom));
+    this.#limit =
+      maxHold !== undefined
+        ? { renew, since: validFrom, duration: maxHold, reached: false }
+        : renew
+          ? RENEWED
+          : NOT_RENEWED;
+    const usable = this.#validFor(lease.ttl, validFrom);
+    this.#plan(lease.ttl / 3 - taken, usable - taken);
   }
 
   get keys(): readonly string[] {
@@ -153,16 +160,16 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /** Milliseconds that the nodes keep the lock. */
   get ttl(): number {
-    return this.#ttl;
+    return this.ownTtl ?? this.lease.ttl;
   }
 
   get signal(): AbortSignal {
-    if (!this.#controller) {
-      this.#controller = new AbortController();
-      this.#noticeLapse();
-      if (this.#loss) this.#controller.abort(this.#loss);
+    if (!this.controller) {
+      this.controller = new AbortController();
+      const { loss } = this;
+      if (loss) this.controller.abort(loss);
     }
-    return this.#controller.signal;
+    return this.controller.signal;
   }
 
   remaining(): number {
@@ -170,12 +177,17 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return Math.max(0, Math.min(this.#endsAt - performance.now(), this.#endsAtWall + LOADED_AT - Date.now()));
   }
 
-  /** The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already. */
-  #validFor(ttl: number, sent: Instant): void {
+  /**
+   * The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already.
+   *
+   * @returns for how many milliseconds from then
+   */
+  #validFor(ttl: number, sent: Instant): number {
     const usable = usableTtl(ttl, this.context.settings.driftFactor);
     // Rounded down, which is the safe side.
     this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
     this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
+    return usable;
   }
 
   isHeld(): boolean {
@@ -184,24 +196,24 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   get state(): LockState {
-    this.#noticeLapse();
-    return this.#state;
+    return this.loss ? 'lost' : (this.#state as LockState);
   }
 
   assertHeld(): void {
     if (!this.isHeld()) throw this.#whyNotHeld();
   }
 
-  async extend(ttl = this.#ttl): Promise<void> {
+  async extend(ttl = this.ttl): Promise<void> {
     const { settings, nodes } = this.context;
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
     settings.guard.checkCovers(ttl);
     await this.#turn();
-    let next = this.#ttl / 10;
+    let next = this.ttl / 10;
     try {
       this.assertHeld();
       this.#assertExtensible();
       const sent = now();
+      this.ownTtl = this.ttl;
       // A node that stores it and whose answer is lost keeps it so long: as long it must be told of a release.
       this.lease.ttl = Math.max(this.lease.ttl, ttl);
       const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
@@ -214,7 +226,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       });
       this.assertHeld();
       if (verdict.kind === 'unconfirmed') throw this.#unconfirmed(verdict);
-      this.#ttl = ttl;
+      this.ownTtl = ttl;
       next = this.#untilRenewal(sent);
     } finally {
       this.#passTurn(next);
@@ -244,16 +256,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     const error = new LockLostError(this.keys, reason);
     this.#rest();
     this.context.ended(this);
-    this.#loss = error;
-    this.#become('lost', () => error);
-    this.#controller?.abort(error);
+    this.#become(error);
+    this.controller?.abort(error);
     this.context.settings.lost?.(error);
   }
 
   /** Whether the lock was lost before it was released, and why. */
   get loss(): LockLostError | undefined {
     this.#noticeLapse();
-    return this.#loss;
+    return this.#state instanceof LockLostError ? this.#state : undefined;
   }
 
   /** Held, confirmed or not, as far as has been noticed. */
@@ -262,10 +273,11 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /** @param error - why, for those who listen; made for them alone */
-  #become(state: LockState, error?: () => Error): void {
+  #become(state: Exclude<LockState, 'lost'> | LockLostError, error?: () => Error): void {
     if (state === this.#state) return;
     this.#state = state;
     if (!lockStates.hasSubscribers) return;
+    const isLost = state instanceof LockLostError;
     const event: LockStateEvent = {
       keys: this.keys,
       id: this.id,
@@ -273,15 +285,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       fencingToken: this.fencingToken,
       mode: this.mode,
       ...slotsOf(this),
-      state,
+      state: isLost ? 'lost' : state,
       remaining: this.remaining(),
-      ...(error ? { error: error() } : {}),
+      ...(isLost ? { error: state } : error ? { error: error() } : {}),
     };
     lockStates.publish(event);
   }
 
   #whyNotHeld(): LockLostError {
-    return this.#loss ?? new LockLostError(this.keys, 'it was released');
+    return this.loss ?? new LockLostError(this.keys, 'it was released');
   }
 
   /** The clock decides, not the timer, which a blocked thread delays (S10). */
@@ -290,10 +302,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #whyLapsed(): string {
-    const limit = this.#holdLimit;
-    return limit?.reached && this.#state === 'held'
-      ? `its maxHold of ${limit.duration} ms had passed, so it was renewed no more`
-      : `its validity ran out before a quorum renewed it (ttl ${this.#ttl} ms)`;
+    const { reached, duration } = this.#limit;
+    return reached && this.#state === 'held'
+      ? `its maxHold of ${duration} ms had passed, so it was renewed no more`
+      : `its validity ran out before a quorum renewed it (ttl ${this.ttl} ms)`;
   }
 
   /** Part of {@link Renewable}; for the watchdog only. */
@@ -301,42 +313,44 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#batch = undefined;
     this.#noticeLapse();
     if (!this.#alive()) return;
-    this.#extending = true;
+    if (!this.#limit.renew || this.#limit.reached) return this.#watchValidity();
+    this.#waiting = [];
     // Mostly the answers come, or the time limit, long before the validity ends; a blocked thread can make it late.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
-    new Extension(nodes, this, this.#ttl, limit, sent, nodes.limitsOfRenewals);
+    new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
   }
 
   /** Part of {@link Extensible}; for renewals. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
     this.#take(verdict, ttl, sent);
     // A node that was slow once may answer now: ask again soon, there are few chances left.
-    this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.#ttl / 10);
+    this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
   }
 
   /** Milliseconds until a third of the ttl has passed since it was last asked for: time for two more attempts. */
   #untilRenewal(sent: Instant): number {
-    return this.#ttl / 3 - elapsedSince(sent);
+    return this.ttl / 3 - elapsedSince(sent);
   }
 
-  /** Plans what comes next: a renewal after `delay` milliseconds, or the end of the validity. */
-  #plan(delay: number): void {
+  /** Plans what comes next: a renewal after `delay` milliseconds, or a look at the end of the validity. */
+  #plan(delay: number, remaining = this.remaining()): void {
     if (!this.#alive()) return;
-    const renewing = this.#renew && delay < this.remaining() && !this.#isOver(delay);
-    if (renewing) {
-      this.#batch = this.context.watchdog.plan(this, this.#ttl, Math.max(0, delay));
-    }
-    if (renewing && this.#state === 'held') this.#stopTimer();
+    const { renew } = this.#limit;
+    if (renew && delay >= remaining) return this.#watchValidity();
+    const renewing = renew && !this.#isOver(delay);
+    const next = renewing ? Math.max(0, delay) : remaining;
+    this.#batch = this.context.watchdog.plan(this, this.ttl, next);
+    if (this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
   }
 
   /** Whether `maxHold` will have passed after `delay` milliseconds. */
   #isOver(delay: number): boolean {
-    const limit = this.#holdLimit;
-    if (!limit || elapsedSince(limit.since) + delay < limit.duration) return false;
-    limit.reached = true;
-    return true;
+    const limit = this.#limit;
+    if (!limit.since) return false;
+    limit.reached = elapsedSince(limit.since) + delay >= limit.duration;
+    return limit.reached;
   }
 
   /** Nothing more is planned. */
@@ -352,25 +366,27 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /** A timer tells of the loss where no renewal is sure to come first (S10). */
   #watchValidity(): void {
-    this.#lapse ??= setTimeout(() => {
-      this.#lapse = undefined;
+    this.lapse ??= setTimeout(() => {
+      this.lapse = undefined;
       this.#noticeLapse();
       if (this.#alive()) this.#watchValidity();
     }, this.remaining()).unref();
   }
 
   #stopTimer(): void {
-    clearTimeout(this.#lapse);
-    this.#lapse = undefined;
+    if (!this.lapse) return;
+    clearTimeout(this.lapse);
+    this.lapse = undefined;
   }
 
   /** Waits for the extension under way, if there is one (S9: one at a time), and for those that wait already. */
   async #turn(): Promise<void> {
-    if (this.#extending) {
-      await new Promise<void>((resolve) => (this.#waiting ??= []).push(resolve));
+    const waiting = this.#waiting;
+    if (waiting) {
+      await new Promise<void>((resolve) => waiting.push(resolve));
       return;
     }
-    this.#extending = true;
+    this.#waiting = [];
     this.#leaveBatch();
   }
 
@@ -379,13 +395,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     const next = this.#waiting?.shift();
     if (next) return next();
     this.#waiting = undefined;
-    this.#extending = false;
     this.#plan(delay);
   }
 
   #assertExtensible(): void {
-    const limit = this.#holdLimit;
-    if (!limit || elapsedSince(limit.since) < limit.duration) return;
+    const limit = this.#limit;
+    if (!limit.since || elapsedSince(limit.since) < limit.duration) return;
     throw new RedlockError(
       'MAX_HOLD_REACHED',
       `The lock on ${quoted(this.keys)} is not extended: its maxHold of ` +
@@ -413,8 +428,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /** The release is a loss to what has joined, though not to the one that releases. */
   #tellJoined(): void {
-    this.#controller ??= new AbortController();
-    this.#controller.abort(
+    this.controller ??= new AbortController();
+    this.controller.abort(
       new LockLostError(this.keys, 'it was released beneath a nested call that had joined it'),
     );
   }
@@ -427,7 +442,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#rest();
     lease.ended = true;
     context.ended(this);
-    const released = release(context.nodes, lease, nodeTimeLimit(this.#ttl, context.settings.nodeTimeout));
+    const released = release(context.nodes, lease, nodeTimeLimit(this.ttl, context.settings.nodeTimeout));
     if (lease.keepFor === 0) this.follower?.();
     return released;
   }

@@ -108,7 +108,7 @@ export class Redlock {
   #begin(call: Call): void {
     const { keys, options } = call;
     const { retry, signals } = options;
-    for (const { aborted, reason } of signals) if (aborted) return call.fail(reason);
+    for (const signal of signals) if (signal.aborted) return call.fail(signal.reason);
     const queueNode = queueNodeOf(this.stores);
     const isSingle = retry.attempts === 1;
     // With a limit of attempts each of them is to count, and one without a place in line is worth less.

@@ -50,8 +50,8 @@ const NOT_WRITTEN_BACK: Patch = {
 
 const COUNTED_FROM_REPLY: Patch = {
   file: 'lib/redlock/acquire.ts',
-  find: 'new HeldLock(lease, token, context, this.sent, request)',
-  replace: 'new HeldLock(lease, token, context, now(), request)',
+  find: 'new HeldLock(lease, token, context, this.sent, taken, request)',
+  replace: 'new HeldLock(lease, token, context, now(), 0, request)',
 };
 
 describe('the judge flags', () => {
@@ -73,7 +73,11 @@ describe('the judge flags', () => {
         replace: 'return this.granted;',
       },
       // What a node has of other slots counts as well.
-      { file: 'lib/redlock/acquire.ts', find: 'this.lease.slots = tally.slots;', replace: '' },
+      {
+        file: 'lib/redlock/acquire.ts',
+        find: 'if (tally.slots) this.lease.slots = tally.slots;',
+        replace: '',
+      },
     ];
     const scenario = scenarioNamed('permits, each client cut off');
     const threeOfTwo = /held at the same time, of 2 permits/;

@@ -142,6 +142,26 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
+  test('the same one serves locks that are not renewed, and each is told of the end of its own validity (S10)', async () => {
+    const locks: HeldLock[] = [];
+    for (let index = 0; index < 20; index++) {
+      const terms = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
+      locks.push(await redlock.acquire([`k${index}`], terms));
+      await jest.advanceTimersByTimeAsync(1);
+    }
+    expect(jest.getTimerCount()).toBe(1);
+    const signals = locks.map(({ signal }) => signal);
+    await jest.advanceTimersByTimeAsync(988 - 20 - 1);
+    for (const signal of signals) {
+      expect(signal.aborted).toBe(false);
+      await jest.advanceTimersByTimeAsync(1);
+    }
+    await jest.advanceTimersByTimeAsync(2);
+    expect(signals.every(({ aborted }) => aborted)).toBe(true);
+    expect(requests).toEqual([]);
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
   test('the one of the watchdog follows a lock that is due before all others', async () => {
     const slow = await acquire('slow', 60_000);
     const quick = await acquire('quick', TTL);
