@@ -4,9 +4,13 @@ import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-ke
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
-import { MARK_MS } from './hold-back.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
-import { COUNT_OF_RECORD, END_PERMIT, parsePermit, parsePermitRecord, PERMITS, SPARE_MS } from './permits.js';
+import { GIVE_UP_SLOTS } from './permit-exchange.js';
+import { STORE_PERMIT } from './permit-grant.js';
+import { TELL_HOLDERS } from './permit-refusal.js';
+import { CHOOSE_SLOT } from './permit-slot.js';
+import { WAIT_FOR_TURN } from './permit-turn.js';
+import { COUNT_OF_RECORD, parsePermit, parsePermitRecord, PERMITS } from './permits.js';
 import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 
@@ -19,23 +23,6 @@ const HEADER = 9;
 
 /** How far a token may be ahead of the node's clock before the node's marker is lifted. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
-
-/** So many holders whose end has passed are cleared away at a time, until there is a slot: a thousand took 4 ms. */
-const MOST_CLEARED = 100;
-
-/** So many holders a refusal tells. */
-const MOST_TOLD = 10;
-
-/**
- * For more permits than these the set and the hash are begun with something longer than 64 characters
- * (`zset-max-listpack-value`, `hash-max-listpack-value`), so that the server does not keep them as lists, which it would search
- * from one end to the other: 64 acquisitions at a time of a lock of 200 permits took it 14 us each, and take it 10.
- */
-const MOST_IN_LIST = 16;
-const LONG = '0'.repeat(80);
-
-/** So many of those who wait are looked at. */
-const MOST_WAITERS = 64;
 
 /**
  * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. What is not said here is as
@@ -129,35 +116,7 @@ while ARGV[at] do
   local id, token, mine, waited = sub(lease, 1, 32), least, 0
   local queues = key + 4 * n
 
-  if exactly and late <= 0 and young <= 0 then
-    -- It gives up what it has of others, and then all it has: it is to get a slot of each key or none.
-    local other = false
-    for pass = 1, 2 do
-      for i = 1, pass == 1 and n or other and n or 0 do
-        local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local record, slot = try('GET', name)
-        if record and not record.err and byte(record, 1) == ${RECORD.permits} then
-          local kind, left = byte(record, ${PERMITS.kind}), call('PTTL', name)
-          local held = left > ${LINGER_MS} or left == -1
-          if held and kind == ${PERMITS.several} then
-            local own, score = try('HGET', details, id), try('ZSCORE', holders, id)
-            if own and not own.err and score and not score.err and tonumber(score) > now
-              and byte(own, 17) ~= ${PERMITS.kept} then
-              slot = tonumber(sub(own, 18, 21))
-            end
-          elseif held and kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
-            slot = tonumber(sub(record, ${PERMITS.slot.join(', ')}))
-          end
-        end
-        if slot and pass == 1 then
-          other = other or slot ~= tonumber(ARGV[wishes + i])
-        elseif slot then
-          ${END_PERMIT}
-          answer, freed = failed, true
-        end
-      end
-    end
-  end
+${GIVE_UP_SLOTS}
 
   for i = 1, n do
     if answer then
@@ -203,56 +162,7 @@ while ARGV[at] do
     elseif left > 0 and not shares then
       answer, refused = {i, record, left == math.huge and -1 or left}, i
     else
-      local cleared = false
-      while true do
-        slot = nil
-        if not shares then
-          slot = wish
-        elseif exactly then
-          slot = (wish >= held or byte(taken, wish + 1) == ${PERMITS.free}) and wish or nil
-        else
-          local first = string.find(taken, '0', wish + 1, true)
-          if first and first <= permits then
-            slot = first - 1
-          elseif held < permits then
-            slot = math.max(wish, held)
-          else
-            first = string.find(taken, '0', 1, true)
-            slot = first and first <= wish and first - 1 or nil
-          end
-        end
-        if not several then
-          break
-        end
-        told = try('HMGET', details, id, slot or wish, 'e')
-        if told.err then
-          answer = told
-          break
-        end
-        row = told[2]
-        if told[1] or slot and (cleared or not (queued and ordered)) then
-          break
-        end
-        local gone = try('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
-        if gone.err then
-          answer = gone
-          break
-        elseif #gone == 0 then
-          break
-        end
-        cleared = true
-        local owns = call('HMGET', details, unpack(gone))
-        for j = 1, #gone do
-          if owns[j] then
-            local ended = tonumber(sub(owns[j], 18, 21))
-            taken = sub(taken, 1, ended) .. '0' .. sub(taken, ended + 2)
-          end
-        end
-        call('ZREM', holders, unpack(gone))
-        call('HDEL', details, unpack(gone))
-        call('SETRANGE', name, ${PERMITS.bits - 1}, taken)
-        record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + held)
-      end
+${CHOOSE_SLOT}
       if answer then
         break
       end
@@ -266,25 +176,7 @@ while ARGV[at] do
         end
       elseif not slot then
         answer, refused = {i, record, left}, i
-        if several then
-          local first = {}
-          if exactly then
-            local theirs = row and sub(row, 18)
-            first = theirs and {theirs, call('ZSCORE', holders, theirs)}
-          else
-            first = call('ZRANGEBYSCORE', holders, string.format('(%.3f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ${MOST_TOLD})
-          end
-          local list = {}
-          for j = 1, first and first[2] and #first or 0, 2 do
-            local theirs = call('HGET', details, first[j])
-            if theirs then
-              list[#list + 1], list[#list + 2], list[#list + 3] = first[j], theirs, math.ceil(first[j + 1] - now)
-            end
-          end
-          if #list > 0 then
-            answer = {i, list}
-          end
-        end
+${TELL_HOLDERS}
       else
         local mark = try('GET', KEYS[key + 3 * n + i])
         local failed = mark and mark.err and mark
@@ -331,63 +223,7 @@ while ARGV[at] do
     answer = {${TOO_YOUNG}, math.ceil(young)}
   end
 
-  local behind
-  if waited and ordered and not answer then
-    for i in pairs(waited) do
-      local queue, woken = KEYS[queues + i], false
-      local free = permits
-      if lefts[i] then
-        local _, zeros = string.gsub(sub(bits[i], 1, permits), '0', '0')
-        free = zeros + math.max(0, permits - #bits[i])
-      end
-      while not answer do
-        local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
-        local turn, from, ahead, other = nil, 1, 0, nil
-        if line[1] and byte(line[1], 1) == 33 then
-          turn, from = line[1], 3
-        end
-        for j = from, #line, 2 do
-          local theirs = byte(line[j], ${WAITER.mode})
-          if byte(line[j], 1) == 63 then
-            break
-          elseif line[j] == waiter or tonumber(line[j + 1]) > came then
-            if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- It has not asked yet since permits are held.
-              behind = behind or {}
-              behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
-              break
-            end
-          elseif theirs == ${WAITER.permits} then
-            ahead = ahead + 1
-          elseif not lefts[i] then
-            other = line[j]
-            break
-          end
-        end
-        if not other and ahead < free then
-          break
-        end
-        local first = line[from]
-        if not turn or sub(turn, 18) ~= first then
-          if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
-            break
-          end
-          -- The last holder has lapsed, and so told nobody.
-          local after, released = 0, '-'
-          ${WAKE}
-          woken = true
-        else
-          local over = tonumber(sub(turn, 2, 17))
-          if over > now then
-            answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(over - now)}, i
-          else
-            call('ZREM', queue, first, turn)
-          end
-        end
-      end
-    end
-  end
+${WAIT_FOR_TURN}
 
 ${STAND_IN_LINE}
   if not answer then
@@ -421,95 +257,7 @@ ${STAND_IN_LINE}
       waited[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
     end
     local digits = not answer and string.format('%016.0f', token)
-    for i = 1, answer and 0 or n do
-      local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
-      local flag, stored = waited and waited[i] and 'w' or '-', nil
-      local number = numbers[slot]
-      if not number then
-        number = string.format('%04.0f', slot)
-        numbers[slot] = number
-      end
-      if not left then
-        if not heads[slot] then
-          heads[slot] = number .. string.format('%04.0f', permits) .. '1'
-          tails[slot] = string.rep('0', slot) .. '1' .. string.rep('0', permits - slot - 1) .. ':'
-        end
-        local floor = record and sub(record, ${RECORD.token.join(', ')}) or '${'0'.repeat(16)}'
-        stored = try('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, 47) .. heads[slot] .. floor .. tails[slot]
-          .. sub(lease, 48), 'PX', ttl + ${LINGER_MS})
-        taken = tails[slot]
-      else
-        if #taken < permits then
-          taken = taken .. string.rep('0', permits - #taken)
-        end
-        taken = sub(taken, 1, slot) .. '1' .. sub(taken, slot + 2)
-        local largest = sub(record, ${RECORD.token.join(', ')})
-        if largest < digits then
-          largest = digits
-        end
-        if not manies[i] or left <= ttl or #taken > #bits[i] then
-          local count = numbers[#taken]
-          if not count then
-            count = string.format('%04.0f', #taken)
-            numbers[#taken] = count
-          end
-          local own, owner = sub(lease, 1, 47) .. number .. count, sub(lease, 48)
-          local floor = sub(record, ${PERMITS.floor.join(', ')})
-          if left > ttl then
-            -- Another one ends last, and so it is named.
-            own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
-            owner = sub(record, ${PERMITS.bits + 1} + #bits[i])
-          end
-          stored = try('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
-            'PX', math.max(left, ttl) + ${LINGER_MS})
-        else
-          stored = try('SETRANGE', name, 1, flag .. largest)
-          if type(stored) == 'number' then
-            call('SETRANGE', name, ${PERMITS.bits - 1} + slot, '1')
-            stored = {}
-          end
-        end
-      end
-      if stored.err then
-        answer = stored
-        break
-      end
-      if left then
-        local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, 48), digits .. ':' .. id
-        local lives = livings[i]
-        if manies[i] then
-          call('ZADD', holders, ends, id)
-          if not lives or lives < ends + ${LINGER_MS} then
-            lives = false
-          end
-        else
-          local theirs, their = sub(record, ${RECORD.id.join(', ')}), sub(record, ${PERMITS.slot.join(', ')})
-          local kind = byte(record, ${PERMITS.kind}) == ${PERMITS.kept} and 'K' or ':'
-          call('DEL', holders, details)
-          call('ZADD', holders, ends, id, math.floor(now) + left, theirs)
-          if permits > ${MOST_IN_LIST} then
-            call('ZADD', holders, 0, '${LONG}')
-            call('ZREM', holders, '${LONG}')
-          end
-          call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
-            sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
-              .. sub(record, ${PERMITS.bits + 1} + #bits[i]))
-        end
-        if lives then
-          call('HSET', details, slot, row, id, told)
-        else
-          lives = math.floor(now) + math.max(left, ttl) + ${LINGER_MS + SPARE_MS}
-          call('HSET', details, slot, row, id, told, 'e', permits > ${MOST_IN_LIST} and string.format('%0${LONG.length}.0f', lives) or lives)
-          call('PEXPIREAT', holders, lives)
-          call('PEXPIREAT', details, lives)
-        end
-      elseif behind and behind[i] then
-        local mark = KEYS[key + 3 * n + i]
-        try('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
-      end
-      bits[i] = taken
-    end
+${STORE_PERMIT}
     if not answer then
       for i = 1, n do
         digits = digits .. numbers[slots[i]]
