@@ -3,7 +3,8 @@ import type { AcquireReply, AcquireRequest, KeyHolder } from '../../../core/port
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import type { AcquireCommand } from './acquire-command.js';
+import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
 import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
 import { GIVE_UP_SLOTS } from './permit-exchange.js';
 import { STORE_PERMIT } from './permit-grant.js';
