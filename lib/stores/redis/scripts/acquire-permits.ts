@@ -68,7 +68,7 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
 export const ACQUIRE_PERMITS = script(`
-local call, try, sub, byte = redis.call, redis.pcall, string.sub, string.byte
+local call, try, pcall, sub, byte = redis.call, redis.pcall, redis.pcall, string.sub, string.byte
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
 local clock = time[1] * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000})
