@@ -74,9 +74,13 @@ export const RECORD = {
   shortest: 66,
 } as const;
 
-/** The part of a record that the client writes: id, time and owner. The script puts state and token before it. */
-export function leasePart({ lease: { id, owner }, since }: AcquireRequest): string {
-  return `${id}:${String(since).padStart(13, '0')}:${owner}`;
+/**
+ * The part of a record that the client writes: id, time and owner. The script puts state and token before it.
+ *
+ * @param fields - what its mode has before the owner
+ */
+export function leasePart({ lease: { id, owner }, since }: AcquireRequest, fields = ''): string {
+  return `${id}:${String(since).padStart(13, '0')}:${fields}${owner}`;
 }
 
 /** What a record says. */

@@ -32,7 +32,7 @@ import {
 import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scripts/extend-permits.js';
 import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
 import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';
-import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
@@ -61,7 +61,7 @@ afterAll(() => server.stop());
 beforeEach(() => redis.flushall());
 
 type Packed = readonly (string | number)[];
-type Answer = string | readonly unknown[] | Error;
+type Answer = string | number | readonly unknown[] | Error;
 
 function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
   return client.eval(lua, count as number, ...rest);
@@ -118,7 +118,7 @@ function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
 /** Runs ACQUIRE_PERMITS once for these requests; the answers, without the time on the server's clock. */
 async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const packed = packAcquirePermits(requests, commandFor(requests, terms));
-  const answers = (await run(ACQUIRE_PERMITS, packed)) as Answer[];
+  const answers = [...acquireAnswers(await run(ACQUIRE_PERMITS, packed), requests)] as Answer[];
   expect(answers).toHaveLength(requests.length + 1);
   expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   return answers;
@@ -170,9 +170,10 @@ function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
   return run(RAISE_PERMITS, packRaisePermits(lease, token, PREFIX, marker));
 }
 
-function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number | Error)[]> {
+async function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number | Error)[]> {
   const requests = leases.map((lease) => ({ lease, pause }));
-  return run(RELEASE_PERMITS, packReleasePermits(requests, PREFIX, BASE)) as Promise<(number | Error)[]>;
+  const reply = await run(RELEASE_PERMITS, packReleasePermits(requests, PREFIX, BASE));
+  return leases.map((_, index) => releaseAnswer(reply, index) as number | Error);
 }
 
 /** How many waiters RELEASE_PERMITS has told, for this lease alone. */
@@ -216,10 +217,16 @@ async function stateOf(key = 'k'): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
 
-/** The bits of a record of permits. */
+/** For each slot that a record of permits knows of: 1 when it is taken, else 0. */
 async function takenOf(key = 'k'): Promise<string> {
   const record = (await recordOf(key))!;
-  return record.slice(91, 91 + Number(record.slice(70, 74)));
+  const count = Number(record.slice(70, 74));
+  const own = Number(record.slice(66, 70));
+  const isTaken = (slot: number): boolean =>
+    record[74] === '+'
+      ? Boolean((record.charCodeAt(91 + Math.floor(slot / 6)) - 63) & (1 << (slot % 6)))
+      : slot === own;
+  return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
 /** As if the ttl of a lease had passed; it must not be the only one. */

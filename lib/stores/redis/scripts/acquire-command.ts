@@ -85,6 +85,8 @@ interface StraightPath {
   readonly mark?: number;
   /** Lua text that changes the local `lease` by the free record, the local `seen`, which was there. */
   readonly after?: string;
+  /** Lua text for the answer where others of the command did not take it. */
+  readonly answer?: string;
 }
 
 /**
@@ -94,7 +96,7 @@ interface StraightPath {
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (which argument the general path begins with) and
  * `seen` (the record of its key, if it was read).
  */
-export function straightPath({ keys, state, mark, after }: StraightPath): string {
+export function straightPath({ keys, state, mark, after = '', answer = 'least' }: StraightPath): string {
   return `
 local answers, first, seen = {}, header + 1
 -- The straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is held, or
@@ -115,7 +117,7 @@ if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) 
       } then
       break
     end
-    ${after ?? ''}head = head or '${state}-' .. ${digitsOf('least')} .. ':'
+    ${after}head = head or '${state}-' .. ${digitsOf('least')} .. ':'
     if pcall('SET', name, head .. lease, 'PX', life).err then
       break
     end
@@ -126,7 +128,7 @@ if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) 
     return clock
   end
   for i = 1, first - header - 1 do
-    answers[i] = least
+    answers[i] = ${answer}
   end
 end
 `;

@@ -14,12 +14,12 @@ export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do
         local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local record, slot = try('GET', name)
+        local record, slot = pcall('GET', name)
         if record and not record.err and byte(record, 1) == ${RECORD.permits} then
           local kind, left = byte(record, ${PERMITS.kind}), call('PTTL', name)
           local held = left > ${LINGER_MS} or left == -1
           if held and kind == ${PERMITS.several} then
-            local own, score = try('HGET', details, id), try('ZSCORE', holders, id)
+            local own, score = pcall('HGET', details, id), pcall('ZSCORE', holders, id)
             if own and not own.err and score and not score.err and tonumber(score) > now
               and byte(own, 17) ~= ${PERMITS.kept} then
               slot = tonumber(sub(own, 18, 21))

@@ -1,6 +1,7 @@
 import { LINGER_MS, RECORD } from '../record.js';
 import { MARK_MS } from './hold-back.js';
-import { PERMITS, SPARE_MS } from './permits.js';
+import { LEASE, ownerAt, PERMITS, SPARE_MS } from './permits.js';
+import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
 
 /**
  * For more permits than these the set and the hash are begun with something longer than 64 characters
@@ -17,52 +18,45 @@ const LONG = '0'.repeat(80);
  */
 export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
-      local flag, stored = waited and waited[i] and 'w' or '-', nil
+      local flag, stored = waits and waits[i] and 'w' or '-', nil
       local number = numbers[slot]
       if not number then
         number = string.format('%04.0f', slot)
         numbers[slot] = number
       end
       if not left then
-        if not heads[slot] then
-          heads[slot] = number .. string.format('%04.0f', permits) .. '1'
-          tails[slot] = string.rep('0', slot) .. '1' .. string.rep('0', permits - slot - 1) .. ':'
-        end
         local floor = record and sub(record, ${RECORD.token.join(', ')}) or '${'0'.repeat(16)}'
-        stored = try('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, 47) .. heads[slot] .. floor .. tails[slot]
-          .. sub(lease, 48), 'PX', ttl + ${LINGER_MS})
-        taken = tails[slot]
+        stored = pcall('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, ${LEASE.slot - 1}) .. number
+          .. sub(lease, ${LEASE.count}, ${LEASE.floor - 1}) .. floor .. sub(lease, ${LEASE.owner - 1}), 'PX', ttl + ${LINGER_MS})
+        helds[i] = permits
       else
-        if #taken < permits then
-          taken = taken .. string.rep('0', permits - #taken)
-        end
-        taken = sub(taken, 1, slot) .. '1' .. sub(taken, slot + 2)
+        ${TAKE_SLOT}
+        local held = math.max(helds[i], permits)
+        taken = taken .. string.rep('?', ${luaWidthOf('held')} - #taken)
         local largest = sub(record, ${RECORD.token.join(', ')})
         if largest < digits then
           largest = digits
         end
-        if not manies[i] or left <= ttl or #taken > #bits[i] then
-          local count = numbers[#taken]
-          if not count then
-            count = string.format('%04.0f', #taken)
-            numbers[#taken] = count
-          end
-          local own, owner = sub(lease, 1, 47) .. number .. count, sub(lease, 48)
+        if not manies[i] or left <= ttl or held > helds[i] then
+          local count = held == permits and sub(lease, ${LEASE.count}, ${LEASE.count + 3}) or sub(record, ${PERMITS.count.join(', ')})
+          local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner})
           local floor = sub(record, ${PERMITS.floor.join(', ')})
           if left > ttl then
             -- Another one ends last, and so it is named.
             own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
-            owner = sub(record, ${PERMITS.bits + 1} + #bits[i])
+            owner = sub(record, ${ownerAt('record', 'helds[i]')})
           end
-          stored = try('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
+          stored = pcall('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
             'PX', math.max(left, ttl) + ${LINGER_MS})
         else
-          stored = try('SETRANGE', name, 1, flag .. largest)
+          stored = pcall('SETRANGE', name, 1, flag .. largest)
           if type(stored) == 'number' then
-            call('SETRANGE', name, ${PERMITS.bits - 1} + slot, '1')
+            local at = ${offsetOf('slot', 1)}
+            call('SETRANGE', name, ${PERMITS.bits - 1} + at, sub(taken, at + 1, at + 1))
             stored = {}
           end
         end
+        helds[i], bits[i] = held, taken
       end
       if stored.err then
         answer = stored
@@ -70,7 +64,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       end
       if left then
         local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, 48), digits .. ':' .. id
+        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner}), digits .. ':' .. id
         local lives = livings[i]
         if manies[i] then
           call('ZADD', holders, ends, id)
@@ -88,7 +82,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
           end
           call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
             sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
-              .. sub(record, ${PERMITS.bits + 1} + #bits[i]))
+              .. sub(record, ${PERMITS.bits + 1}))
         end
         if lives then
           call('HSET', details, slot, row, id, told)
@@ -99,8 +93,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
           call('PEXPIREAT', details, lives)
         end
       elseif behind and behind[i] then
-        local mark = KEYS[key + 3 * n + i]
-        try('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
+        local mark = KEYS[marks + i]
+        pcall('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
       end
-      bits[i] = taken
     end`;

@@ -1,4 +1,5 @@
 import { PERMITS } from './permits.js';
+import { findFree, freeSlot, isTaken } from './slot-map.js';
 
 /** So many holders whose end has passed are cleared away at a time, until there is a slot: a thousand took 4 ms. */
 const MOST_CLEARED = 100;
@@ -17,22 +18,18 @@ export const CHOOSE_SLOT = `      local cleared = false
         if not shares then
           slot = wish
         elseif exactly then
-          slot = (wish >= held or byte(taken, wish + 1) == ${PERMITS.free}) and wish or nil
+          slot = not (${isTaken('wish')}) and wish or nil
         else
-          local first = string.find(taken, '0', wish + 1, true)
-          if first and first <= permits then
-            slot = first - 1
-          elseif held < permits then
-            slot = math.max(wish, held)
-          else
-            first = string.find(taken, '0', 1, true)
-            slot = first and first <= wish and first - 1 or nil
+          ${findFree('wish')}
+          if slot >= permits then
+            ${findFree('0')}
           end
+          slot = slot < permits and slot or nil
         end
         if not several then
           break
         end
-        told = try('HMGET', details, id, slot or wish, 'e')
+        told = pcall('HMGET', details, id, slot or wish, 'e')
         if told.err then
           answer = told
           break
@@ -41,7 +38,7 @@ export const CHOOSE_SLOT = `      local cleared = false
         if told[1] or slot and (cleared or not (queued and ordered)) then
           break
         end
-        local gone = try('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
+        local gone = pcall('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
         if gone.err then
           answer = gone
           break
@@ -53,11 +50,11 @@ export const CHOOSE_SLOT = `      local cleared = false
         for j = 1, #gone do
           if owns[j] then
             local ended = tonumber(sub(owns[j], 18, 21))
-            taken = sub(taken, 1, ended) .. '0' .. sub(taken, ended + 2)
+            ${freeSlot('taken', 'ended', 1)}
           end
         end
         call('ZREM', holders, unpack(gone))
         call('HDEL', details, unpack(gone))
         call('SETRANGE', name, ${PERMITS.bits - 1}, taken)
-        record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + held)
+        record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + #taken)
       end`;

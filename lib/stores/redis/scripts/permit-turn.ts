@@ -1,6 +1,7 @@
 import { WAITER } from '../record.js';
 import { TURN_OF_ANOTHER } from './acquire.js';
-import { WAKE } from './queue.js';
+import { passTurn } from './queue.js';
+import { COUNT_FREE } from './slot-map.js';
 
 /** So many of those who wait are looked at. */
 const MOST_WAITERS = 64;
@@ -13,13 +14,13 @@ const MOST_WAITERS = 64;
  * for the first waiter in another mode, by the position of the key.
  */
 export const WAIT_FOR_TURN = `  local behind
-  if waited and ordered and not answer then
-    for i in pairs(waited) do
+  if waits and ordered and not answer then
+    for i in pairs(waits) do
       local queue, woken = KEYS[queues + i], false
       local free = permits
       if lefts[i] then
-        local _, zeros = string.gsub(sub(bits[i], 1, permits), '0', '0')
-        free = zeros + math.max(0, permits - #bits[i])
+        local taken = bits[i]
+        ${COUNT_FREE}
       end
       while not answer do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
@@ -49,23 +50,8 @@ export const WAIT_FOR_TURN = `  local behind
           break
         end
         local first = line[from]
-        if not turn or sub(turn, 18) ~= first then
-          if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
-            break
-          end
-          -- The last holder has lapsed, and so told nobody.
-          local after, released = 0, '-'
-          ${WAKE}
-          woken = true
-        else
-          local over = tonumber(sub(turn, 2, 17))
-          if over > now then
-            answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(over - now)}, i
-          else
-            call('ZREM', queue, first, turn)
-          end
-        end
+        local before = first
+        ${passTurn(TURN_OF_ANOTHER)}
       end
     end
   end`;
