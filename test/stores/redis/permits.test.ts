@@ -1337,6 +1337,35 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
+  test('a mark keeps those out of a free key who come later, whatever else their command asks for', async () => {
+    const writer = waiterOf('x', 'x');
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    for (const ordered of [true, false]) {
+      const [before, kept, after] = ['a', 'k', 'b'].map((key) =>
+        leaseFor(`${key}${key === 'k' ? '' : ordered}`),
+      );
+      const answers = await askAll(
+        [before!, kept!, after!].map((lease) => requestFor(lease)),
+        { ordered },
+      );
+      const tokens = answers.map(readAcquirePermitsReply).map((reply) => (reply as { token?: number }).token);
+      expect(tokens).toEqual([expect.any(Number), undefined, tokens[0]]);
+      expect(answers[1]).toEqual([-4, waiterName(writer), expect.any(Number)]);
+    }
+    await expect(recordOf()).resolves.toBeNull();
+  });
+
+  test('a phase remembers the last token before it as its floor, however it begins', async () => {
+    const token = await tokenAlone();
+    for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
+      const last = Number((await recordOf())!.slice(2, 18));
+      expect(last).toBeGreaterThanOrEqual(token);
+      await granted(lease, terms);
+      expect(Number((await recordOf())!.slice(75, 91))).toBe(last);
+      await release(lease);
+    }
+  });
+
   test('a mark of permits keeps no permits out', async () => {
     await hold();
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
