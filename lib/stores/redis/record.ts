@@ -23,6 +23,7 @@ export const LINGER_MS = 30_000;
  * | 2 | `w` when somebody waits in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |
+ * | 52 | `+` when readers hold it and others lie beside it, else a colon |
  * | 53-65 | when the lease was asked for, by its owner's clock, in milliseconds since 1970; for people |
  * | 67- | the owner's name; for people |
  *
@@ -30,8 +31,8 @@ export const LINGER_MS = 30_000;
  *
  * Where several hold it, id, time and owner are those of the one who ends last, as is the expiry, and the token is that of the
  * phase of the readers or the largest of the permits. So whoever wants the lock alone reads this record alone. What it says of
- * permits besides is in scripts/permits.ts. Of readers the others lie beside it, and live as long: so one alone needs the record
- * alone.
+ * permits besides is in scripts/permits.ts. Of readers the others lie beside it, and live longer: so one alone needs the record
+ * alone. What is there without a `+` in the record is left of an earlier phase, and counts for nothing.
  *
  * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
  * - `:s`, a hash: for each id its token in 16 digits, a colon, when it was asked for in 13, a colon, and the owner; also for the
@@ -68,12 +69,18 @@ export const RECORD = {
   waited: 'w'.charCodeAt(0),
   token: [3, 18],
   id: [20, 19 + ID_LENGTH],
+  beside: 20 + ID_LENGTH,
+  others: '+'.charCodeAt(0),
   shortest: 66,
 } as const;
 
-/** The part of a record that the client writes: id, time and owner. The script puts state and token before it. */
-export function leasePart({ lease: { id, owner }, since }: AcquireRequest): string {
-  return `${id}:${String(since).padStart(13, '0')}:${owner}`;
+/**
+ * The part of a record that the client writes: id, time and owner. The script puts state and token before it.
+ *
+ * @param fields - what its mode has before the owner
+ */
+export function leasePart({ lease: { id, owner }, since }: AcquireRequest, fields = ''): string {
+  return `${id}:${String(since).padStart(13, '0')}:${fields}${owner}`;
 }
 
 /** What a record says. */

@@ -32,7 +32,7 @@ import {
 import { EXTEND_PERMITS, packExtendPermits } from '../../../lib/stores/redis/scripts/extend-permits.js';
 import { packRaisePermits, RAISE_PERMITS } from '../../../lib/stores/redis/scripts/raise-permits.js';
 import { packReleasePermits, RELEASE_PERMITS } from '../../../lib/stores/redis/scripts/release-permits.js';
-import { packRelease, RELEASE } from '../../../lib/stores/redis/scripts/release.js';
+import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
@@ -61,7 +61,7 @@ afterAll(() => server.stop());
 beforeEach(() => redis.flushall());
 
 type Packed = readonly (string | number)[];
-type Answer = string | readonly unknown[] | Error;
+type Answer = string | number | readonly unknown[] | Error;
 
 function run({ lua }: Script, [count, ...rest]: Packed, client = redis): Promise<unknown> {
   return client.eval(lua, count as number, ...rest);
@@ -118,7 +118,7 @@ function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
 /** Runs ACQUIRE_PERMITS once for these requests; the answers, without the time on the server's clock. */
 async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const packed = packAcquirePermits(requests, commandFor(requests, terms));
-  const answers = (await run(ACQUIRE_PERMITS, packed)) as Answer[];
+  const answers = [...acquireAnswers(await run(ACQUIRE_PERMITS, packed), requests)] as Answer[];
   expect(answers).toHaveLength(requests.length + 1);
   expect(Math.abs(Number(answers.pop()) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   return answers;
@@ -170,9 +170,10 @@ function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {
   return run(RAISE_PERMITS, packRaisePermits(lease, token, PREFIX, marker));
 }
 
-function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number | Error)[]> {
+async function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number | Error)[]> {
   const requests = leases.map((lease) => ({ lease, pause }));
-  return run(RELEASE_PERMITS, packReleasePermits(requests, PREFIX, BASE)) as Promise<(number | Error)[]>;
+  const reply = await run(RELEASE_PERMITS, packReleasePermits(requests, PREFIX, BASE));
+  return leases.map((_, index) => releaseAnswer(reply, index) as number | Error);
 }
 
 /** How many waiters RELEASE_PERMITS has told, for this lease alone. */
@@ -216,10 +217,16 @@ async function stateOf(key = 'k'): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
 
-/** The bits of a record of permits. */
+/** For each slot that a record of permits knows of: 1 when it is taken, else 0. */
 async function takenOf(key = 'k'): Promise<string> {
   const record = (await recordOf(key))!;
-  return record.slice(91, 91 + Number(record.slice(70, 74)));
+  const count = Number(record.slice(70, 74));
+  const own = Number(record.slice(66, 70));
+  const isTaken = (slot: number): boolean =>
+    record[74] === '+'
+      ? Boolean((record.charCodeAt(91 + Math.floor(slot / 6)) - 63) & (1 << (slot % 6)))
+      : slot === own;
+  return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
 /** As if the ttl of a lease had passed; it must not be the only one. */
@@ -1328,6 +1335,35 @@ describe('the queue of a key', () => {
     expect(await granted(holder)).toMatchObject({ slot: 0 });
     await redis.del(markKey(PREFIX, 'k'));
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
+  });
+
+  test('a mark keeps those out of a free key who come later, whatever else their command asks for', async () => {
+    const writer = waiterOf('x', 'x');
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    for (const ordered of [true, false]) {
+      const [before, kept, after] = ['a', 'k', 'b'].map((key) =>
+        leaseFor(`${key}${key === 'k' ? '' : ordered}`),
+      );
+      const answers = await askAll(
+        [before!, kept!, after!].map((lease) => requestFor(lease)),
+        { ordered },
+      );
+      const tokens = answers.map(readAcquirePermitsReply).map((reply) => (reply as { token?: number }).token);
+      expect(tokens).toEqual([expect.any(Number), undefined, tokens[0]]);
+      expect(answers[1]).toEqual([-4, waiterName(writer), expect.any(Number)]);
+    }
+    await expect(recordOf()).resolves.toBeNull();
+  });
+
+  test('a phase remembers the last token before it as its floor, however it begins', async () => {
+    const token = await tokenAlone();
+    for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
+      const last = Number((await recordOf())!.slice(2, 18));
+      expect(last).toBeGreaterThanOrEqual(token);
+      await granted(lease, terms);
+      expect(Number((await recordOf())!.slice(75, 91))).toBe(last);
+      await release(lease);
+    }
   });
 
   test('a mark of permits keeps no permits out', async () => {

@@ -1,41 +1,37 @@
-import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
+import { ID_LENGTH } from '../../../core/lease.js';
 import type { AcquireReply, AcquireRequest, KeyHolder } from '../../../core/ports.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { type AcquireCommand, readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
-import { MARK_MS } from './hold-back.js';
-import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
-import { COUNT_OF_RECORD, END_PERMIT, parsePermit, parsePermitRecord, PERMITS, SPARE_MS } from './permits.js';
-import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
+import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import {
+  ADD_ANSWER,
+  type AcquireCommand,
+  BEGIN_ACQUIRE,
+  LIFT_MARKER,
+  packBegin,
+  straightPath,
+} from './acquire-command.js';
+import { FOREIGN, tokenOf } from './lua.js';
+import { GIVE_UP_SLOTS } from './permit-exchange.js';
+import { STORE_PERMIT } from './permit-grant.js';
+import { TELL_HOLDERS } from './permit-refusal.js';
+import { CHOOSE_SLOT } from './permit-slot.js';
+import { WAIT_FOR_TURN } from './permit-turn.js';
+import { COUNT_OF_RECORD, LEASE, parsePermit, parsePermitRecord, PERMITS } from './permits.js';
+import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
+import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
 /** Width of a token and of a slot in the answer for a lease that was stored. */
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
-/** How many arguments come before those for the leases. */
-const HEADER = 9;
-
-/** How far a token may be ahead of the node's clock before the node's marker is lifted. */
-const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
-
-/** So many holders whose end has passed are cleared away at a time, until there is a slot: a thousand took 4 ms. */
-const MOST_CLEARED = 100;
-
-/** So many holders a refusal tells. */
-const MOST_TOLD = 10;
-
-/**
- * For more permits than these the set and the hash are begun with something longer than 64 characters
- * (`zset-max-listpack-value`, `hash-max-listpack-value`), so that the server does not keep them as lists, which it would search
- * from one end to the other: 64 acquisitions at a time of a lock of 200 permits took it 14 us each, and take it 10.
- */
-const MOST_IN_LIST = 16;
-const LONG = '0'.repeat(80);
-
-/** So many of those who wait are looked at. */
-const MOST_WAITERS = 64;
+/** Lua text that puts the floor of the phase into a lease that takes a free key. */
+const FLOOR = `if seen then
+      lease = sub(lease, 1, ${LEASE.floor - 1}) .. sub(seen, ${RECORD.token.join(', ')}) .. sub(lease, ${LEASE.owner - 1})
+    end
+    `;
 
 /**
  * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. What is not said here is as
@@ -51,24 +47,18 @@ const MOST_WAITERS = 64;
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records, their n sets of holders, n hashes of what is
  *          told of them and n marks; where order is kept their n queues
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
- * ARGV[2]  ttl in milliseconds
- * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
- * ARGV[4]  guard in milliseconds, or 0 for none (S12)
- * ARGV[5]  the token that the nodes are to agree on, if theirs need not be larger; 0 for a single node
- * ARGV[6]  1 where order is kept, else 0
- * ARGV[7]  1 when KEYS begins with the marker, else 0
- * ARGV[8]  1 when every lease has one key and nothing else to say: then it has one argument
- * ARGV[9]  how many permits each of the keys has, as far as these leases know
+ * ARGV     how a command begins, see {@link AcquireCommand}
+ * ARGV     how many permits each of the keys has, as far as these leases know
  * ARGV     for each lease:
- *          - its id, time and owner, as they stand in the record
+ *          - as it stands in the record, from its id on, see {@link LEASE}
  *          - n
  *          - for one that waits its name in the queue, else empty
  *          - milliseconds that it has waited; empty for one that does not wait
  *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
  *          - 1 for the slots that follow and no others, 0 for the next free ones from there on, empty for the lowest free ones
  *          - for each key a slot, unless that is empty
- * Returns  an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
+ * Returns  when every lease took the straight path, the clock as in ACQUIRE: each has the slot 0. Else
+ *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key; a list with both
  *                                             takes the client 1 us more
  *          {0, that string, waiting, most}    stored, and others wait, with waiting as in ACQUIRE, or 0; most is there when others
@@ -79,40 +69,16 @@ const MOST_WAITERS = 64;
  *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark stands for so long
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
-export const ACQUIRE_PERMITS = script(`
-local call, try, sub, byte = redis.call, redis.pcall, string.sub, string.byte
-local time = call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
-local clock = time[1] * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000})
-local base, ttl, permits = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[9])
+export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}header = header + 1
+local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
-local late = now - ARGV[3]
-local guard, proposal = tonumber(ARGV[4]), tonumber(ARGV[5])
-local ordered, plain = ARGV[6] == '1', ARGV[8] == '1'
-local least = math.max(clock, math.min(proposal, clock + ${LEAD}))
-local young, key, marker, born, high = 0, 0
-if ARGV[7] == '1' then
-  marker, key = KEYS[1], 1
-  local mark = call('GET', marker)
-  born, high = now, 0
-  if mark then
-    born, high = tonumber(sub(mark, 1, 16)), tonumber(sub(mark, 18, 33))
-  end
-  if not mark or born > now then
-    -- A birth in the future, of a clock that was set back since, begins anew.
-    born = math.floor(now)
-    call('SET', marker, string.format('%016.0f:%016.0f', born, high))
-  end
-  young = guard - (now - born)
-  least = math.max(least, high + 1)
-end
-
--- Of the keys of one lease: the records, how long they are held, whether several hold them, the slots that are taken, as many as
--- are known of, the slots that the lease gets, and until when the set and the hash live.
-local records, lefts, manies, bits, slots, livings = {}, {}, {}, {}, {}, {}
--- Text that many leases have in common: the digits of slots, and what a phase begins with, by its first slot.
-local numbers, heads, tails = {}, {}, {}
-local answers, at = {}, ${HEADER + 1}
+${straightPath({ keys: [5, 4], state: STATE.permits, mark: 4, after: FLOOR, answer: `string.format('%016.0f0000', least)` })}
+-- Of the keys of one lease: the records, how long they are held, whether several hold them, for how many permits, the slots that are
+-- taken, the slots that the lease gets, and until when the set and the hash live.
+local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
+-- The digits of slots.
+local numbers = {}
+local at = first
 while ARGV[at] do
   local lease, n, waiter, came, next, exactly, wishes = ARGV[at], 1, nil, now
   local answer, refused, freed
@@ -126,45 +92,18 @@ while ARGV[at] do
     exactly = exactly == '1'
     at = at + 6 + (wishes and n or 0)
   end
-  local id, token, mine, waited = sub(lease, 1, 32), least, 0
-  local queues = key + 4 * n
+  local id, token, mine, waits = sub(lease, 1, ${ID_LENGTH}), least, 0
+  local marks, queues = key + 3 * n, key + 4 * n
 
-  if exactly and late <= 0 and young <= 0 then
-    -- It gives up what it has of others, and then all it has: it is to get a slot of each key or none.
-    local other = false
-    for pass = 1, 2 do
-      for i = 1, pass == 1 and n or other and n or 0 do
-        local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local record, slot = try('GET', name)
-        if record and not record.err and byte(record, 1) == ${RECORD.permits} then
-          local kind, left = byte(record, ${PERMITS.kind}), call('PTTL', name)
-          local held = left > ${LINGER_MS} or left == -1
-          if held and kind == ${PERMITS.several} then
-            local own, score = try('HGET', details, id), try('ZSCORE', holders, id)
-            if own and not own.err and score and not score.err and tonumber(score) > now
-              and byte(own, 17) ~= ${PERMITS.kept} then
-              slot = tonumber(sub(own, 18, 21))
-            end
-          elseif held and kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
-            slot = tonumber(sub(record, ${PERMITS.slot.join(', ')}))
-          end
-        end
-        if slot and pass == 1 then
-          other = other or slot ~= tonumber(ARGV[wishes + i])
-        elseif slot then
-          ${END_PERMIT}
-          answer, freed = failed, true
-        end
-      end
-    end
-  end
+${GIVE_UP_SLOTS}
 
   for i = 1, n do
     if answer then
       break
     end
     local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
-    local record = try('GET', name)
+    local record = seen or pcall('GET', name)
+    seen = nil
     local state, left, last, held, taken, floor = ${RECORD.free}, 0, 0, 0, ''
     if record then
       last = not record.err and ${tokenOf('record')}
@@ -188,8 +127,11 @@ while ARGV[at] do
     local several, slot, row, told = kind == ${PERMITS.several}
     local wish = wishes and tonumber(ARGV[wishes + i]) % permits or 0
     local queued = record and byte(record, 2) == ${RECORD.waited}
-    if shares then
-      taken = sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + held)
+    if several then
+      taken = sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + ${luaWidthOf('held')})
+    elseif shares then
+      slot = tonumber(sub(record, ${PERMITS.slot.join(', ')}))
+      ${TAKE_SLOT}
     else
       held = 0
     end
@@ -203,56 +145,7 @@ while ARGV[at] do
     elseif left > 0 and not shares then
       answer, refused = {i, record, left == math.huge and -1 or left}, i
     else
-      local cleared = false
-      while true do
-        slot = nil
-        if not shares then
-          slot = wish
-        elseif exactly then
-          slot = (wish >= held or byte(taken, wish + 1) == ${PERMITS.free}) and wish or nil
-        else
-          local first = string.find(taken, '0', wish + 1, true)
-          if first and first <= permits then
-            slot = first - 1
-          elseif held < permits then
-            slot = math.max(wish, held)
-          else
-            first = string.find(taken, '0', 1, true)
-            slot = first and first <= wish and first - 1 or nil
-          end
-        end
-        if not several then
-          break
-        end
-        told = try('HMGET', details, id, slot or wish, 'e')
-        if told.err then
-          answer = told
-          break
-        end
-        row = told[2]
-        if told[1] or slot and (cleared or not (queued and ordered)) then
-          break
-        end
-        local gone = try('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
-        if gone.err then
-          answer = gone
-          break
-        elseif #gone == 0 then
-          break
-        end
-        cleared = true
-        local owns = call('HMGET', details, unpack(gone))
-        for j = 1, #gone do
-          if owns[j] then
-            local ended = tonumber(sub(owns[j], 18, 21))
-            taken = sub(taken, 1, ended) .. '0' .. sub(taken, ended + 2)
-          end
-        end
-        call('ZREM', holders, unpack(gone))
-        call('HDEL', details, unpack(gone))
-        call('SETRANGE', name, ${PERMITS.bits - 1}, taken)
-        record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + held)
-      end
+${CHOOSE_SLOT}
       if answer then
         break
       end
@@ -266,31 +159,13 @@ while ARGV[at] do
         end
       elseif not slot then
         answer, refused = {i, record, left}, i
-        if several then
-          local first = {}
-          if exactly then
-            local theirs = row and sub(row, 18)
-            first = theirs and {theirs, call('ZSCORE', holders, theirs)}
-          else
-            first = call('ZRANGEBYSCORE', holders, string.format('(%.3f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ${MOST_TOLD})
-          end
-          local list = {}
-          for j = 1, first and first[2] and #first or 0, 2 do
-            local theirs = call('HGET', details, first[j])
-            if theirs then
-              list[#list + 1], list[#list + 2], list[#list + 3] = first[j], theirs, math.ceil(first[j + 1] - now)
-            end
-          end
-          if #list > 0 then
-            answer = {i, list}
-          end
-        end
+${TELL_HOLDERS}
       else
-        local mark = try('GET', KEYS[key + 3 * n + i])
+        local mark = pcall('GET', KEYS[marks + i])
         local failed = mark and mark.err and mark
         if shares and not several and not failed then
           -- The second holder: the set and the hash are made anew.
-          local set, hash = try('ZCARD', holders), try('HLEN', details)
+          local set, hash = pcall('ZCARD', holders), pcall('HLEN', details)
           failed = type(set) == 'table' and set or type(hash) == 'table' and hash
         end
         if failed then
@@ -299,7 +174,7 @@ while ARGV[at] do
           answer = ${FOREIGN}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
-          answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[key + 3 * n + i]))}
+          answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
           -- Where there is no record nobody could tell that a queue is there.
           refused = record and i
         else
@@ -309,10 +184,10 @@ while ARGV[at] do
           end
           token = math.max(token, floor + 1)
           records[i], lefts[i], manies[i], bits[i], slots[i] = record, shares and left or false, several, taken, slot
-          livings[i] = several and tonumber(told[3])
+          helds[i], livings[i] = held, several and tonumber(told[3])
           if queued then
-            waited = waited or {}
-            waited[i] = true
+            waits = waits or {}
+            waits[i] = true
           end
         end
       end
@@ -331,201 +206,40 @@ while ARGV[at] do
     answer = {${TOO_YOUNG}, math.ceil(young)}
   end
 
-  local behind
-  if waited and ordered and not answer then
-    for i in pairs(waited) do
-      local queue, woken = KEYS[queues + i], false
-      local free = permits
-      if lefts[i] then
-        local _, zeros = string.gsub(sub(bits[i], 1, permits), '0', '0')
-        free = zeros + math.max(0, permits - #bits[i])
-      end
-      while not answer do
-        local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
-        local turn, from, ahead, other = nil, 1, 0, nil
-        if line[1] and byte(line[1], 1) == 33 then
-          turn, from = line[1], 3
-        end
-        for j = from, #line, 2 do
-          local theirs = byte(line[j], ${WAITER.mode})
-          if byte(line[j], 1) == 63 then
-            break
-          elseif line[j] == waiter or tonumber(line[j + 1]) > came then
-            if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- It has not asked yet since permits are held.
-              behind = behind or {}
-              behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
-              break
-            end
-          elseif theirs == ${WAITER.permits} then
-            ahead = ahead + 1
-          elseif not lefts[i] then
-            other = line[j]
-            break
-          end
-        end
-        if not other and ahead < free then
-          break
-        end
-        local first = line[from]
-        if not turn or sub(turn, 18) ~= first then
-          if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
-            break
-          end
-          -- The last holder has lapsed, and so told nobody.
-          local after, released = 0, '-'
-          ${WAKE}
-          woken = true
-        else
-          local over = tonumber(sub(turn, 2, 17))
-          if over > now then
-            answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(over - now)}, i
-          else
-            call('ZREM', queue, first, turn)
-          end
-        end
-      end
-    end
-  end
+${WAIT_FOR_TURN}
 
 ${STAND_IN_LINE}
   if not answer then
     local others = 0
-    if token > 9007199254740991 then
-      answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
-    elseif marker and token > math.max(high, clock + ${LEAD}) then
-      local lifted = try('SET', marker, string.format('%016.0f:%016.0f', born, token))
-      if lifted.err then
-        answer = lifted
-      else
-        high = token
-      end
-    end
-    if waited and ordered and not answer then
-      for i in pairs(waited) do
-        local queue, waiter = KEYS[queues + i], waiter or ''
-        ${LEAVE_QUEUE}
-        if waiter ~= '' then
-          local mark = KEYS[key + 3 * n + i]
-          ${DROP_MARK}
-        end
-        waited[i] = waiting
-        others = waiting and 1 or others
-      end
-    end
+    ${LIFT_MARKER}${GO_OUT_OF_LINE}
     if next and not answer then
-      waited = waited or {}
-      try('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
+      waits = waits or {}
+      pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
       call('PEXPIRE', KEYS[queues + 1], ${QUEUE_LIFE_MS})
-      waited[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
+      waits[1], others = true, call('ZRANGE', KEYS[queues + 1], 0, 0)[1] == waiter and 2 or 1
     end
     local digits = not answer and string.format('%016.0f', token)
-    for i = 1, answer and 0 or n do
-      local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
-      local flag, stored = waited and waited[i] and 'w' or '-', nil
-      local number = numbers[slot]
-      if not number then
-        number = string.format('%04.0f', slot)
-        numbers[slot] = number
-      end
-      if not left then
-        if not heads[slot] then
-          heads[slot] = number .. string.format('%04.0f', permits) .. '1'
-          tails[slot] = string.rep('0', slot) .. '1' .. string.rep('0', permits - slot - 1) .. ':'
-        end
-        local floor = record and sub(record, ${RECORD.token.join(', ')}) or '${'0'.repeat(16)}'
-        stored = try('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, 47) .. heads[slot] .. floor .. tails[slot]
-          .. sub(lease, 48), 'PX', ttl + ${LINGER_MS})
-        taken = tails[slot]
-      else
-        if #taken < permits then
-          taken = taken .. string.rep('0', permits - #taken)
-        end
-        taken = sub(taken, 1, slot) .. '1' .. sub(taken, slot + 2)
-        local largest = sub(record, ${RECORD.token.join(', ')})
-        if largest < digits then
-          largest = digits
-        end
-        if not manies[i] or left <= ttl or #taken > #bits[i] then
-          local count = numbers[#taken]
-          if not count then
-            count = string.format('%04.0f', #taken)
-            numbers[#taken] = count
-          end
-          local own, owner = sub(lease, 1, 47) .. number .. count, sub(lease, 48)
-          local floor = sub(record, ${PERMITS.floor.join(', ')})
-          if left > ttl then
-            -- Another one ends last, and so it is named.
-            own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
-            owner = sub(record, ${PERMITS.bits + 1} + #bits[i])
-          end
-          stored = try('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
-            'PX', math.max(left, ttl) + ${LINGER_MS})
-        else
-          stored = try('SETRANGE', name, 1, flag .. largest)
-          if type(stored) == 'number' then
-            call('SETRANGE', name, ${PERMITS.bits - 1} + slot, '1')
-            stored = {}
-          end
-        end
-      end
-      if stored.err then
-        answer = stored
-        break
-      end
-      if left then
-        local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, 48), digits .. ':' .. id
-        local lives = livings[i]
-        if manies[i] then
-          call('ZADD', holders, ends, id)
-          if not lives or lives < ends + ${LINGER_MS} then
-            lives = false
-          end
-        else
-          local theirs, their = sub(record, ${RECORD.id.join(', ')}), sub(record, ${PERMITS.slot.join(', ')})
-          local kind = byte(record, ${PERMITS.kind}) == ${PERMITS.kept} and 'K' or ':'
-          call('DEL', holders, details)
-          call('ZADD', holders, ends, id, math.floor(now) + left, theirs)
-          if permits > ${MOST_IN_LIST} then
-            call('ZADD', holders, 0, '${LONG}')
-            call('ZREM', holders, '${LONG}')
-          end
-          call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
-            sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
-              .. sub(record, ${PERMITS.bits + 1} + #bits[i]))
-        end
-        if lives then
-          call('HSET', details, slot, row, id, told)
-        else
-          lives = math.floor(now) + math.max(left, ttl) + ${LINGER_MS + SPARE_MS}
-          call('HSET', details, slot, row, id, told, 'e', permits > ${MOST_IN_LIST} and string.format('%0${LONG.length}.0f', lives) or lives)
-          call('PEXPIREAT', holders, lives)
-          call('PEXPIREAT', details, lives)
-        end
-      elseif behind and behind[i] then
-        local mark = KEYS[key + 3 * n + i]
-        try('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
-      end
-      bits[i] = taken
-    end
+${STORE_PERMIT}
     if not answer then
       for i = 1, n do
         digits = digits .. numbers[slots[i]]
       end
       local most = permits
       for i = 1, n do
-        most = lefts[i] and math.max(most, #bits[i]) or most
+        most = math.max(most, helds[i])
       end
       if most > permits then
         answer = {0, digits, others, most}
       else
         answer = others == 0 and digits or {0, digits, others}
       end
-      if waited and ordered then
-        for i in pairs(waited) do
-          if waited[i] and string.find(bits[i], '0', 1, true) then
+      if waits and ordered then
+        for i in pairs(waits) do
+          local slot, taken = lefts[i] and 0 or 1, bits[i]
+          if lefts[i] then
+            ${findFree('0')}
+          end
+          if waits[i] and slot < helds[i] then
             -- A slot is left: the next one is called as well.
             local queue, after, released = KEYS[queues + i], 0, '-'
             ${WAKE}
@@ -535,50 +249,37 @@ ${STAND_IN_LINE}
     end
   elseif freed and ordered then
     for i = 1, n do
-      local record = try('GET', KEYS[key + i])
+      local record = pcall('GET', KEYS[key + i])
       if record and not record.err and byte(record, 2) == ${RECORD.waited} then
         local queue, after, released = KEYS[queues + i], 0, id
         ${WAKE}
       end
     end
   end
-
-  if type(answer) == 'table' and answer.err then
-    ${CODE_FIRST}
-    if sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
-      return answer
-    end
-  end
-  answers[#answers + 1] = answer
+${ADD_ANSWER}
   key = ordered and queues + n or queues
 end
-answers[#answers + 1] = time[1] * 1000000 + time[2]
+answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_PERMITS}, for leases of one ttl and number of permits. */
-export function packAcquirePermits(
-  requests: readonly AcquireRequest[],
-  { keyPrefix, base, ordered, marker, deadline, guard }: AcquireCommand,
-): Packed {
+export function packAcquirePermits(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
+  const { keyPrefix, ordered, marker } = command;
   const plain = requests.every(({ lease, position, wish }) => lease.keys.length === 1 && !position && !wish);
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  let proposal = 0;
-  for (const request of requests) {
-    const { keys } = request.lease;
+  for (const { lease } of requests) {
     for (const nameOf of ordered ? ORDERED_KEYS : KEYS)
-      for (const key of keys) packed.push(nameOf(keyPrefix, key));
-    proposal = Math.max(proposal, request.proposal);
+      for (const key of lease.keys) packed.push(nameOf(keyPrefix, key));
   }
   packed[0] = packed.length - 1;
-  const { ttl, kind } = requests[0]?.lease ?? {};
+  const kind = requests[0]?.lease.kind;
   const permits = kind?.mode === 'permits' ? kind.permits : 1;
-  const marked = marker === undefined ? 0 : 1;
-  packed.push(base, ttl ?? 0, deadline, guard, proposal, ordered ? 1 : 0, marked, plain ? 1 : 0, permits);
+  packed.push(...packBegin(requests, command, plain), permits);
+  const fields = `${'0'.repeat(SLOT_DIGITS)}${String(permits).padStart(SLOT_DIGITS, '0')}1${'0'.repeat(TOKEN_DIGITS)}:`;
   for (const request of requests) {
-    packed.push(leasePart(request));
+    packed.push(leasePart(request, fields));
     if (plain) continue;
     const { lease, position, wish } = request;
     packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
@@ -595,6 +296,9 @@ const ORDERED_KEYS = [...KEYS, queueKey];
 /** As {@link readAcquireReply}, with the slots of a grant and the holders of a lock whose permits are all taken. */
 export function readAcquirePermitsReply(answer: unknown): AcquireReply | Error {
   if (answer instanceof Error) return answer;
+  // On the straight path everybody has the same token, and the first slot.
+  if (typeof answer === 'number')
+    return grant(`${String(answer).padStart(TOKEN_DIGITS, '0')}${'0'.repeat(SLOT_DIGITS)}`);
   if (!Array.isArray(answer)) return grant(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];
   const code = Number(outcome);

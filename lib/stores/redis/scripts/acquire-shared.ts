@@ -1,22 +1,25 @@
-import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
+import { ID_LENGTH } from '../../../core/lease.js';
 import type { AcquireRequest } from '../../../core/ports.js';
 import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, MARK, RECORD, WAITER, waiterName } from '../record.js';
+import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { type AcquireCommand, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
+import {
+  ADD_ANSWER,
+  type AcquireCommand,
+  BEGIN_ACQUIRE,
+  LIFT_MARKER,
+  packBegin,
+  straightPath,
+} from './acquire-command.js';
 import { MARK_MS } from './hold-back.js';
-import { CODE_FIRST, FOREIGN, tokenOf } from './lua.js';
-import { DROP_MARK, LEAVE_QUEUE, STAND_IN_LINE, WAKE } from './queue.js';
+import { digitsOf, FOREIGN, tokenOf } from './lua.js';
+import { GO_OUT_OF_LINE, passTurn, STAND_IN_LINE } from './queue.js';
+import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { script } from './script.js';
 
-/** How many arguments come before those for the leases. */
-const HEADER = 8;
-
-/** How far a token may be ahead of the node's clock before the node's marker is lifted. */
-const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
-
 /** So many readers whose end has passed are cleared away at a time, so that nobody waits for long. */
-const MOST_CLEARED = 100;
+const MOST_CLEARED = 500;
 
 /** So many of those who wait are looked at. */
 const MOST_WAITERS = 64;
@@ -33,14 +36,7 @@ const MOST_WAITERS = 64;
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records, their n sets of holders, n hashes of what is
  *          told of them and n marks; where order is kept their n queues
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
- * ARGV[2]  milliseconds that the records are to live: ttl and linger
- * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
- * ARGV[4]  guard in milliseconds, or 0 for none (S12)
- * ARGV[5]  the token that the nodes are to agree on, if theirs need not be larger; 0 for a single node
- * ARGV[6]  1 where order is kept, else 0
- * ARGV[7]  1 when KEYS begins with the marker, else 0
- * ARGV[8]  1 when every lease has one key and has not waited: then it has one argument, else four
+ * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
  *          - n
@@ -54,39 +50,14 @@ const MOST_WAITERS = 64;
  * All is read before anything is written, so that no value of something else is overwritten (S19). The first write is one that
  * fails when memory is short; only what is left of an earlier phase, or a waiter in the queue, is deleted before.
  */
-export const ACQUIRE_SHARED = script(`
-local call, try = redis.call, redis.pcall
-local time = call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
-local clock = time[1] * ${STEPS_PER_SECOND} + math.floor(time[2] * ${STEPS_PER_SECOND / 1_000_000})
-local base, life = ARGV[1], tonumber(ARGV[2])
+export const ACQUIRE_SHARED =
+  script(`${BEGIN_ACQUIRE}${straightPath({ keys: [5, 4], state: STATE.shared, mark: 4 })}
+life = tonumber(life)
 local ttl = life - ${LINGER_MS}
-local late = now - ARGV[3]
-local guard, proposal = tonumber(ARGV[4]), tonumber(ARGV[5])
-local ordered, plain = ARGV[6] == '1', ARGV[8] == '1'
-local least = math.max(clock, math.min(proposal, clock + ${LEAD}))
-local young, key, marker, born, high = 0, 0
-if ARGV[7] == '1' then
-  marker, key = KEYS[1], 1
-  local mark = call('GET', marker)
-  born, high = now, 0
-  if mark then
-    born, high = tonumber(string.sub(mark, 1, 16)), tonumber(string.sub(mark, 18, 33))
-  end
-  if not mark or born > now then
-    -- A birth in the future, of a clock that was set back since, begins anew.
-    born = math.floor(now)
-    call('SET', marker, string.format('%016.0f:%016.0f', born, high))
-  end
-  young = guard - (now - born)
-  least = math.max(least, high + 1)
-end
-
--- Of each key of a lease: how long readers hold it, if they do, the record, who of them has lapsed, whether one is there who
--- held it before, the mark, and the mark that is to be left.
-local lefts, records, gones, stale, marked, behind = {}, {}, {}, {}, {}, {}
-local answers = {}
-for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
+-- Of each key of a lease: how long readers hold it, if they do, the record, whether others are beside it, whether some are left of
+-- an earlier phase, the mark, and the mark that is to be left.
+local lefts, records, besides, stale, marked, behind = {}, {}, {}, {}, {}, {}
+for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
   if not plain then
     n, waiter, waited = tonumber(ARGV[at + 1]), ARGV[at + 2], tonumber(ARGV[at + 3])
@@ -95,51 +66,58 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
     end
   end
   local holders, details, marks, queues = key + n, key + 2 * n, key + 3 * n, key + 4 * n
-  local id, came = string.sub(lease, 1, 32), now - waited
+  local id, came = sub(lease, 1, ${ID_LENGTH}), now - waited
   local token, mine, answer, refused, waits = 0, 0
   for i = 1, n do
     if answer then
       break
     end
-    local record, mark = try('GET', KEYS[key + i]), try('GET', KEYS[marks + i])
+    local record, mark = seen or pcall('GET', KEYS[key + i]), pcall('GET', KEYS[marks + i])
+    seen = nil
     local failed = record and record.err and record or mark and mark.err and mark
     local last = not failed and record and ${tokenOf('record')}
     if failed then
       answer = failed
-    elseif record and not last or mark and (#mark < ${MARK.shortest} or string.byte(mark, ${MARK.name - 1}) ~= 58) then
+    elseif record and not last or mark and (#mark < ${MARK.shortest} or byte(mark, ${MARK.name - 1}) ~= 58) then
       answer = ${FOREIGN}
     else
-      local state, left = record and string.byte(record, 1) or ${RECORD.free}, 0
+      local state, left = record and byte(record, 1) or ${RECORD.free}, 0
       if state ~= ${RECORD.free} then
         left = call('PTTL', KEYS[key + i])
         left = left < 0 and math.huge or left - ${LINGER_MS}
       end
       local shared = state == ${RECORD.shared} and left > 0
-      local named = record and string.sub(record, ${RECORD.id.join(', ')}) == id
-      local others, own = {}
-      if shared then
-        others = try('ZRANGEBYSCORE', KEYS[holders + i], '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
-        own = try('HGET', KEYS[details + i], id)
-      elseif left <= 0 then
-        others = try('ZRANGE', KEYS[holders + i], 0, 0)
-        own = others[1] and try('HGET', KEYS[details + i], id)
+      local named = record and sub(record, ${RECORD.id.join(', ')}) == id
+      local beside = state == ${RECORD.shared} and byte(record, ${RECORD.beside}) == ${RECORD.others}
+      local old, own = beside
+      if beside then
+        own = pcall('HGET', KEYS[details + i], id)
+        local set = n > 1 and pcall('ZCARD', KEYS[holders + i])
+        own = type(set) == 'table' and set or own
+      elseif shared and not named then
+        -- The second reader: the set and the hash are made anew.
+        local set, hash = pcall('ZCARD', KEYS[holders + i]), pcall('HLEN', KEYS[details + i])
+        own = type(set) == 'table' and set or type(hash) == 'table' and hash
+        old = own or set + hash > 0
       end
-      if others.err or own and own.err then
-        answer = others.err and others or own
+      if own and own.err then
+        answer = own
       elseif own or named then
-        local ends = shared and own and call('ZSCORE', KEYS[holders + i], id)
-        if ends and tonumber(ends) > now then
-          mine, token = mine + 1, math.max(token, tonumber(string.sub(own, 1, 16)))
+        local ends = shared and own and pcall('ZSCORE', KEYS[holders + i], id)
+        if ends and ends.err then
+          answer = ends
+        elseif ends and tonumber(ends) > now then
+          mine, token = mine + 1, math.max(token, tonumber(sub(own, 1, 16)))
         elseif shared and named then
-          mine, token = mine + 1, math.max(token, own and tonumber(string.sub(own, 1, 16)) or last)
+          mine, token = mine + 1, math.max(token, own and tonumber(sub(own, 1, 16)) or last)
         else
           answer = redis.error_reply('ERR this lease was stored before, and has ended')
         end
       elseif left > 0 and not shared then
         answer, refused = {i, record, left == math.huge and -1 or left}, i
-      elseif mark and string.byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(string.sub(mark, ${MARK.came.join(', ')})) < came then
+      elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
         -- Where there is no record nobody could tell that a queue is there.
-        answer = {${TURN_OF_ANOTHER}, string.sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
+        answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
         refused = record and i
       else
         if shared then
@@ -147,9 +125,9 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
         else
           token = math.max(token, least, (last or 0) + 1)
         end
-        lefts[i], records[i], gones[i], stale[i] = shared and left, record, others, others[1]
+        lefts[i], records[i], besides[i], stale[i] = shared and left, record, beside, old and not (shared and beside)
         marked[i], behind[i] = mark, nil
-        if record and string.byte(record, 2) == ${RECORD.waited} then
+        if record and byte(record, 2) == ${RECORD.waited} then
           waits = waits or {}
           waits[i] = true
         end
@@ -172,14 +150,14 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
       while not answer and not lefts[i] do
         local line = call('ZRANGE', queue, 0, ${MOST_WAITERS - 1}, 'WITHSCORES')
         local turn, from, ahead = nil, 1
-        if line[1] and string.byte(line[1], 1) == 33 then
+        if line[1] and byte(line[1], 1) == 33 then
           turn, from = line[1], 3
         end
         for j = from, #line, 2 do
-          if string.byte(line[j], 1) == 63 then
+          if byte(line[j], 1) == 63 then
             break
           end
-          if string.byte(line[j], ${WAITER.mode}) ~= ${WAITER.shared} then
+          if byte(line[j], ${WAITER.mode}) ~= ${WAITER.shared} then
             ahead = j
             break
           end
@@ -188,24 +166,8 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
           behind[i] = ahead and string.format('%013.0f:', math.floor(line[ahead + 1])) .. line[ahead]
           break
         end
-        local first = line[from]
-        if not turn or string.sub(turn, 18) ~= first then
-          if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
-            break
-          end
-          -- The last holder has lapsed, and so told nobody.
-          local after, released = 0, '-'
-          ${WAKE}
-          woken = true
-        else
-          local ends = tonumber(string.sub(turn, 2, 17))
-          if ends > now then
-            answer, refused = {${TURN_OF_ANOTHER}, line[ahead], math.ceil(ends - now)}, i
-          else
-            call('ZREM', queue, first, turn)
-          end
-        end
+        local first, before = line[from], line[ahead]
+        ${passTurn(TURN_OF_ANOTHER)}
       end
     end
   end
@@ -213,62 +175,50 @@ for at = ${HEADER + 1}, #ARGV, plain and 1 or 4 do
 ${STAND_IN_LINE}
   if not answer then
     local others = 0
-    if token > 9007199254740991 then
-      answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
-    elseif marker and token > math.max(high, clock + ${LEAD}) then
-      local lifted = try('SET', marker, string.format('%016.0f:%016.0f', born, token))
-      if lifted.err then
-        answer = lifted
-      else
-        high = token
-      end
-    end
-    if waits and ordered and not answer then
-      for i in pairs(waits) do
-        local queue, waiter = KEYS[queues + i], waiter or ''
-        ${LEAVE_QUEUE}
-        if waiter ~= '' then
-          local mark = KEYS[marks + i]
-          ${DROP_MARK}
-        end
-        waits[i] = waiting
-        others = waiting and 1 or others
-      end
-    end
-    local digits = not answer and string.format('%016.0f:', token)
+    ${LIFT_MARKER}${GO_OUT_OF_LINE}
+    local digits = not answer and ${digitsOf('token')} .. ':'
     for i = 1, answer and 0 or n do
-      local name, set, hash, left = KEYS[key + i], KEYS[holders + i], KEYS[details + i], lefts[i]
+      local name, holders, details, left = KEYS[key + i], KEYS[holders + i], KEYS[details + i], lefts[i]
       local stored
+      if stale[i] then
+        call('DEL', holders, details)
+      end
       if left then
         -- The record names the one who ends last; the others are beside it.
-        local record, isLast = records[i], left < ttl
-        local other, ends, own = id, now + ttl, string.sub(lease, 33)
+        local record, isLast, beside = records[i], left < ttl, besides[i]
+        local other, till, own = id, now + ttl, sub(lease, ${ID_LENGTH + 1})
         if isLast then
-          other, ends, own = string.sub(record, ${RECORD.id.join(', ')}), now + left, string.sub(record, ${RECORD.id[1] + 1})
+          other, till, own = sub(record, ${RECORD.id.join(', ')}), now + left, ':' .. sub(record, ${RECORD.beside + 1})
         end
-        stored = try('ZADD', set, math.floor(ends), other)
+        stored = pcall('ZADD', holders, math.floor(till), other)
         if type(stored) == 'number' then
-          call('HSETNX', hash, other, (isLast and string.sub(record, ${RECORD.token.join(', ')}) or string.sub(digits, 1, 16)) .. own)
-          if #gones[i] > 0 then
-            call('ZREM', set, unpack(gones[i]))
-            call('HDEL', hash, unpack(gones[i]))
+          call('HSETNX', details, other, sub(isLast and record or digits, isLast and ${RECORD.token[0]} or 1, isLast and ${RECORD.token[1]} or 16) .. own)
+          local ends = (isLast or left == math.huge) and now + life or now + left + ${LINGER_MS}
+          local ended = beside and left ~= math.huge and now + left + ${LINGER_MS} or 0
+          ${KEEP_READERS}
+          -- Not each time: with one ttl for all the expiry is renewed every ${ROUND_MS / 1_000} s.
+          if beside and (renewed or left > ttl + ${ROUND_MS}) then
+            local gone = call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
+            if #gone > 0 then
+              call('ZREM', holders, unpack(gone))
+              call('HDEL', details, unpack(gone))
+            end
           end
-          local kept = (isLast or left == math.huge) and life or left + ${LINGER_MS}
-          call('PEXPIRE', set, kept)
-          call('PEXPIRE', hash, kept)
           if isLast then
-            stored = call('SET', name, (waits and waits[i] and 'Sw' or 'S-') .. digits .. lease, 'PX', life)
-          elseif token > tonumber(string.sub(record, ${RECORD.token.join(', ')})) then
-            -- The one that the record names keeps the token that it was granted.
-            call('HSETNX', hash, string.sub(record, ${RECORD.id.join(', ')}), string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, 53))
-            call('SETRANGE', name, ${RECORD.token[0] - 1}, string.sub(digits, 1, 16))
+            stored = call('SET', name, (waits and waits[i] and 'Sw' or 'S-') .. digits .. id .. '+' .. sub(lease, ${ID_LENGTH + 2}), 'PX', life)
+          else
+            if not beside then
+              call('SETRANGE', name, ${RECORD.beside - 1}, '+')
+            end
+            if token > tonumber(sub(record, ${RECORD.token.join(', ')})) then
+              -- The one that the record names keeps the token that it was granted.
+              call('HSETNX', details, sub(record, ${RECORD.id.join(', ')}), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. sub(record, ${RECORD.beside + 1}))
+              call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, 1, 16))
+            end
           end
         end
       else
-        if stale[i] then
-          call('DEL', set, hash)
-        end
-        stored = try('SET', name, (waits and waits[i] and 'Sw' or 'S-') .. digits .. lease, 'PX', life)
+        stored = pcall('SET', name, (waits and waits[i] and 'Sw' or 'S-') .. digits .. lease, 'PX', life)
       end
       if type(stored) == 'table' and stored.err then
         answer = stored
@@ -282,40 +232,25 @@ ${STAND_IN_LINE}
       answer = others == 0 and token or {0, token, others}
     end
   end
-
-  if type(answer) == 'table' and answer.err then
-    ${CODE_FIRST}
-    if string.sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
-      return answer
-    end
-  end
-  answers[#answers + 1] = answer
+${ADD_ANSWER}
   key = ordered and queues + n or queues
 end
-answers[#answers + 1] = time[1] * 1000000 + time[2]
+answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases of one ttl. */
-export function packAcquireShared(
-  requests: readonly AcquireRequest[],
-  { keyPrefix, base, ordered, marker, deadline, guard }: AcquireCommand,
-): Packed {
+export function packAcquireShared(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
+  const { keyPrefix, ordered, marker } = command;
   const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  let proposal = 0;
-  for (const request of requests) {
-    const { keys } = request.lease;
+  for (const { lease } of requests) {
     for (const nameOf of ordered ? ORDERED_KEYS : KEYS)
-      for (const key of keys) packed.push(nameOf(keyPrefix, key));
-    proposal = Math.max(proposal, request.proposal);
+      for (const key of lease.keys) packed.push(nameOf(keyPrefix, key));
   }
   packed[0] = packed.length - 1;
-  const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
-  const marked = marker === undefined ? 0 : 1;
-  packed.push(base, life, deadline, guard, proposal, ordered ? 1 : 0, marked, plain ? 1 : 0);
+  packed.push(...packBegin(requests, command, plain));
   for (const request of requests) {
     packed.push(leasePart(request));
     if (plain) continue;

@@ -1,10 +1,18 @@
-import { LEAD_MS, STEPS_PER_SECOND } from '../../../core/fencing-token.js';
+import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { AcquireReply, AcquireRequest } from '../../../core/ports.js';
 import { NoTimeError } from '../../../core/errors.js';
 import { ID_LENGTH } from '../../../core/lease.js';
 import { markKey, queueKey, recordKey, tickKey } from '../lock-key.js';
-import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, waiterName } from '../record.js';
-import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
+import { leasePart, LINGER_MS, ownerOfMark, ownerOfWaiter, RECORD, STATE, waiterName } from '../record.js';
+import {
+  ADD_ANSWER,
+  type AcquireCommand,
+  BEGIN_ACQUIRE,
+  LIFT_MARKER,
+  packBegin,
+  straightPath,
+} from './acquire-command.js';
+import { digitsOf, tokenOf } from './lua.js';
 import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
 import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
@@ -16,30 +24,13 @@ export const TOO_YOUNG = -2;
 const ALREADY_RAN = -3;
 export const TURN_OF_ANOTHER = -4;
 
-/** How many arguments come before those for the leases, and how many where several nodes agree on a token. */
-const HEADER = 4;
-const LONG_HEADER = 6;
-
-/** The number that Lua knows a letter by. */
-const codeOf = (letter: string): number => letter.charCodeAt(0);
-
-/** How far a token may be ahead of the node's clock before the node's marker is lifted. */
-const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
-
 /**
  * Stores leases, each under all its keys or under none, and gives each a fencing token. At the node where waiters queue
  * it also keeps their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records; where order is kept their
  *          n queues and, unless all is plain, their n marks (S22); for a tick of a schedule the key of the last one that ran
- * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and nothing else to say: then it has one
- *          argument, else six; `o` where order is kept; `m` when KEYS begins with the marker, `c` when there is none and
- *          yet ARGV[5] and ARGV[6]
- * ARGV[2]  milliseconds that the records are to live: ttl and linger
- * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
- * ARGV[4]  what the names of channels begin with; empty on a Cluster
- * ARGV[5]  where nodes agree on a token or there is a marker: guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  likewise: the token that the nodes are to agree on, if theirs need not be larger
+ * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
  *          - n
@@ -69,69 +60,7 @@ const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
  * the first record; after the first write of a script the others cannot fail. (To take a waiter out of the queue is such a write: a
  * lock that somebody waits for may be granted though memory is short.)
  */
-export const ACQUIRE = script(`
-local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
-local time = call('TIME')
-local seconds, micros = time[1] + 0, time[2] + 0
-local now = seconds * 1000 + micros / 1000
-local clock = seconds * ${STEPS_PER_SECOND} + math.floor(micros * ${STEPS_PER_SECOND / 1_000_000})
-local plain, ordered = byte(ARGV[1], 1) == ${codeOf('p')}, byte(ARGV[1], 2) == ${codeOf('o')}
-local life, late, base = ARGV[2], now - ARGV[3], ARGV[4]
-local least, ahead, young, header, key = clock, clock + ${LEAD}, 0, ${HEADER}, 0
-local proposal, marker, born, high = 0
-if byte(ARGV[1], 3) ~= ${codeOf('-')} then
-  header, proposal = ${LONG_HEADER}, ARGV[6] + 0
-  if proposal > clock then
-    least = proposal < ahead and proposal or ahead
-  end
-end
-if byte(ARGV[1], 3) == ${codeOf('m')} then
-  marker, key = KEYS[1], 1
-  local mark = call('GET', marker)
-  born, high = now, 0
-  if mark then
-    born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
-  end
-  if not mark or born > now then
-    -- A birth in the future, of a clock that was set back since, begins anew.
-    born = math.floor(now)
-    call('SET', marker, string.format('%016.0f:%016.0f', born, high))
-  end
-  young = ARGV[5] - (now - born)
-  if high >= least then
-    least = high + 1
-  end
-end
-
-local answers, first, seen = {}, header + 1
--- The straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is held, or
--- anything else, which the general path answers. With 64 in flight it takes 2.8 us for
--- each, the script without it 3.7 to 4.2 (bench -- server-time).
-if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) and least <= ahead
-  and least <= ${Number.MAX_SAFE_INTEGER} then
-  local head, step = nil, ordered and 2 or 1
-  for at = first, #ARGV do
-    local lease, name = ARGV[at], KEYS[key + 1]
-    seen = pcall('GET', name)
-    if seen and (seen.err or byte(seen, 1) ~= ${RECORD.free} or byte(seen, 2) == ${RECORD.waited}
-      or sub(seen, ${RECORD.id.join(', ')}) == sub(lease, 1, ${ID_LENGTH}) or ((${tokenOf('seen')}) or least) >= least) then
-      break
-    end
-    head = head or 'H-' .. ${digitsOf('least')} .. ':'
-    if pcall('SET', name, head .. lease, 'PX', life).err then
-      break
-    end
-    first, key = at + 1, key + step
-  end
-  if first > #ARGV then
-    -- An array takes 0.5 us more (commandstats of a script that does nothing else).
-    return clock
-  end
-  for i = 1, first - header - 1 do
-    answers[i] = least
-  end
-end
-
+export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
 for at = first, #ARGV, plain and 1 or 6 do
   local lease, n, tick, waiter, waited, next = ARGV[at], 1
   if not plain then
@@ -247,18 +176,7 @@ for at = first, #ARGV, plain and 1 or 6 do
   end
 
   if not answer then
-    local others = 0
-    if token > 9007199254740991 then
-      answer = redis.error_reply('ERR fencing token out of range: it or the clock of this server is wrong')
-    elseif marker and token > math.max(high, clock + ${LEAD}) then
-      local lifted = pcall('SET', marker, string.format('%016.0f:%016.0f', born, token))
-      if lifted.err then
-        answer = lifted
-      else
-        high = token
-      end
-    end
-    if waits and ordered and not answer then
+    local others = 0${LIFT_MARKER}    if waits and ordered and not answer then
       for i in pairs(waits) do
         local queue, waiter = KEYS[queues + i], waiter or ''
         ${LEAVE_QUEUE}
@@ -288,33 +206,11 @@ for at = first, #ARGV, plain and 1 or 6 do
       answer = others == 0 and token or {0, token, others}
     end
   end
-
-  if type(answer) == 'table' and answer.err then
-    ${CODE_FIRST}
-    if sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
-      return answer
-    end
-  end
-  answers[#answers + 1] = answer
-  key = marks + (tick and 1 or 0)
+${ADD_ANSWER}  key = marks + (tick and 1 or 0)
 end
 answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
-
-/** What all leases of one command have in common. */
-export interface AcquireCommand {
-  readonly keyPrefix: string;
-  /** What the names of channels begin with; empty on a Cluster. */
-  readonly base: string;
-  readonly ordered: boolean;
-  /** The key of the node's marker, if it has one. */
-  readonly marker: string | undefined;
-  /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
-  readonly deadline: number;
-  readonly guard: number;
-}
 
 /** Whether a request is told by its key alone. */
 export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
@@ -322,27 +218,19 @@ export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): 
 }
 
 /** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases of one ttl. */
-export function packAcquire(
-  requests: readonly AcquireRequest[],
-  { keyPrefix, base, ordered, marker, deadline, guard }: AcquireCommand,
-): Packed {
+export function packAcquire(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
+  const { keyPrefix, ordered, marker } = command;
   const plain = requests.every((request) => isPlain(request, ordered));
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  let proposal = 0;
-  for (const request of requests) {
-    const { lease } = request;
+  for (const { lease } of requests) {
     for (const key of lease.keys) packed.push(recordKey(keyPrefix, key));
     if (ordered) for (const key of lease.keys) packed.push(queueKey(keyPrefix, key));
     if (ordered && !plain) for (const key of lease.keys) packed.push(markKey(keyPrefix, key));
     if (lease.tick) packed.push(tickKey(keyPrefix, lease.keys, lease.tick));
-    proposal = Math.max(proposal, request.proposal);
   }
   packed[0] = packed.length - 1;
-  const life = (requests[0]?.lease.ttl ?? 0) + LINGER_MS;
-  const several = marker === undefined ? (proposal > 0 ? 'c' : '-') : 'm';
-  packed.push(`${plain ? 'p' : '-'}${ordered ? 'o' : '-'}${several}`, life, deadline, base);
-  if (several !== '-') packed.push(guard, proposal);
+  packed.push(...packBegin(requests, command, plain));
   for (const request of requests) {
     packed.push(leasePart(request));
     if (plain) continue;

@@ -2,7 +2,7 @@ import type { Lease } from '../../../core/lease.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
-import { END_PERMIT, KEEP_BOTH, PERMITS } from './permits.js';
+import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';
 import { script } from './script.js';
 
 /**
@@ -72,9 +72,7 @@ while ARGV[at] do
         call('PEXPIRE', name, left)
       end
       if left <= life then
-        record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. id .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
-          .. string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + string.sub(record, ${PERMITS.count.join(', ')}))
-          .. string.sub(own, 37)
+        ${nameInstead('id')}
         call('SET', name, record, 'PX', life)
       end
     end

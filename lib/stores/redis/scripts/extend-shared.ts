@@ -2,6 +2,7 @@ import type { Lease } from '../../../core/lease.js';
 import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
+import { expiryOf, KEEP_READERS } from './readers.js';
 import { script } from './script.js';
 
 /**
@@ -17,63 +18,70 @@ import { script } from './script.js';
  * (S9). A record without expiry is held for ever, and gets one from the reader that it names.
  */
 export const EXTEND_SHARED = script(`
-local call, try = redis.call, redis.pcall
-local time = call('TIME')
-local now = time[1] * 1000 + time[2] / 1000
+local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
+local time, now, ends
 local life = tonumber(ARGV[1])
-local ends = math.floor(now) + life - ${LINGER_MS}
 local outcomes, key = {}, 0
 for at = 2, #ARGV, 2 do
   local id, n, held, records, lefts, scores = ARGV[at], tonumber(ARGV[at + 1]), true, {}, {}, {}
-  local holders, details = key + n, key + 2 * n
   for i = 1, n do
-    local record = held and try('GET', KEYS[key + i])
-    held = record and not record.err and string.byte(record, 1) == ${RECORD.shared}
+    local record = held and pcall('GET', KEYS[key + i])
+    held = record and not record.err and byte(record, 1) == ${RECORD.shared}
     if held then
-      local left = call('PTTL', KEYS[key + i])
-      held = left > ${LINGER_MS} or left == -1
+      local left, named = call('PTTL', KEYS[key + i]), sub(record, ${RECORD.id.join(', ')}) == id
+      local beside = byte(record, ${RECORD.beside}) == ${RECORD.others}
+      held = (left > ${LINGER_MS} or left == -1) and (named or beside)
       records[i], lefts[i] = record, left
-      if held and string.sub(record, ${RECORD.id.join(', ')}) ~= id then
-        local score = try('ZSCORE', KEYS[holders + i], id)
+      if beside and not now then
+        time = call('TIME')
+        now = time[1] * 1000 + time[2] / 1000
+        ends = math.floor(now) + life - ${LINGER_MS}
+      end
+      if held and not named then
+        local score = pcall('ZSCORE', KEYS[key + n + i], id)
         held = score and not score.err and tonumber(score) > now
         scores[i] = held and tonumber(score)
       end
     end
   end
   for i = 1, held and n or 0 do
-    local name, set, hash, record, left = KEYS[key + i], KEYS[holders + i], KEYS[details + i], records[i], lefts[i]
-    if not scores[i] then
+    local name, holders, details, record, left = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i], records[i], lefts[i]
+    local beside, score = byte(record, ${RECORD.beside}) == ${RECORD.others}, scores[i]
+    local longer = left < life and left ~= -1
+    if not score then
       local kept = life
-      if left == -1 then
-        local last = call('ZRANGE', set, -1, -1, 'WITHSCORES')
+      if left == -1 and beside then
+        local last = call('ZRANGE', holders, -1, -1, 'WITHSCORES')
         kept = math.max(life, last[1] and math.ceil(last[2] - now) + ${LINGER_MS} or 0)
       end
       if left < life then
         call('PEXPIRE', name, kept)
       end
-    elseif scores[i] < ends then
-      local isLast = left < life and left ~= -1
-      local kept = left < life and life or left
-      call('PEXPIRE', set, kept)
-      call('PEXPIRE', hash, kept)
-      local own = isLast and call('HGET', hash, id)
+    elseif score < ends then
+      local own
+      if longer then
+        call('PEXPIRE', name, life)
+        own = call('HGET', details, id)
+      else
+        call('PEXPIREAT', holders, ${expiryOf('now + math.max(left, life)')})
+      end
       if own then
         -- They change places: the record names the one who ends last.
-        local other = string.sub(record, ${RECORD.id.join(', ')})
-        call('ZADD', set, math.floor(now) + left - ${LINGER_MS}, other)
-        call('HSETNX', hash, other, string.sub(record, ${RECORD.token.join(', ')}) .. string.sub(record, ${RECORD.id[1] + 1}))
-        call('ZREM', set, id)
-        if string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')}) then
-          call('HDEL', hash, id)
+        local other = sub(record, ${RECORD.id.join(', ')})
+        call('ZADD', holders, math.floor(now) + left - ${LINGER_MS}, other)
+        call('HSETNX', details, other, sub(record, ${RECORD.token.join(', ')}) .. ':' .. sub(record, ${RECORD.beside + 1}))
+        call('ZREM', holders, id)
+        if sub(own, 1, 16) == sub(record, ${RECORD.token.join(', ')}) then
+          call('HDEL', details, id)
         end
-        call('SET', name, string.sub(record, 1, ${RECORD.id[0] - 1}) .. id .. string.sub(own, 17), 'PX', life)
+        call('SET', name, sub(record, 1, ${RECORD.id[0] - 1}) .. id .. '+' .. sub(own, 18), 'PX', life)
       else
-        call('ZADD', set, ends, id)
-        if isLast then
-          -- What is told of it is gone, and the record outlives it all the same.
-          call('PEXPIRE', name, life)
-        end
+        call('ZADD', holders, ends, id)
       end
+    end
+    if beside and (longer or left == -1) then
+      local ended, ends = longer and now + left or 0, now + life
+      ${KEEP_READERS}
     end
   end
   outcomes[#outcomes + 1] = held and '1' or '0'

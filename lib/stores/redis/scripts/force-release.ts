@@ -3,7 +3,7 @@ import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 import { WAKE } from './queue.js';
-import { END_READER } from './release-shared.js';
+import { END_READER } from './readers.js';
 import { script } from './script.js';
 
 /**

@@ -5,6 +5,7 @@ import type { Packed } from '../connection/command-channel.js';
 import { PERMITS } from './permits.js';
 import { LEAVE_QUEUE, WAKE } from './queue.js';
 import { script } from './script.js';
+import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
  * Gives a place in the queues up, with the mark that held others back; passes its turn on if the lock is free, or the next can
@@ -35,9 +36,15 @@ for i = 1, n do
         isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
       elseif mode == ${WAITER.permits} then
         -- A slot is free, or its holder has lapsed.
-        local bits = string.sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + string.sub(record, ${PERMITS.count.join(', ')}))
+        local held, slot, taken = tonumber(string.sub(record, ${PERMITS.count.join(', ')})), nil, ''
+        if string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
+          taken = string.sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + ${luaWidthOf('held')})
+          ${findFree('0')}
+        else
+          slot = 1
+        end
         local time, first = call('TIME'), call('ZRANGE', KEYS[3 * n + i], 0, 0, 'WITHSCORES')
-        isNext = string.find(bits, '0', 1, true) or first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
+        isNext = slot < held or first[1] and tonumber(first[2]) <= time[1] * 1000 + time[2] / 1000
       end
     end
     if isNext then

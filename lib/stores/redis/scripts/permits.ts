@@ -1,5 +1,6 @@
 import type { KeyHolder } from '../../../core/ports.js';
 import { LINGER_MS, RECORD } from '../record.js';
+import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
 
 /**
  * The record of a lock of which permits are held (state `P`). Up to position 65 it is like any other; then, with fixed widths,
@@ -10,8 +11,8 @@ import { LINGER_MS, RECORD } from '../record.js';
  * | 71-74 | n, the most permits that any of this phase asked for |
  * | 75 | `1` when the lease that is named is the only one, `K` when it is kept for `minHold` besides, `+` when there are several |
  * | 76-91 | the floor: the last token before this phase; that of each slot is larger |
- * | 92- | n characters: `1` for each slot that is taken, `0` for each that is free |
- * | 93 + n- | the owner's name; for people |
+ * | 92- | when there are several, the slots that are taken: a character for six of n (scripts/slot-map.ts) |
+ * | then | a colon, and the owner's name; for people |
  *
  * A phase begins where nobody holds the lock and ends with the last holder. As long as there was one holder at a time the
  * record is all there is, so that a permit then costs what an exclusive lock does: two commands each for acquire and release,
@@ -34,11 +35,30 @@ export const PERMITS = {
   alone: '1'.charCodeAt(0),
   kept: 'K'.charCodeAt(0),
   several: '+'.charCodeAt(0),
-  free: '0'.charCodeAt(0),
 } as const;
+
+/**
+ * Positions in what the client writes of a lease: as it stands in the record of one that is alone in slot 0, from its id on, with a
+ * floor of zeros. So one who takes a free key, mostly, is stored as it came.
+ */
+export const LEASE = { slot: 48, count: 52, floor: 57, owner: 74 } as const;
 
 /** How much longer than the record `:h` and `:s` may live, so that not every acquisition has to renew their expiry. */
 export const SPARE_MS = 10_000;
+
+/** Lua text for the position of the owner's name in the local `record`, which is for `count` permits. */
+export function ownerAt(record: string, count: string): string {
+  return `(string.byte(${record}, ${PERMITS.kind}) == ${PERMITS.several} and ${luaWidthOf(count)} or 0) + ${PERMITS.bits + 1}`;
+}
+
+/** Lua text for what is the same of the local `record` of several, whichever of them it names, from n to the last colon. */
+const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
+
+/** Lua text that makes the local `record` of several name another: the holder `id`, of which `own` is told. */
+export const nameInstead = (id: string): string => `
+record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
+  .. ${COMMON} .. string.sub(own, 37)
+`;
 
 /**
  * Lua text that sets the local `held` to n of the local `record`, which is in state `P`; to nil or false when it is no record
@@ -46,7 +66,7 @@ export const SPARE_MS = 10_000;
  */
 export const COUNT_OF_RECORD = `
 held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
-held = held and string.byte(record, ${PERMITS.bits} + held) == 58 and held
+held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and held
 `;
 
 /**
@@ -62,9 +82,7 @@ do
   local own = left > 0 and call('HGET', details, last[1])
   over = left <= 0
   if own then
-    record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last[1] .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
-      .. string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + string.sub(record, ${PERMITS.count.join(', ')}))
-      .. string.sub(own, 37)
+    ${nameInstead('last[1]')}
   end
   if not over then
     call('SET', name, record, 'PX', left + ${LINGER_MS})
@@ -87,17 +105,19 @@ local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.
 if several then
   call('ZREM', holders, id)
   call('HDEL', details, id)
-  record = string.sub(record, 1, ${PERMITS.bits - 1} + slot) .. '0' .. string.sub(record, ${PERMITS.bits + 1} + slot)
+  ${freeSlot('record', 'slot', PERMITS.bits)}
   if string.sub(record, ${RECORD.id.join(', ')}) ~= id then
     over = false
-    call('SETRANGE', name, ${PERMITS.bits - 1} + slot, '0')
+    local at = ${offsetOf('slot', PERMITS.bits)}
+    call('SETRANGE', name, at, string.sub(record, at + 1, at + 1))
   else
     ${NAME_LAST}
   end
 end
 if over then
   record = 'F' .. string.sub(record, 2)
-  local freed = redis.pcall('SET', name, record, 'PX', ${LINGER_MS})
+  -- Text: as in RELEASE.
+  local freed = redis.pcall('SET', name, record, 'PX', '${LINGER_MS}')
   if freed.err and string.find(freed.err, 'OOM', 1, true) then
     call('PEXPIRE', name, ${LINGER_MS})
     freed = redis.pcall('SET', name, record, 'PX', ${LINGER_MS})
@@ -143,7 +163,7 @@ export function parsePermit(id: string, details: string, remaining: number): Key
 export function parsePermitRecord(record: string, remaining: number): KeyHolder {
   return {
     id: record.slice(19, 51),
-    owner: record.slice(92 + permitsOfRecord(record)),
+    owner: record.slice(92 + (record[74] === '+' ? widthOf(permitsOfRecord(record)) : 0)),
     remaining,
     since: Number(record.slice(52, 65)),
     fencingToken: Number(record.slice(2, 18)),

@@ -140,7 +140,7 @@ end
 /**
  * Puts a waiter that several holders refused in line.
  *
- * Needs the locals `call`, `try`, `refused` (the position of the key that refused it, if one did), `waiter` (its name, if it waits),
+ * Needs the locals `call`, `pcall`, `refused` (the position of the key that refused it, if one did), `waiter` (its name, if it waits),
  * `came` (when, by this server's clock), `ordered`, `late`, `n`, and `key` and `queues` (what comes in KEYS before the records and
  * the queues).
  */
@@ -149,12 +149,61 @@ export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 
     for i = 1, n do
       local queue = KEYS[queues + i]
       if i == refused then
-        try('ZADD', queue, string.format('%.3f', came), waiter)
+        pcall('ZADD', queue, string.format('%.3f', came), waiter)
         call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-        try('SETRANGE', KEYS[key + i], 1, 'w')
+        pcall('SETRANGE', KEYS[key + i], 1, 'w')
       elseif n > 1 then
         ${LEAVE_QUEUE}
       end
     end
   end
+`;
+
+/**
+ * Lets the turn of the first waiter pass that came before one who asks, or begins it. Stands in a loop over what a queue has, which
+ * it ends when that cannot be stored.
+ *
+ * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (who came earlier), `woken`
+ * (whether a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while the turn lasts.
+ */
+export const passTurn = (outcome: number): string => `
+        if not turn or sub(turn, 18) ~= first then
+          if woken then
+            -- The turn could not be stored: memory is short, or the server takes no writes.
+            break
+          end
+          -- The last holder has lapsed, and so told nobody.
+          local after, released = 0, '-'
+          ${WAKE}
+          woken = true
+        else
+          local over = tonumber(sub(turn, 2, 17))
+          if over > now then
+            answer, refused = {${outcome}, before, math.ceil(over - now)}, i
+          else
+            call('ZREM', queue, first, turn)
+          end
+        end
+`;
+
+/**
+ * Takes one who is granted out of the queues of its keys, with the marks that were left for it.
+ *
+ * Needs the locals `call`, `waits` (the positions of the keys that somebody waits for, or nil), `ordered`, `answer`, `waiter`,
+ * `queues` and `marks` (what comes in KEYS before them) and `others`. Sets in `waits` whether others still wait, and `others` to 1
+ * if so.
+ */
+export const GO_OUT_OF_LINE = `
+    if waits and ordered and not answer then
+      for i in pairs(waits) do
+        local queue, waiter = KEYS[queues + i], waiter or ''
+        ${LEAVE_QUEUE}
+        if waiter ~= '' then
+          local mark = KEYS[marks + i]
+          ${DROP_MARK}
+        end
+        waits[i] = waiting
+        others = waiting and 1 or others
+      end
+    end
 `;

@@ -31,7 +31,7 @@ for i = 1, n do
   local held = left > ${LINGER_MS} or left == -1
   local last = held and string.sub(record, ${RECORD.token.join(', ')})
   if held then
-    own[i] = call('HGET', KEYS[2 * n + i], id)
+    own[i] = string.byte(record, ${RECORD.beside}) == ${RECORD.others} and call('HGET', KEYS[2 * n + i], id)
     if string.sub(record, ${RECORD.id.join(', ')}) ~= id then
       local ends = call('ZSCORE', KEYS[n + i], id)
       held = own[i] and ends and tonumber(ends) > now
@@ -60,7 +60,7 @@ for i = 1, n do
   if string.sub(record, ${RECORD.token.join(', ')}) < digits then
     if named ~= id then
       -- The one that the record names keeps the token that it was granted.
-      call('HSETNX', hash, named, string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, 53))
+      call('HSETNX', hash, named, string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, ${RECORD.beside + 1}))
     end
     call('SETRANGE', KEYS[i], ${RECORD.token[0] - 1}, digits)
   end

@@ -37,13 +37,14 @@ for i = 1, #KEYS, 3 do
     local left, state = call('PTTL', KEYS[i]), string.byte(record, 1)
     if state ~= ${RECORD.free} and (left == -1 or left > ${LINGER_MS}) then
       answer = {record, left == -1 and -1 or left - ${LINGER_MS}}
-      if state == ${RECORD.shared} then
+      local beside = state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others}
+      if beside then
         local own = redis.pcall('HGET', KEYS[i + 2], string.sub(record, ${RECORD.id.join(', ')}))
         if own and not own.err then
           answer[1] = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
         end
       end
-      if state == ${RECORD.shared} or state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
+      if beside or state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
         local held = redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
         if held.err then
           answer = {held.err}

@@ -20,11 +20,12 @@ import { script } from './script.js';
  *          - n
  *          - milliseconds for which the slots are kept still (minHold), longer or shorter than their present life; 0 to free them
  *          - milliseconds after which the first in line shall try; 0 for at once
- * Returns  for each lease how many waiters were told, or an error
+ * Returns  as {@link RELEASE}
  */
 export const RELEASE_PERMITS = script(`
-local call, base, plain = redis.call, ARGV[1], ARGV[2] == '1'
-local answers, key = {}, 0
+local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
+local base, plain = ARGV[1], ARGV[2] == '1'
+local answers, key, quiet = {}, 0, true
 for at = 3, #ARGV, plain and 1 or 4 do
   local id, n, keep, pause = ARGV[at], 1, 0, 0
   if not plain then
@@ -33,21 +34,22 @@ for at = 3, #ARGV, plain and 1 or 4 do
   local answer, woken = nil, 0
   for i = key + 1, key + n do
     local name, holders, details = KEYS[i], KEYS[n + i], KEYS[2 * n + i]
-    local record = redis.pcall('GET', name)
+    local record = pcall('GET', name)
     local own, slot
     if record and record.err then
       answer = record
-    elseif record and string.byte(record, 1) == ${RECORD.permits} then
-      local kind = string.byte(record, ${PERMITS.kind})
+    elseif record and byte(record, 1) == ${RECORD.permits} then
+      local kind = byte(record, ${PERMITS.kind})
       if kind == ${PERMITS.several} then
-        own = redis.pcall('HGET', details, id)
+        own = pcall('HGET', details, id)
         if own and own.err then
           answer, own = own, nil
-        elseif own and string.byte(own, 17) ~= ${PERMITS.kept} then
-          slot = tonumber(string.sub(own, 18, 21))
+        elseif own and byte(own, 17) ~= ${PERMITS.kept} then
+          slot = tonumber(sub(own, 18, 21))
         end
-      elseif kind == ${PERMITS.alone} and string.sub(record, ${RECORD.id.join(', ')}) == id then
-        slot = tonumber(string.sub(record, ${PERMITS.slot.join(', ')}))
+      elseif kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
+        -- Its slot is of no use: with it all are free.
+        slot = 0
       end
     end
     if slot then
@@ -60,20 +62,20 @@ for at = 3, #ARGV, plain and 1 or 4 do
         local ends, lives = time[1] * 1000 + math.floor(time[2] / 1000) + keep, tonumber(call('HGET', details, 'e'))
         ${KEEP_BOTH}
         call('ZADD', holders, ends, id)
-        call('HSET', details, id, string.sub(own, 1, 16) .. 'K' .. string.sub(own, 18))
+        call('HSET', details, id, sub(own, 1, 16) .. 'K' .. sub(own, 18))
         ${NAME_LAST}
       else
-        record = string.sub(record, 1, ${PERMITS.kind - 1}) .. 'K' .. string.sub(record, ${PERMITS.kind + 1})
-        local stored = redis.pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
+        record = sub(record, 1, ${PERMITS.kind - 1}) .. 'K' .. sub(record, ${PERMITS.kind + 1})
+        local stored = pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
         if stored.err and string.find(stored.err, 'OOM', 1, true) then
           call('PEXPIRE', name, keep + ${LINGER_MS})
-          stored = redis.pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
+          stored = pcall('SET', name, record, 'PX', keep + ${LINGER_MS})
         end
         failure = stored.err and stored
       end
       if failure then
         answer = failure
-      elseif string.byte(record, 2) == ${RECORD.waited} then
+      elseif byte(record, 2) == ${RECORD.waited} then
         local queue, after, released = KEYS[3 * n + i], math.max(pause, keep), id
         ${WAKE}
         woken = woken + told
@@ -82,15 +84,17 @@ for at = 3, #ARGV, plain and 1 or 4 do
   end
   if answer then
     ${CODE_FIRST}
-    if string.sub(answer.err, 1, 8) == 'READONLY' then
+    if sub(answer.err, 1, 8) == 'READONLY' then
       -- The answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
   end
   answers[#answers + 1] = answer or woken
+  quiet = quiet and not answer and woken == 0
   key = key + 4 * n
 end
-return answers
+-- As in RELEASE.
+return quiet and 0 or answers
 `);
 
 /** The number of keys, the keys and the arguments of {@link RELEASE_PERMITS}. */

@@ -1,0 +1,39 @@
+import { LINGER_MS, RECORD } from '../record.js';
+import { END_PERMIT, PERMITS } from './permits.js';
+
+/**
+ * Lua text by which a lease that must have exactly the slots it names gives up what it has of others, and then all it has: it is to
+ * get a slot of each key or none.
+ *
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `freed` when it gave something up, and `answer` to the error when that
+ * failed.
+ */
+export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
+    -- It gives up what it has of others, and then all it has: it is to get a slot of each key or none.
+    local other = false
+    for pass = 1, 2 do
+      for i = 1, pass == 1 and n or other and n or 0 do
+        local name, holders, details = KEYS[key + i], KEYS[key + n + i], KEYS[key + 2 * n + i]
+        local record, slot = pcall('GET', name)
+        if record and not record.err and byte(record, 1) == ${RECORD.permits} then
+          local kind, left = byte(record, ${PERMITS.kind}), call('PTTL', name)
+          local held = left > ${LINGER_MS} or left == -1
+          if held and kind == ${PERMITS.several} then
+            local own, score = pcall('HGET', details, id), pcall('ZSCORE', holders, id)
+            if own and not own.err and score and not score.err and tonumber(score) > now
+              and byte(own, 17) ~= ${PERMITS.kept} then
+              slot = tonumber(sub(own, 18, 21))
+            end
+          elseif held and kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
+            slot = tonumber(sub(record, ${PERMITS.slot.join(', ')}))
+          end
+        end
+        if slot and pass == 1 then
+          other = other or slot ~= tonumber(ARGV[wishes + i])
+        elseif slot then
+          ${END_PERMIT}
+          answer, freed = failed, true
+        end
+      end
+    end
+  end`;

@@ -1,0 +1,99 @@
+import { LINGER_MS, RECORD } from '../record.js';
+import { MARK_MS } from './hold-back.js';
+import { LEASE, ownerAt, PERMITS, SPARE_MS } from './permits.js';
+import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
+
+/**
+ * For more permits than these the set and the hash are begun with something longer than 64 characters
+ * (`zset-max-listpack-value`, `hash-max-listpack-value`), so that the server does not keep them as lists, which it would search
+ * from one end to the other: 64 acquisitions at a time of a lock of 200 permits took it 14 us each, and take it 10.
+ */
+const MOST_IN_LIST = 16;
+const LONG = '0'.repeat(80);
+
+/**
+ * Lua text that stores a lease in the slots that were chosen for it.
+ *
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` when the first write failed; the others cannot.
+ */
+export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
+      local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
+      local flag, stored = waits and waits[i] and 'w' or '-', nil
+      local number = numbers[slot]
+      if not number then
+        number = string.format('%04.0f', slot)
+        numbers[slot] = number
+      end
+      if not left then
+        local floor = record and sub(record, ${RECORD.token.join(', ')}) or '${'0'.repeat(16)}'
+        stored = pcall('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, ${LEASE.slot - 1}) .. number
+          .. sub(lease, ${LEASE.count}, ${LEASE.floor - 1}) .. floor .. sub(lease, ${LEASE.owner - 1}), 'PX', ttl + ${LINGER_MS})
+        helds[i] = permits
+      else
+        ${TAKE_SLOT}
+        local held = math.max(helds[i], permits)
+        taken = taken .. string.rep('?', ${luaWidthOf('held')} - #taken)
+        local largest = sub(record, ${RECORD.token.join(', ')})
+        if largest < digits then
+          largest = digits
+        end
+        if not manies[i] or left <= ttl or held > helds[i] then
+          local count = held == permits and sub(lease, ${LEASE.count}, ${LEASE.count + 3}) or sub(record, ${PERMITS.count.join(', ')})
+          local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner})
+          local floor = sub(record, ${PERMITS.floor.join(', ')})
+          if left > ttl then
+            -- Another one ends last, and so it is named.
+            own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
+            owner = sub(record, ${ownerAt('record', 'helds[i]')})
+          end
+          stored = pcall('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
+            'PX', math.max(left, ttl) + ${LINGER_MS})
+        else
+          stored = pcall('SETRANGE', name, 1, flag .. largest)
+          if type(stored) == 'number' then
+            local at = ${offsetOf('slot', 1)}
+            call('SETRANGE', name, ${PERMITS.bits - 1} + at, sub(taken, at + 1, at + 1))
+            stored = {}
+          end
+        end
+        helds[i], bits[i] = held, taken
+      end
+      if stored.err then
+        answer = stored
+        break
+      end
+      if left then
+        local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
+        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner}), digits .. ':' .. id
+        local lives = livings[i]
+        if manies[i] then
+          call('ZADD', holders, ends, id)
+          if not lives or lives < ends + ${LINGER_MS} then
+            lives = false
+          end
+        else
+          local theirs, their = sub(record, ${RECORD.id.join(', ')}), sub(record, ${PERMITS.slot.join(', ')})
+          local kind = byte(record, ${PERMITS.kind}) == ${PERMITS.kept} and 'K' or ':'
+          call('DEL', holders, details)
+          call('ZADD', holders, ends, id, math.floor(now) + left, theirs)
+          if permits > ${MOST_IN_LIST} then
+            call('ZADD', holders, 0, '${LONG}')
+            call('ZREM', holders, '${LONG}')
+          end
+          call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
+            sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
+              .. sub(record, ${PERMITS.bits + 1}))
+        end
+        if lives then
+          call('HSET', details, slot, row, id, told)
+        else
+          lives = math.floor(now) + math.max(left, ttl) + ${LINGER_MS + SPARE_MS}
+          call('HSET', details, slot, row, id, told, 'e', permits > ${MOST_IN_LIST} and string.format('%0${LONG.length}.0f', lives) or lives)
+          call('PEXPIREAT', holders, lives)
+          call('PEXPIREAT', details, lives)
+        end
+      elseif behind and behind[i] then
+        local mark = KEYS[marks + i]
+        pcall('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
+      end
+    end`;

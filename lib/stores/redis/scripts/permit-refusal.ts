@@ -1,0 +1,27 @@
+/** So many holders a refusal tells. */
+const MOST_TOLD = 10;
+
+/**
+ * Lua text that tells who has the slots of a key that several hold: the first to go, or the one that has the slot that it must be.
+ *
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` where there is somebody to tell of.
+ */
+export const TELL_HOLDERS = `        if several then
+          local first = {}
+          if exactly then
+            local theirs = row and sub(row, 18)
+            first = theirs and {theirs, call('ZSCORE', holders, theirs)}
+          else
+            first = call('ZRANGEBYSCORE', holders, string.format('(%.3f', now), '+inf', 'WITHSCORES', 'LIMIT', 0, ${MOST_TOLD})
+          end
+          local list = {}
+          for j = 1, first and first[2] and #first or 0, 2 do
+            local theirs = call('HGET', details, first[j])
+            if theirs then
+              list[#list + 1], list[#list + 2], list[#list + 3] = first[j], theirs, math.ceil(first[j + 1] - now)
+            end
+          end
+          if #list > 0 then
+            answer = {i, list}
+          end
+        end`;

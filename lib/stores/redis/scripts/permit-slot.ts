@@ -1,0 +1,60 @@
+import { PERMITS } from './permits.js';
+import { findFree, freeSlot, isTaken } from './slot-map.js';
+
+/** So many holders whose end has passed are cleared away at a time, until there is a slot: a thousand took 4 ms. */
+const MOST_CLEARED = 100;
+
+/**
+ * Lua text that looks for a free slot of one key, and clears away those whose end has passed where there is none, or where others
+ * wait.
+ *
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `slot` (nil when all are taken), `told` (where several hold the key: what is
+ * told of this lease, the row of the slot, and until when the set and the hash live) and `row`; `record` and `taken` are as they
+ * are now. Sets `answer` to an error.
+ */
+export const CHOOSE_SLOT = `      local cleared = false
+      while true do
+        slot = nil
+        if not shares then
+          slot = wish
+        elseif exactly then
+          slot = not (${isTaken('wish')}) and wish or nil
+        else
+          ${findFree('wish')}
+          if slot >= permits then
+            ${findFree('0')}
+          end
+          slot = slot < permits and slot or nil
+        end
+        if not several then
+          break
+        end
+        told = pcall('HMGET', details, id, slot or wish, 'e')
+        if told.err then
+          answer = told
+          break
+        end
+        row = told[2]
+        if told[1] or slot and (cleared or not (queued and ordered)) then
+          break
+        end
+        local gone = pcall('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
+        if gone.err then
+          answer = gone
+          break
+        elseif #gone == 0 then
+          break
+        end
+        cleared = true
+        local owns = call('HMGET', details, unpack(gone))
+        for j = 1, #gone do
+          if owns[j] then
+            local ended = tonumber(sub(owns[j], 18, 21))
+            ${freeSlot('taken', 'ended', 1)}
+          end
+        end
+        call('ZREM', holders, unpack(gone))
+        call('HDEL', details, unpack(gone))
+        call('SETRANGE', name, ${PERMITS.bits - 1}, taken)
+        record = sub(record, 1, ${PERMITS.bits - 1}) .. taken .. sub(record, ${PERMITS.bits} + #taken)
+      end`;

@@ -1,0 +1,57 @@
+import { WAITER } from '../record.js';
+import { TURN_OF_ANOTHER } from './acquire.js';
+import { passTurn } from './queue.js';
+import { COUNT_FREE } from './slot-map.js';
+
+/** So many of those who wait are looked at. */
+const MOST_WAITERS = 64;
+
+/**
+ * Lua text that keeps a lease out while those who came earlier and wait for permits, too, are as many as there are free slots; and
+ * where nobody holds the key, while one in another mode came earlier.
+ *
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` and `refused` for who is kept out, and `behind` to the marks to leave
+ * for the first waiter in another mode, by the position of the key.
+ */
+export const WAIT_FOR_TURN = `  local behind
+  if waits and ordered and not answer then
+    for i in pairs(waits) do
+      local queue, woken = KEYS[queues + i], false
+      local free = permits
+      if lefts[i] then
+        local taken = bits[i]
+        ${COUNT_FREE}
+      end
+      while not answer do
+        local line = call('ZRANGE', queue, 0, ${MOST_WAITERS}, 'WITHSCORES')
+        local turn, from, ahead, other = nil, 1, 0, nil
+        if line[1] and byte(line[1], 1) == 33 then
+          turn, from = line[1], 3
+        end
+        for j = from, #line, 2 do
+          local theirs = byte(line[j], ${WAITER.mode})
+          if byte(line[j], 1) == 63 then
+            break
+          elseif line[j] == waiter or tonumber(line[j + 1]) > came then
+            if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
+              -- It has not asked yet since permits are held.
+              behind = behind or {}
+              behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
+              break
+            end
+          elseif theirs == ${WAITER.permits} then
+            ahead = ahead + 1
+          elseif not lefts[i] then
+            other = line[j]
+            break
+          end
+        end
+        if not other and ahead < free then
+          break
+        end
+        local first = line[from]
+        local before = first
+        ${passTurn(TURN_OF_ANOTHER)}
+      end
+    end
+  end`;

@@ -1,0 +1,94 @@
+import { LINGER_MS, RECORD } from '../record.js';
+
+/**
+ * `:h` and `:s` of readers expire at a multiple of this many milliseconds, and at least so long after the record: so not every
+ * reader that joins or is renewed has to renew the two.
+ */
+export const ROUND_MS = 10_000;
+
+/** More than what a record is found to live can differ from what was asked for when it was stored. */
+const CLOSE_MS = 100;
+
+/** Lua text for when `:h` and `:s` expire beside a record that ends at `ends`, an expression in milliseconds since 1970. */
+export function expiryOf(ends: string): string {
+  return `(math.ceil((${ends} + ${CLOSE_MS}) / ${ROUND_MS}) + 1) * ${ROUND_MS}`;
+}
+
+/**
+ * Lua text that makes `:h` and `:s` outlive a record that is to end at `ends`, and does nothing while they do.
+ *
+ * Needs the locals `call`, `holders` and `details` (their Redis keys), `ended` (the end of the record so far; 0 where the two are
+ * new) and `ends`, in milliseconds since 1970. Sets the local `renewed` when it did something.
+ */
+export const KEEP_READERS = `
+local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
+if renewed then
+  local lives = ${expiryOf('ends')}
+  call('PEXPIREAT', holders, lives)
+  call('PEXPIREAT', details, lives)
+end
+`;
+
+/**
+ * Lua text that ends one reader's lease of a key. If the record names it, the last of the others is named in its place.
+ *
+ * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record, which says that readers hold the
+ * lock or held it last), `holders` and `details` (the Redis keys beside it) and `id`. Sets the locals `ended` (1 when the reader was
+ * there, else 0, or an error), `over` (whether nobody is left) and `record` (as it is now).
+ *
+ * Where memory is short, what needs none comes first: after the first write of a script no other fails for want of memory (S9).
+ */
+export const END_READER = `
+local ended, over, beside = 0, false, string.byte(record, ${RECORD.beside}) == ${RECORD.others}
+if string.sub(record, ${RECORD.id.join(', ')}) == id then
+  local two, last, own, left, lives, now = beside and redis.pcall('ZRANGE', holders, -2, -1, 'WITHSCORES'), nil, false, 0
+  if two and two.err then
+    ended = two
+  elseif two and two[1] then
+    local time = call('TIME')
+    last, now, lives = two[3] or two[1], time[1] * 1000 + time[2] / 1000, call('PTTL', name)
+    left = math.ceil((two[4] or two[2]) - now)
+    own = redis.pcall('HGET', details, last)
+    if own and own.err then
+      ended = own
+    end
+  end
+  if ended == 0 then
+    over = left <= 0
+    -- The one who is left is alone, and so the record is all that it needs.
+    local alone = not over and not (two and two[3]) and own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
+    if over then
+      record = 'F' .. string.sub(record, 2)
+    else
+      record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. last .. (alone and ':' or '+')
+        .. string.sub(own or record, own and 18 or ${RECORD.beside + 1})
+    end
+    left = over and '${LINGER_MS}' or left + ${LINGER_MS}
+    ended = redis.pcall('SET', name, record, 'PX', left)
+    if ended.err and string.find(ended.err, 'OOM', 1, true) then
+      call('PEXPIRE', name, left)
+      ended = redis.pcall('SET', name, record, 'PX', left)
+    end
+    if not ended.err then
+      ended = 1
+      if beside and (over or alone) then
+        call('DEL', holders, details)
+      elseif beside then
+        call('ZREM', holders, last)
+        local same = own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
+        call('HDEL', details, id, same and last or id)
+        local expiry = ${expiryOf('now + left')}
+        if expiry ~= ${expiryOf('now + lives')} then
+          call('PEXPIREAT', holders, expiry)
+          call('PEXPIREAT', details, expiry)
+        end
+      end
+    end
+  end
+elseif beside then
+  ended = redis.pcall('HDEL', details, id)
+  if type(ended) == 'number' then
+    ended = redis.pcall('ZREM', holders, id)
+  end
+end
+`;
