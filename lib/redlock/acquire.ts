@@ -190,8 +190,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   protected count(node: number, reply: AcquireReply | Error): void {
     const tally = this.#tally;
     tally.count(node, reply);
-    if (!(reply instanceof Error) && reply.granted && reply.permits !== undefined)
-      this.lease.seePermits(reply.permits);
+    if (!(reply instanceof Error)) this.#seePermits(reply);
     switch (this.#phase) {
       case 'queue-node':
         return this.#open();
@@ -203,6 +202,19 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
         return;
       case 'agreeing':
     }
+  }
+
+  /** Where others ask for more permits lately. A refusal may show that by their slots alone, which are below their number. */
+  #seePermits(reply: AcquireReply): void {
+    const { kind } = this.lease;
+    if (kind.mode !== 'permits') return;
+    let seen = reply.permits ?? 0;
+    if (!reply.granted) {
+      const { holder, others = [] } = reply;
+      const named = 'mode' in holder ? [holder, ...others] : others;
+      for (const { slot = -1 } of named) seen = Math.max(seen, slot + 1);
+    }
+    if (seen > kind.permits) this.lease.seePermits(seen);
   }
 
   /** The queue node, which was asked alone, has answered. */
