@@ -1,8 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Lease } from '../../lib/core/lease.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import { acquireOn, extendOn } from '../support/ask-store.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -80,6 +83,23 @@ describe('calls of one process that wait for permits', () => {
     },
     60_000,
   );
+
+  test('go on when a holder that has another slot here than elsewhere gives that up at its renewal', async () => {
+    const [store] = nodesTo([server.url]) as [RedisStore];
+    await store.connect();
+    const waiting = await newProcess('waiting');
+    const stray = new Lease(['k'], 'stray', TTL, undefined, { mode: 'permits', permits: 1 });
+    await acquireOn(store, stray);
+    const call = timed(waiting.acquire(['k'], permits(1)));
+    await until(async () => (await inLine('k')) === 1);
+    stray.slots = [3];
+    const from = performance.now();
+    await expect(extendOn(store, stray, TTL)).resolves.toBe(false);
+    await store.close();
+    const { lock } = await call;
+    expect(performance.now() - from).toBeLessThan(TOLD_MS);
+    await lock.release();
+  });
 
   test('are told of the release of the one before the last, which was held beside it', async () => {
     const [alice, bob, carol] = [
