@@ -147,3 +147,30 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([await first, await second].map((lock) => lock.release()));
   }, 60_000);
 });
+test('one attempt for a permit goes behind those in line, though a permit is free', async () => {
+  const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
+  const [store] = nodesTo([server.url]) as [RedisStore];
+  await store.connect();
+  const kind = { mode: 'permits', permits: 2 } as const;
+  const waiter = { keys: ['k'], mode: 'permits', process: 'b'.repeat(16), number: 1, owner: 'bob' } as const;
+  const told: number[] = [];
+  const subscription = store.listen(waiter, (after, turn) => {
+    if (turn) told.push(after);
+  });
+  await until(() => subscription.ready);
+  const held = await Promise.all([1, 2].map(() => holder.acquire(['k'], permits(2))));
+  // Bob is told, and does not come.
+  const position = { waiter, waited: 1_000, next: undefined };
+  const once = { ...permits(2), retry: { timeout: 60_000, attempts: 1, delay: 0, jitter: 0 } };
+  await acquireOn(store, new Lease(['k'], 'bob', TTL, undefined, kind), { position, ordered: true });
+  expect(await inLine('k')).toBe(1);
+  await held[0]!.release();
+  await expect(trying.acquire(['k'], once)).rejects.toMatchObject({ owner: 'bob', holders: [] });
+  expect(told).toEqual([0]);
+  // With a permit more than waiters there is one for each.
+  await held[1]!.release();
+  const lock = await trying.acquire(['k'], once);
+  await lock.release();
+  subscription.stop();
+  await store.close();
+});
