@@ -1,3 +1,4 @@
+import { AsyncResource } from 'node:async_hooks';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type INestApplication, Injectable, Module } from '@nestjs/common';
 import { Interval } from '@nestjs/schedule';
@@ -338,12 +339,36 @@ class Beats {
   async beat(): Promise<void> {}
 }
 
+/** Why a call is refused while a writer waits for readers. */
+async function behindWriter(
+  locks: LockService,
+  call: () => Promise<unknown>,
+  write: () => Promise<unknown> = () => locks.acquire('key').catch(() => undefined),
+): Promise<string> {
+  void write();
+  await until(async () => (await server!.client().exists('lock:{key}:w')) === 1);
+  return messageOf(LockHeldError, call());
+}
+
 describe('LOCK_HELD in docs/errors.md has what comes about', () => {
   provoke('LOCK_HELD', {
     'is held by ... (for ... ms more unless renewed)': async () => {
       const { locks } = await locksOnServer();
       await locks.acquire('key');
       return messageOf(LockHeldError, locks.acquire('key', once));
+    },
+    'is kept for ... who came earlier and waits in line': async () => {
+      const { locks } = await locksOnServer();
+      await locks.acquire('key', { mode: 'shared' });
+      return behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }));
+    },
+    'until the very call that asks for it lets go': async () => {
+      const { locks } = await locksOnServer();
+      // A writer within the call that reads would be refused at once.
+      const outside = AsyncResource.bind(() => locks.acquire('key').catch(() => undefined));
+      return locks.withLock('key', { mode: 'shared' }, () =>
+        behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }), outside),
+      );
     },
     'by the very call that asks for it': async () => {
       const { locks } = await locksOnServer();

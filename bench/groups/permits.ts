@@ -48,6 +48,7 @@ async function onNodes(nodes: number, plan: Plan): Promise<ResultTable> {
           { figure: 'first', title: 'granted in one round trip, %', digits: 1 },
           { figure: 'mended', title: 'one more for the slot, %', digits: 1 },
           { figure: 'raised', title: 'one more for the token, %', digits: 1 },
+          { figure: 'anew', title: 'asked for anew, %', digits: 1 },
           { figure: 'refused', title: 'refused, % of all', digits: 1 },
           { figure: 'full', title: 'refused if all nodes were one, %', digits: 1 },
           { figure: 'asked', title: 'asked', digits: 0 },
@@ -55,7 +56,7 @@ async function onNodes(nodes: number, plan: Plan): Promise<ResultTable> {
         notes: [
           `${PROCESSES} processes; a round trip takes ${ADDED} ms more than here, and on the way each message up to some tenths longer (${JITTER} ms on`,
           'average, exponential). Load: permits that would be held on average if none were refused, to all. One attempt for each.',
-          'Refused if all nodes were one: by the formula of Erlang (B).',
+          'Refused if all nodes were one: by the formula of Erlang (B), from how many asked and how long they held it.',
         ],
       };
     } finally {
@@ -88,8 +89,10 @@ async function offer(
     first: (100 * sum('first')) / granted,
     mended: (100 * sum('mended')) / granted,
     raised: (100 * sum('raised')) / granted,
+    anew: (100 * sum('anew')) / asked,
     refused: (100 * (asked - granted)) / asked,
-    full: 100 * erlangB(permits, permits * load),
+    // By what was really asked and held: a hold is longer by a round trip, and by as much as a busy machine is late.
+    full: 100 * erlangB(permits, (asked / within) * (sum('held') / granted)),
   };
 }
 

@@ -14,6 +14,10 @@ export interface Offered {
   readonly mended: number;
   /** Of those that were granted: nodes were asked again for the token of the others. */
   readonly raised: number;
+  /** Milliseconds that all which were granted were held, until a quorum had confirmed the release. */
+  readonly held: number;
+  /** How often one was asked for anew, where the nodes did not come to one slot. */
+  readonly anew: number;
 }
 
 export interface Offer {
@@ -32,21 +36,25 @@ const TTL = 10_000;
 export async function offer({ urls, key, permits, hold, every, within }: Offer): Promise<Offered> {
   const mended = new Set<string>();
   const raised = new Set<string>();
+  const leases = new Set<string>();
   const runtime = makeRuntime(
     { nodes: urls },
     {
       nodesOf: (options, context, nodeLog) =>
-        openStores(options, context, nodeLog).map((store) => counted(store, mended, raised)),
+        openStores(options, context, nodeLog).map((store) => counted(store, leases, mended, raised)),
     },
   );
   const locks = new LockService(runtime);
   await runtime.open();
   const ended: Promise<string | undefined>[] = [];
+  let held = 0;
   const one = async (): Promise<string | undefined> => {
     const lock = await locks.tryAcquire(key, { permits, ttl: TTL, renew: false });
     if (!lock) return undefined;
+    const since = performance.now();
     await sleep(exponential(hold));
     await lock.release();
+    held += performance.now() - since;
     return lock.id;
   };
   const begun = performance.now();
@@ -62,14 +70,19 @@ export async function offer({ urls, key, permits, hold, every, within }: Offer):
     first: granted.filter((id) => !mended.has(id) && !raised.has(id)).length,
     mended: granted.filter((id) => mended.has(id)).length,
     raised: granted.filter((id) => raised.has(id)).length,
+    held,
+    anew: leases.size - ended.length,
   };
 }
 
 /** The store, which notes the leases that it is asked for again. */
-function counted(store: Store, mended: Set<string>, raised: Set<string>): Store {
+function counted(store: Store, leases: Set<string>, mended: Set<string>, raised: Set<string>): Store {
   const { acquire, raise } = store;
   store.acquire = (requests, ordered, tell) => {
-    for (const request of requests) if (isMended(request)) mended.add(request.lease.id);
+    for (const request of requests) {
+      leases.add(request.lease.id);
+      if (isMended(request)) mended.add(request.lease.id);
+    }
     acquire.call(store, requests, ordered, tell);
   };
   if (!raise) return store;

@@ -7,6 +7,7 @@ import { probeKey, wakeChannel } from '../stores/redis/lock-key.js';
 import { unsafeBecause, untoldBy, weakBecause } from '../stores/redis/health/server-weaknesses.js';
 import { type ServerReport, parseInfo } from '../stores/redis/health/server-report.js';
 import { PROBE } from '../stores/redis/scripts/probe.js';
+import { adviceOnKinds, PROBE_KINDS } from '../stores/redis/scripts/probe-kinds.js';
 import { copyForMessages, Subscriber } from '../stores/redis/pubsub/subscriber.js';
 import { NODE_LIMIT_MS } from './session.js';
 
@@ -91,6 +92,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
     await withTimeout(channel.run(PROBE, [1, key]), NODE_LIMIT_MS);
     // A server that knows the script was not sent its text, which locks need after a restart.
     await withTimeout(client.eval(PROBE.lua, 1, key), NODE_LIMIT_MS);
+    const advice = adviceOnKinds(await withTimeout(channel.run(PROBE_KINDS, [1, key]), NODE_LIMIT_MS));
+    if (advice !== undefined) findings.push({ level: 'warning', text: advice });
   } catch (error) {
     findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
   }

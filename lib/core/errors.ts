@@ -29,7 +29,8 @@ export class RedlockError extends Error {
 export type RetryLimit = { readonly timeout: number } | { readonly attempts: number };
 
 /**
- * A quorum of nodes answered, and somebody else holds the lock. Redis works; wait or do without.
+ * A quorum of nodes answered, and somebody else holds the lock, or came earlier and waits for it. Redis works; wait or do
+ * without.
  */
 export class LockHeldError extends RedlockError {
   override readonly name = 'LockHeldError';
@@ -50,20 +51,21 @@ export class LockHeldError extends RedlockError {
     super(
       'LOCK_HELD',
       ranTick === undefined
-        ? `${quoted(keys)} is held by ${printable(owner)}${otherKind(details)}${whatToDo(retryAfter, details)}`
+        ? `${quoted(keys)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
         : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
     this.heldByCaller = details.heldByCaller ?? false;
     this.ranTick = ranTick;
     this.limit = details.limit;
     this.holders = details.holders ?? [];
+    this.permitsSeen = details.permitsSeen;
     // For a copy of this one. Not enumerable: a log shows what a person can use.
     Object.defineProperty(this, 'kind', { value: details.kind });
   }
 
   /**
    * Those who hold the lock, as far as the nodes named them when they refused: the one to wait for first, and of those who
-   * have permits up to ten. `LockService.inspect` names all. None when it is free, and somebody else's turn.
+   * have permits up to ten. `LockService.inspect` names all. None when it is kept for `owner`, who came earlier and waits in line.
    */
   readonly holders: readonly LockHolder[];
 
@@ -79,6 +81,12 @@ export class LockHeldError extends RedlockError {
   /** The limit of `retry` that ended the wait; `undefined` when nobody waited. */
   readonly limit: RetryLimit | undefined;
 
+  /**
+   * With `permits`, how many others asked for lately at least, where that is more than this call asked for: the larger number
+   * is the limit. Else `undefined`.
+   */
+  readonly permitsSeen: number | undefined;
+
   /** The same, after a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, limit });
@@ -93,7 +101,9 @@ export interface LockHeldDetails {
   readonly heldByCaller?: boolean;
   readonly ranTick?: number | undefined;
   readonly limit?: RetryLimit | undefined;
+  /** An empty list says that nobody holds it, and that it is kept for one who waits. */
   readonly holders?: readonly LockHolder[];
+  readonly permitsSeen?: number | undefined;
   /** What was asked for. */
   readonly kind?: LockKind | undefined;
 }
@@ -101,6 +111,13 @@ export interface LockHeldDetails {
 /** For people. */
 export function nameOfTick(at: number): string {
   return at === 0 ? 'this interval' : `the tick of ${new Date(at).toISOString()}`;
+}
+
+function whoHasIt(owner: string, details: LockHeldDetails): string {
+  const { holders, heldByCaller } = details;
+  const name = printable(owner);
+  if (holders?.length !== 0) return `held by ${name}${otherKind(details)}`;
+  return `kept for ${name}, who ${heldByCaller ? 'waits in line' : 'came earlier and waits in line'}`;
 }
 
 /** Two kinds of lock on one key are mostly a mistake. */
@@ -114,6 +131,12 @@ function otherKind({ holders = [], kind }: LockHeldDetails): string {
 function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind }: LockHeldDetails): string {
   if (heldByCaller) {
     const [holder] = holders;
+    if (!holder) {
+      return (
+        ' until the very call that asks for it lets go of the lock that it is under. Set `reentrant` to join that one ' +
+        '(calls side by side do not join), or move what both methods do to one that is not locked.'
+      );
+    }
     if (holder && kind && !joins(kind.mode, holder.mode)) {
       return (
         ', by the very call that asks for it. Such a lock cannot join the one that the call is under: give both the same ' +

@@ -94,6 +94,8 @@ export type AcquireReply =
       readonly holder: Holder | KeyHolder;
       /** Others who hold the key, as far as they are known without asking more; only with permits. */
       readonly others?: readonly KeyHolder[];
+      /** As with a grant. */
+      readonly permits?: number;
       /** The lease's tick has run already; `holder` says where, and for how long the node will know it. */
       readonly ran?: true;
     };

@@ -171,24 +171,32 @@ export class Tally {
   }
 
   /** Why the lock was not won. */
-  failure({ keys, kind }: Lease, nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
+  failure(
+    { keys, kind, permitsSeen }: Lease,
+    nodes: readonly LockStore[],
+  ): LockHeldError | LockUnavailableError {
     const [holder] = this.#holders();
     const fit = this.granted | this.refused;
     if (holder && sizeOf(fit) >= this.quorum) {
       const remaining = this.#holders().map((each) => each.remaining);
       const free = Array.from({ length: sizeOf(this.granted) }, () => 0);
       const retryAfter = freeAfter([...free, ...remaining], this.quorum);
-      return new LockHeldError(keys, holder.owner, retryAfter, { holders: this.#named(), kind });
+      return new LockHeldError(keys, holder.owner, retryAfter, { holders: this.#named(), kind, permitsSeen });
     }
     const reason = `${this.quorum} of ${nodes.length} nodes must agree, and ${sizeOf(this.failed)} gave no vote`;
     return this.unavailable(keys, nodes, reason);
   }
 
   /** The node that keeps the order was asked alone, and did not grant. */
-  shutOut({ keys, kind }: Lease, nodes: readonly LockStore[]): LockHeldError | LockUnavailableError {
+  shutOut(
+    { keys, kind, permitsSeen }: Lease,
+    nodes: readonly LockStore[],
+  ): LockHeldError | LockUnavailableError {
     const [holder] = this.#holders();
-    if (holder)
-      return new LockHeldError(keys, holder.owner, holder.remaining, { holders: this.#named(), kind });
+    if (holder) {
+      const details = { holders: this.#named(), kind, permitsSeen };
+      return new LockHeldError(keys, holder.owner, holder.remaining, details);
+    }
     const asked = this.#votes(nodes).filter(({ vote }) => vote !== 'pending');
     return new LockUnavailableError(keys, 'the node at which waiters queue gave no vote', asked);
   }

@@ -151,19 +151,30 @@ export class LockRuntime {
   }
 
   /** Says so when a call waited for itself. */
-  #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): never {
-    const isHeld = error instanceof LockHeldError && error.ranTick === undefined;
-    if (!isHeld || !keys.some((key) => this.#isInTheWay(key, kind, error))) throw error;
-    const { owner, retryAfter, limit, holders } = error;
-    throw new LockHeldError(keys, owner, retryAfter, { limit, holders, kind, heldByCaller: true });
+  async #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): Promise<never> {
+    if (!(error instanceof LockHeldError) || error.ranTick !== undefined) throw error;
+    const { owner, retryAfter, limit, holders, permitsSeen } = error;
+    for (const key of keys) {
+      if (!(await this.#isInTheWay(key, kind, error))) continue;
+      const details = { limit, holders, permitsSeen, kind, heldByCaller: true };
+      throw new LockHeldError(keys, owner, retryAfter, details);
+    }
+    throw error;
   }
 
-  /** Whether the running call is itself among those who keep it from the key. */
-  #isInTheWay(key: string, { mode }: LockKind, { holders }: LockHeldError): boolean {
+  /** Whether the running call is itself among those who keep it from the key, or for whom those wait who come first. */
+  async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = currentLockOf(this, key);
     if (!own?.isHeld()) return false;
-    // Of several permits it may have one, and wait for those of others.
-    return mode !== 'permits' || own.mode !== 'permits' || holders.some(({ id }) => id === own.id);
+    if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
+    if (holders.some(({ id }) => id === own.id)) return true;
+    const { permits } = kind;
+    // One that has a slot above those that were asked for is in nobody's way.
+    if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
+    // The error names ten at most, and may speak of another key.
+    const info = await this.inspection.inspect(key).catch(() => undefined);
+    const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
+    return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
   }
 
   /**

@@ -96,7 +96,8 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. `null` means that somebody holds the lock, with `permits` that all are taken; never that Redis is down.
+   * Makes one attempt. `null` means that somebody holds the lock, with `permits` that all are taken, or that it is kept for
+   * others who came earlier and wait in line: it does not pass them, also where a permit is free. Never that Redis is down.
    *
    * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link acquire}
    */

@@ -38,8 +38,8 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   /** From `asyncStart` on, if it was acquired with `permits`: the slot of each key. */
   slots?: readonly number[];
   /**
-   * From `asyncStart` on, if it was acquired, and others asked for more permits lately: how many. That is the limit then, and
-   * not `permits`.
+   * From `asyncStart` on, if others asked for more permits lately: how many; if it was refused, at least so many. That is the
+   * limit then, and not `permits`.
    */
   permitsSeen?: number;
   /** With `error` and from then on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
@@ -82,13 +82,14 @@ export type LockEvent =
   | (LockSkippedEvent & { readonly type: 'skipped' })
   | (LockSubject & {
       /**
-       * Acquired with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal while a
-       * new version is deployed, a mistake otherwise. Told with each such acquisition; who asks for the most is not told.
+       * Acquired or refused with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal
+       * while a new version is deployed, a mistake otherwise. Told after `'acquired'` or `'refused'` each time; who asks for
+       * the most is not told.
        */
       readonly type: 'permits-differ';
       /** What this lock asked for. */
       readonly permits: number;
-      /** What others asked for. */
+      /** What others asked for; after a refusal at least. */
       readonly permitsSeen: number;
     })
   | (HeldSubject & {

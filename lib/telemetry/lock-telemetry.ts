@@ -9,8 +9,9 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
-import type { LockLostError } from '../core/errors.js';
+import { LockHeldError, type LockLostError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
+import type { LockKind } from '../core/lock-mode.js';
 import type { ResolvedLockOptions } from '../core/lock-options.js';
 import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } from '../core/lock-events.js';
 
@@ -84,6 +85,10 @@ export class LockTelemetry {
         Object.assign(event, slotsOf(lock));
         if (lock.permitsSeen !== undefined) event.permitsSeen = lock.permitsSeen;
         return lock;
+      } catch (error) {
+        if (error instanceof LockHeldError && error.permitsSeen !== undefined)
+          event.permitsSeen = error.permitsSeen;
+        throw error;
       } finally {
         event.waited = performance.now() - started;
       }
@@ -93,15 +98,20 @@ export class LockTelemetry {
       lock = await acquisitions.tracePromise(timed, event);
     } catch (error) {
       this.listener?.({ type: 'refused', ...subject, error: error as Error, waited: event.waited ?? 0 });
+      this.#permitsDiffer(subject, kind, event.permitsSeen);
       throw error;
     }
     const { id, fencingToken, permitsSeen } = lock;
     const slots = slotsOf(lock);
     this.listener?.({ type: 'acquired', ...subject, id, fencingToken, ...slots, waited: event.waited ?? 0 });
-    if (kind.mode === 'permits' && permitsSeen !== undefined)
-      this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
+    this.#permitsDiffer(subject, kind, permitsSeen);
     this.#follow(lock, subject, slots);
     return lock;
+  }
+
+  #permitsDiffer(subject: LockSubject, kind: LockKind, permitsSeen: number | undefined): void {
+    if (kind.mode === 'permits' && permitsSeen !== undefined)
+      this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
   }
 
   /** What runs under the lock runs in the context that a subscriber wants it to run in. */

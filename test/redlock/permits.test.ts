@@ -1,8 +1,10 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import type { AcquireRequest } from '../../lib/core/ports.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { PERMITS } from '../../lib/stores/redis/scripts/permits.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 import { until } from '../support/until.js';
 
 const TTL = 30_000;
@@ -59,4 +61,88 @@ test('a node that gives another slot when the lock is won already gives it back'
   const other = await alone.acquire(['k'], twoOnce);
   expect(other.slot).toBe(1);
   await Promise.all([left, lock, other].map((each) => each.release()));
+});
+
+function once(permits: number): AcquireOptions {
+  return { ...twoOnce, kind: { mode: 'permits', permits } };
+}
+
+/** Over nodes in memory, and over each of them alone. */
+function inMemory(): { nodes: ScriptedNode[]; all: Redlock; alone: Redlock[] } {
+  const nodes = scriptedNodes(3);
+  const all = redlockOver(nodes, { nodeTimeout: TTL / 5 });
+  return { nodes, all, alone: nodes.map((node) => redlockOver([node], { nodeTimeout: TTL / 5 })) };
+}
+
+/** The slots that somebody has at each node. */
+async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefined)[][]> {
+  const states = await Promise.all(nodes.map((node) => node.memory.read(['k'])));
+  return states.map(([state]) => (state && 'holders' in state ? state.holders.map(({ slot }) => slot) : []));
+}
+
+test('a permit is asked for anew, from another slot on, where others have the slot that nodes were to agree on', async () => {
+  const { all, alone } = inMemory();
+  // The lowest free slot is another one at each node.
+  await alone[1]!.acquire(['k'], once(3));
+  await alone[2]!.acquire(['k'], once(3));
+  await alone[2]!.acquire(['k'], once(3));
+  jest.spyOn(Math, 'random').mockReturnValueOnce(0).mockReturnValue(0.5);
+  const lock = await all.acquire(['k'], once(3));
+  expect(lock.slot).toBe(1);
+});
+
+test('an attempt that cannot have a slot at a quorum ends after a few beginnings, and leaves nothing behind', async () => {
+  const { nodes, all, alone } = inMemory();
+  for (const redlock of alone) await redlock.acquire(['k'], once(3));
+  for (const redlock of alone.slice(1)) await redlock.acquire(['k'], once(3));
+  await alone[2]!.acquire(['k'], once(3));
+  const before = await slotsAt(nodes);
+  jest.spyOn(Math, 'random').mockReturnValue(0.4);
+  await expect(all.acquire(['k'], once(3))).rejects.toThrow('is held by');
+  expect(await slotsAt(nodes)).toEqual(before);
+  expect(new Set(nodes[0]!.leases.slice(1)).size).toBeLessThanOrEqual(5);
+});
+
+test('a node whose slots were all taken gets the slot of a lock that was won without it as soon as that is free there', async () => {
+  const { nodes, all, alone } = inMemory();
+  const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
+  const lock = await all.acquire(['k'], once(2));
+  await Promise.all(late.map((each) => each.release()));
+  await until(async () => (await slotsAt(nodes))[2]?.includes(lock.slot) === true);
+  await lock.release();
+  expect(await slotsAt(nodes)).toEqual([[], [], []]);
+});
+
+test('a node that lacks the slot is not asked for it after the release', async () => {
+  const { nodes, all, alone } = inMemory();
+  const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
+  const lock = await all.acquire(['k'], once(2));
+  await lock.release();
+  const asked = nodes[2]!.count('acquire');
+  await Promise.all(late.map((each) => each.release()));
+  // Longer than all pauses between two questions.
+  await new Promise((resolve) => setTimeout(resolve, 150));
+  expect(nodes[2]!.count('acquire')).toBe(asked);
+  expect(await slotsAt(nodes)).toEqual([[], [], []]);
+});
+
+test('the other nodes are asked for the slot that the queue node gave when that was asked first', async () => {
+  const { nodes, all } = inMemory();
+  const wishes: (readonly number[] | undefined)[] = [];
+  for (const { memory } of nodes) {
+    const { acquire } = memory;
+    memory.acquire = (requests, ordered, tell) => {
+      for (const { wish } of requests as readonly AcquireRequest[]) wishes.push(wish?.slots);
+      acquire.call(memory, requests, ordered, tell);
+    };
+  }
+  // Others waited here a moment ago.
+  nodes[0]!.contended = () => true;
+  await (await redlockOver([nodes[0]!]).acquire(['k'], once(50))).release();
+  const [taken] = [await redlockOver([nodes[0]!]).acquire(['k'], once(50))];
+  wishes.length = 0;
+  jest.spyOn(Math, 'random').mockReturnValue(taken.slot! / 50);
+  const lock = await all.acquire(['k'], { ...once(50), retry: { ...twoOnce.retry, attempts: 2 } });
+  expect(wishes).toEqual([[taken.slot], [lock.slot], [lock.slot]]);
+  expect(lock.slot).not.toBe(taken.slot);
 });

@@ -151,6 +151,42 @@ describe('permits', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired']);
   });
 
+  test('in different numbers: one with the smaller that is refused is told as well', async () => {
+    await Promise.all([1, 2, 3].map(() => locks.hold('stripe', { permits: 5 })));
+    await expect(service.tryAcquire('stripe', { permits: 2 })).resolves.toBeNull();
+    expect(events.map(({ type }) => type)).toEqual(['refused', 'permits-differ']);
+    expect(events[0]).toMatchObject({ error: { permitsSeen: 5 } });
+    expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
+  });
+
+  test('that are asked for inside of one of fifty name the call itself, though an error names only ten', async () => {
+    await service.withLock('stripe', { permits: 50 }, async () => {
+      const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
+      await Promise.all(others);
+      const refusal = await failureOf(service.acquire('stripe', { ...once, permits: 50 }));
+      expect(refusal).toMatchObject({ heldByCaller: true, holders: { length: 10 } });
+      const ofTwo = await failureOf(service.acquire(['other', 'stripe'], { ...once, permits: 50 }));
+      expect(ofTwo).toMatchObject({ heldByCaller: true });
+    });
+  });
+
+  test('that are asked for inside of one that is in nobody’s way do not name the call itself', async () => {
+    await locks.hold('stripe', { permits: 10 });
+    await service.withLock('stripe', { permits: 10 }, async (lock) => {
+      expect(lock.slot).toBe(1);
+      // All permits of which fewer were asked for are others'.
+      expect(await failureOf(service.acquire('stripe', { ...once, permits: 1 }))).toMatchObject({
+        heldByCaller: false,
+        permitsSeen: 10,
+      });
+      // The other key is in the way, and of this one permits are free.
+      for (let count = 0; count < 3; count++) await locks.hold('other', { permits: 3 });
+      expect(await failureOf(service.acquire(['other', 'stripe'], { ...once, permits: 3 }))).toMatchObject({
+        heldByCaller: false,
+      });
+    });
+  });
+
   test('are ended by force, one or all', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { permits: 3 })));
     const [first, second, third] = held as [LockHandle, LockHandle, LockHandle];

@@ -156,6 +156,23 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toContain(right.slice(1));
   });
 
+  test('that only locks need which several hold are missed at start-up and by health, once each', async () => {
+    const missing = ['zadd', 'hset', 'zscore', 'hmget', 'pexpireat', 'hdel'];
+    await allow(RIGHTS.filter((right) => !missing.includes(right.slice(1))));
+    const log = new LogLines();
+    const app = await startApp({}, { nodes: url() }, { logger: log });
+    const locks = app.get(LockService);
+    const advice = expect.stringContaining(
+      'its user may not run ZADD, ZSCORE, HSET, HDEL, HMGET, PEXPIREAT, so locks with `mode:',
+    );
+    expect(log.of('warn')).toEqual([advice]);
+    const { nodes } = await locks.checkNodes();
+    expect(nodes).toMatchObject([{ state: 'voting', warnings: [advice] }]);
+    // Exclusive locks work.
+    await (await locks.acquire('key', { retry: false })).release();
+    await app.close();
+  });
+
   test('need the channels', async () => {
     await allow(RIGHTS.filter((each) => !each.startsWith('&')));
     await useAll({ nodes: url() }, { timeout: 2_000 }).catch(() => undefined);

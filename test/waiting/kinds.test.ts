@@ -58,8 +58,9 @@ describe.each([
   });
 
   /** A process of its own, as the servers see it. */
-  async function newProcess(owner: string, holdsBack = true): Promise<Redlock> {
+  async function newProcess(owner: string, holdsBack = true, hears = true): Promise<Redlock> {
     const nodes = nodesTo(servers.map(({ url }) => url));
+    if (!hears) for (const node of nodes) node.listen = () => ({ ready: false, stop: () => undefined });
     if (!holdsBack) for (const node of nodes) node.holdBack = () => Promise.resolve();
     await Promise.all(nodes.map((node) => node.connect()));
     // What is not answered in time is asked again by polling, which would take too long.
@@ -115,9 +116,11 @@ describe.each([
      * So many loops that hold the lock together, each again as soon as it has given it back. The last one waits a moment for the
      * others: as long as they get in, somebody always holds it.
      */
-    async function stream(kind: LockKind, holdsBack = true) {
+    async function stream(kind: LockKind, holdsBack = true, hears = true) {
       const state = { over: false, grants: 0, holding: 0 };
-      const readers = await Promise.all([1, 2, 3].map((each) => newProcess(`stream ${each}`, holdsBack)));
+      const readers = await Promise.all(
+        [1, 2, 3].map((each) => newProcess(`stream ${each}`, holdsBack, hears)),
+      );
       const loops = Array.from({ length: LOOPS }, async (_, index) => {
         while (!state.over) {
           const lock = await readers[index % readers.length]!.acquire(['k'], { ...streaming, kind });
@@ -160,6 +163,23 @@ describe.each([
       await end();
       // Those who had asked before it was known that somebody waits; mostly none or one.
       expect(Math.max(...meanwhile)).toBeLessThanOrEqual(LOOPS);
+    });
+
+    test('a writer gets in between two of its few attempts, far apart, where no messages arrive', async () => {
+      const writer = await newProcess('writer', true, false);
+      const { state, end } = await stream(SHARED, true, false);
+      const before = state.grants;
+      // Its mark lapses after two seconds, and it would be refused each time.
+      const retry = { timeout: 60_000, attempts: 3, delay: 15_000, jitter: 15_000 };
+      const asked = performance.now();
+      const lock = await writer.acquire(['k'], { ...waiting, retry, kind: EXCLUSIVE });
+      expect(performance.now() - asked).toBeLessThan(ROOM_MS);
+      expect({ holding: state.holding, few: state.grants - before <= LOOPS }).toEqual({
+        holding: 0,
+        few: true,
+      });
+      await lock.release();
+      await end();
     });
 
     test('a writer whose mark does not stand starves, which shows that the stream never ends', async () => {

@@ -1,8 +1,11 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { setTimeout as delay } from 'node:timers/promises';
+import { Lease } from '../../lib/core/lease.js';
+import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { HeldLock } from '../../lib/redlock/held-lock.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
+import { acquireOn, extendOn } from '../support/ask-store.js';
 import { nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -81,6 +84,23 @@ describe('calls of one process that wait for permits', () => {
     60_000,
   );
 
+  test('go on when a holder that has another slot here than elsewhere gives that up at its renewal', async () => {
+    const [store] = nodesTo([server.url]) as [RedisStore];
+    await store.connect();
+    const waiting = await newProcess('waiting');
+    const stray = new Lease(['k'], 'stray', TTL, undefined, { mode: 'permits', permits: 1 });
+    await acquireOn(store, stray);
+    const call = timed(waiting.acquire(['k'], permits(1)));
+    await until(async () => (await inLine('k')) === 1);
+    stray.slots = [3];
+    const from = performance.now();
+    await expect(extendOn(store, stray, TTL)).resolves.toBe(false);
+    await store.close();
+    const { lock } = await call;
+    expect(performance.now() - from).toBeLessThan(TOLD_MS);
+    await lock.release();
+  });
+
   test('are told of the release of the one before the last, which was held beside it', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
@@ -126,4 +146,31 @@ describe('calls of one process that wait for permits', () => {
     expect(dying.isHeld()).toBe(false);
     await Promise.all([await first, await second].map((lock) => lock.release()));
   }, 60_000);
+});
+test('one attempt for a permit goes behind those in line, though a permit is free', async () => {
+  const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
+  const [store] = nodesTo([server.url]) as [RedisStore];
+  await store.connect();
+  const kind = { mode: 'permits', permits: 2 } as const;
+  const waiter = { keys: ['k'], mode: 'permits', process: 'b'.repeat(16), number: 1, owner: 'bob' } as const;
+  const told: number[] = [];
+  const subscription = store.listen(waiter, (after, turn) => {
+    if (turn) told.push(after);
+  });
+  await until(() => subscription.ready);
+  const held = await Promise.all([1, 2].map(() => holder.acquire(['k'], permits(2))));
+  // Bob is told, and does not come.
+  const position = { waiter, waited: 1_000, next: undefined };
+  const once = { ...permits(2), retry: { timeout: 60_000, attempts: 1, delay: 0, jitter: 0 } };
+  await acquireOn(store, new Lease(['k'], 'bob', TTL, undefined, kind), { position, ordered: true });
+  expect(await inLine('k')).toBe(1);
+  await held[0]!.release();
+  await expect(trying.acquire(['k'], once)).rejects.toMatchObject({ owner: 'bob', holders: [] });
+  expect(told).toEqual([0]);
+  // With a permit more than waiters there is one for each.
+  await held[1]!.release();
+  const lock = await trying.acquire(['k'], once);
+  await lock.release();
+  subscription.stop();
+  await store.close();
 });

@@ -17,6 +17,7 @@ interface Holding {
   /** Milliseconds from then on. */
   readonly retryAfter: number;
   readonly holders: readonly LockHolder[];
+  readonly permitsSeen?: number | undefined;
   readonly at: Instant;
 }
 
@@ -172,15 +173,22 @@ export class LocalQueue {
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
     } else if (held) {
-      const holders = this.#others();
+      const holders = [...this.#others(), this.#holderOf(outcome)];
       const retryAfter = Math.min(outcome.ttl, ...holders.map(({ remaining }) => remaining));
       this.#refusal = { owner: this.id.owner, retryAfter, holders, at: now() };
       this.#settled(this.#letPass());
     } else {
-      const { owner, retryAfter, holders } = outcome;
-      this.#refusal = { owner, retryAfter, holders, at: now() };
+      const { owner, retryAfter, holders, permitsSeen } = outcome;
+      this.#refusal = { owner, retryAfter, holders, permitsSeen, at: now() };
       if (holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
     }
+  }
+
+  /** One of these calls, of which the nodes have said nothing yet. */
+  #holderOf({ id, ttl, fencingToken, mode, slot }: HeldLock): LockHolder {
+    const { owner } = this.id;
+    const holder = { id, owner, since: new Date(), remaining: ttl, fencingToken, mode };
+    return slot === undefined ? holder : { ...holder, slot };
   }
 
   /** Who may hold permits beside the one that was granted, as far as the nodes named them when they refused last. */
@@ -240,9 +248,9 @@ export class LocalQueue {
     return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
   }
 
-  #heldError({ owner, retryAfter, holders, at }: Holding): LockHeldError {
+  #heldError({ owner, retryAfter, holders, permitsSeen, at }: Holding): LockHeldError {
     const left = Math.max(0, retryAfter - elapsedSince(at));
-    return new LockHeldError(this.id.keys, owner, left, { holders, kind: this.kind });
+    return new LockHeldError(this.id.keys, owner, left, { holders, permitsSeen, kind: this.kind });
   }
 
   #queueNode(): number {

@@ -13,7 +13,10 @@ export interface WaitTerms {
 
 /** Where the first in line stands. */
 export interface WaitState {
-  /** How many attempts were made, those included that a wait behind others counts for. */
+  /**
+   * How many attempts were made, those included that a wait behind others counts for. One that comes sooner than `delay` asks
+   * for, since others are held back, counts for a part.
+   */
   readonly attempts: number;
   /** The nodes have refused, so that a queue at one of them makes sense. */
   readonly isRefused: boolean;
@@ -71,6 +74,9 @@ const LONGEST_SLEEP_MS = 5_000;
 /** The longest that one sleeps for whom others are held back, in milliseconds: half of what that lasts (S22). */
 const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 
+/** What parts of attempts may come to less than a whole one by. */
+const ROUNDING = 1e-6;
+
 /** How soon to try again when votes were split, in milliseconds. */
 const SPLIT_VOTE_MS = 10;
 
@@ -99,14 +105,17 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       const after = { ...state, isRefused: true, asksAll };
       const attempts = state.attempts + 1;
       const { timeout, attempts: most } = terms;
-      if (attempts >= most) return [after, { kind: 'give up', limit: { attempts: most } }];
+      if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
       // Or it refused without putting us in line, and now it can.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
+      const sleep = sleepAfter(event, terms);
+      // Whether or not a message will come: where the queue node granted, and others hold the lock elsewhere, none does.
+      const ms = event.holdsBack ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
       return [
-        { ...after, attempts },
-        { kind: 'sleep', ms: Math.min(sleepAfter(event, terms), budget) },
+        { ...after, attempts: ms < sleep ? state.attempts + ms / sleep : attempts },
+        { kind: 'sleep', ms: Math.min(ms, budget) },
       ];
     }
   }
@@ -118,12 +127,10 @@ function ask(state: WaitState, timeLeft: number, { lastAttempt }: WaitTerms): re
 }
 
 function sleepAfter(
-  { isHeld, freeIn, split, isQueued, holdsBack, random }: Extract<WaitEvent, { kind: 'refused' }>,
+  { isHeld, freeIn, split, isQueued, random }: Extract<WaitEvent, { kind: 'refused' }>,
   { attempts, delay, jitter }: WaitTerms,
 ): number {
   const isTold = attempts === Infinity && isQueued;
   const longest = isTold ? LONGEST_SLEEP_MS : split && isHeld ? SPLIT_VOTE_MS : delay;
-  const sleep = Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
-  // Whether or not a message will come: where the queue node granted, and others hold the lock elsewhere, none does.
-  return holdsBack && attempts === Infinity ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
+  return Math.min(longest, isHeld ? freeIn : Infinity) + random * jitter;
 }

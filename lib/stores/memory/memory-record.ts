@@ -29,6 +29,7 @@ interface Hold extends Life {
 export interface Refusal {
   readonly holder: Holder;
   readonly others?: readonly KeyHolder[];
+  readonly permits?: number;
 }
 
 /** What a lease is to get of a key. */
@@ -108,7 +109,7 @@ export class MemoryRecord {
       ? live.filter(({ slot }) => slot === wish.slots[index])
       : live.filter(({ slot = 0 }) => slot < kind.permits).slice(0, MOST_NAMED);
     const [holder, ...others] = inTheWay.map((hold) => this.#holderOf(hold));
-    return { holder: holder as KeyHolder, others };
+    return { holder: holder as KeyHolder, others, permits: this.permits };
   }
 
   freeSlot(permits: number, wish: SlotWish | undefined, index: number): number | undefined {

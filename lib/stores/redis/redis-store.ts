@@ -27,8 +27,10 @@ import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe } from './health/server-probe.js';
 import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
 import { LockReader } from './lock-reader.js';
+import { OneAfterAnother } from './one-after-another.js';
 import { ClusterSubscriber } from './pubsub/cluster-subscriber.js';
 import { copyForMessages, Subscriber } from './pubsub/subscriber.js';
+import { waiterName } from './record.js';
 import type { RedisNode } from './redis-node.js';
 import { Releases } from './releases.js';
 import { BIRTH } from './scripts/birth.js';
@@ -38,6 +40,7 @@ import { LEAVE, packLeave } from './scripts/leave.js';
 import { LET_PASS, packLetPass } from './scripts/let-pass.js';
 import { MODES, scriptsFor } from './scripts/mode-scripts.js';
 import { PROBE } from './scripts/probe.js';
+import type { Script } from './scripts/script.js';
 import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
@@ -62,6 +65,7 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   #whenReady: (() => void) | undefined;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
   readonly #waiters = new RecentWaiters();
+  readonly #aboutWaiters = new OneAfterAnother();
   readonly #acquisitions: Acquisitions;
   readonly #releases: Releases;
   readonly #channelBase: string;
@@ -174,13 +178,14 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     }
     const { script, pack } = scriptsFor(lease).extend;
     const { keyPrefix } = this.context;
+    const base = this.#channelBase;
     let before = 0;
     for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
       const first = before;
       before += part.length;
       // When the server has lost the script and one of the leases has ended, the others wait for their next renewal.
       const wanted = (): boolean => part.every(({ ended }) => !ended);
-      this.#channel.run(script, pack(part, ttl, keyPrefix), wanted).then(
+      this.#channel.run(script, pack(part, ttl, keyPrefix, base), wanted).then(
         (outcomes) => {
           for (let index = 0; index < part.length; index++)
             tell(first + index, String(outcomes)[index] === '1');
@@ -269,16 +274,21 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
     };
   }
 
-  async holdBack(waiter: WaiterId, waited: number): Promise<void> {
-    await this.#channel.run(HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
+  holdBack(waiter: WaiterId, waited: number): Promise<void> {
+    return this.#tell(waiter, HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
   }
 
-  async letPass(waiter: WaiterId): Promise<void> {
-    await this.#channel.run(LET_PASS, packLetPass(waiter, this.context.keyPrefix));
+  letPass(waiter: WaiterId): Promise<void> {
+    return this.#tell(waiter, LET_PASS, packLetPass(waiter, this.context.keyPrefix));
   }
 
-  async leave(waiter: WaiterId): Promise<void> {
-    await this.#channel.run(LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
+  leave(waiter: WaiterId): Promise<void> {
+    return this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
+  }
+
+  /** In order: a mark that was left after its waiter had gone would keep others out for nobody. */
+  #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<void> {
+    return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
   }
 
   close(): Promise<void> {

@@ -82,11 +82,12 @@ describe('who was refused', () => {
       {},
       sleep(250),
     ],
+    ['so also with a limit of attempts', { holdsBack: true }, { attempts: 5, delay: 20_000 }, sleep(1_000)],
     [
-      'but makes no attempt sooner where each of them shall count',
-      { holdsBack: true },
-      { attempts: 5, delay: 20_000 },
-      sleep(20_050),
+      'so also with a jitter that is longer than they are held back',
+      { holdsBack: true, isQueued: false },
+      { delay: 200, jitter: 60_000 },
+      sleep(1_000),
     ],
     ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
     ['polls with a limit of attempts, each of which shall count', {}, { attempts: 5 }, sleep(250)],
@@ -112,6 +113,23 @@ describe('who was refused', () => {
     expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
     const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
+  });
+
+  test('makes as many attempts in the time of one as hold others back, and has no more of them in all', () => {
+    const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
+    let state = firstState(0);
+    let slept = 0;
+    let made = 0;
+    for (;;) {
+      const [after, last] = next(state, { ...HELD, holdsBack: true, isQueued: false }, terms);
+      state = after;
+      made++;
+      if (last.kind !== 'sleep') break;
+      expect(last.ms).toBeLessThanOrEqual(1_000);
+      slept += last.ms;
+    }
+    // Three attempts are two pauses apart.
+    expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 
   test('counts the attempts that a wait behind others stands for', () => {

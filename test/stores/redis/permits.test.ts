@@ -163,7 +163,7 @@ async function hold(key = 'k', terms: LeaseTerms = {}, how?: Terms): Promise<Lea
 }
 
 function extend(ttl: number, ...leases: readonly Lease[]): Promise<unknown> {
-  return run(EXTEND_PERMITS, packExtendPermits(leases, ttl, PREFIX));
+  return run(EXTEND_PERMITS, packExtendPermits(leases, ttl, PREFIX, BASE));
 }
 
 function raise(lease: Lease, token: number, marker?: string): Promise<unknown> {

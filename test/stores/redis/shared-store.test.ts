@@ -1,10 +1,14 @@
 import { tokenAt } from '../../../lib/core/fencing-token.js';
-import { afterAll, beforeAll, beforeEach, expect, test } from '@jest/globals';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { Lease } from '../../../lib/core/lease.js';
 import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
 import type { AcquireReply, AcquireRequest, HeldKey } from '../../../lib/core/ports.js';
 import type { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { HOLD_BACK } from '../../../lib/stores/redis/scripts/hold-back.js';
+import { LEAVE } from '../../../lib/stores/redis/scripts/leave.js';
+import { LET_PASS } from '../../../lib/stores/redis/scripts/let-pass.js';
+import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { nodesTo } from '../../support/core.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -113,6 +117,39 @@ test('keeps readers out while one waits, and lets them pass after', async () => 
   });
   await store.letPass(waiter);
   await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
+});
+
+describe('what is said of one who waits is done in order, also where the server knows one script and not the other:', () => {
+  const waiter = {
+    keys: ['k'],
+    mode: 'exclusive',
+    process: 'a'.repeat(16),
+    number: 1,
+    owner: 'them',
+  } as const;
+  const hasMark = async (): Promise<boolean> => (await redis.exists('lock:{k}:w')) === 1;
+
+  /** It knows this script alone. */
+  async function knows({ lua }: Script): Promise<void> {
+    await redis.script('FLUSH');
+    await redis.script('LOAD', lua);
+  }
+
+  test.each<[string, Script, 'letPass' | 'leave']>([
+    ['to let others pass', LET_PASS, 'letPass'],
+    ['to leave', LEAVE, 'leave'],
+  ])('to hold others back, and %s', async (_name, known, end) => {
+    await knows(known);
+    await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
+    expect(await hasMark()).toBe(false);
+  });
+
+  test('to let others pass, and to hold them back', async () => {
+    await store.holdBack(waiter, 100);
+    await knows(HOLD_BACK);
+    await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
+    expect(await hasMark()).toBe(true);
+  });
 });
 
 test('ends those by force that were asked for, and says which', async () => {

@@ -142,7 +142,7 @@ async function refusal(lease: Lease, terms?: Terms): Promise<KeyHolder> {
 
 async function extend(ttl: number, ...leases: readonly Lease[]): Promise<string> {
   const { script, pack } = scriptsFor(leases[0]!).extend;
-  return (await run(script, pack(leases, ttl, PREFIX))) as string;
+  return (await run(script, pack(leases, ttl, PREFIX, BASE))) as string;
 }
 
 async function releaseAll(leases: readonly Lease[], pause = 0): Promise<unknown[]> {

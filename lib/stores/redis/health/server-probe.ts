@@ -5,10 +5,11 @@ import { ServerClock } from '../../../core/server-clock.js';
 import { type CommandChannel, isRefusal, type Packed } from '../connection/command-channel.js';
 import { addressOf } from '../connection/connection.js';
 import type { StoreContext } from '../store-context.js';
-import { markerKey } from '../lock-key.js';
+import { markerKey, probeKey } from '../lock-key.js';
 import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
 import { type ServerReport, parseInfo } from './server-report.js';
 import { BIRTH } from '../scripts/birth.js';
+import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
 
 /** How long a server that was not fit is taken to be so, in milliseconds, before it is asked again. */
 const UNFIT_FOR_MS = 1_000;
@@ -128,6 +129,20 @@ export class ServerProbe {
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
+    await this.#inTime(this.#tryKinds());
+  }
+
+  /** Whether the user has the rights that a lock needs which several can hold; exclusive ones work without. */
+  async #tryKinds(): Promise<void> {
+    const key = probeKey(this.context.keyPrefix);
+    const advice = await this.channel.run(PROBE_KINDS, [1, key]).then(adviceOnKinds, (error: unknown) => {
+      // What keeps it from running any script is said of what locks.
+      if (isRefusal(error)) return undefined;
+      throw error;
+    });
+    if (advice === undefined) return;
+    this.weaknesses = [...this.weaknesses, advice];
+    this.context.warnOnce(`${this.name}: ${advice}`);
   }
 
   async #inspectServers(): Promise<void> {

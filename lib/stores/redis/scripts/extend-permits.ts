@@ -1,18 +1,21 @@
 import type { Lease } from '../../../core/lease.js';
-import { detailsKey, holdersKey, recordKey } from '../lock-key.js';
+import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { END_PERMIT, KEEP_BOTH, nameInstead, PERMITS } from './permits.js';
+import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
  * Makes the slots of each lease end no sooner than the ttl from now, if it holds one of each key; nobody else's end changes
  * (S23). What became of one lease is no matter for the others.
  *
- * A lease that knows its slots and has another one here does not hold the key here: it gives that up, and is not extended.
+ * A lease that knows its slots and has another one here does not hold the key here: it gives that up, and is not extended; the
+ * first of those who wait is told.
  *
- * KEYS     for each lease its n records, their n sets of holders and n hashes of what is told of them
+ * KEYS     for each lease its n records, their n sets of holders, n hashes of what is told of them, and n queues
  * ARGV[1]  ttl in milliseconds
+ * ARGV[2]  what the names of channels begin with; empty on a Cluster
  * ARGV     for each lease its id, n, and the slot of each key, all of them empty where they are not known
  * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
  *
@@ -23,10 +26,10 @@ export const EXTEND_PERMITS = script(`
 local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
-local ttl = tonumber(ARGV[1])
+local ttl, base = tonumber(ARGV[1]), ARGV[2]
 local ends, life = math.floor(now) + ttl, ttl + ${LINGER_MS}
 local records, lefts, owns, scores, livings = {}, {}, {}, {}, {}
-local outcomes, key, at = {}, 0, 2
+local outcomes, key, at = {}, 0, 3
 while ARGV[at] do
   local id, n, holds = ARGV[at], tonumber(ARGV[at + 1]), true
   for i = 1, n do
@@ -49,6 +52,10 @@ while ARGV[at] do
       end
       if slot and wanted and slot ~= wanted then
         ${END_PERMIT}
+        if string.byte(record, 2) == ${RECORD.waited} then
+          local queue, after, released = KEYS[key + 3 * n + i], 0, id
+          ${WAKE}
+        end
       else
         held = slot
       end
@@ -78,18 +85,23 @@ while ARGV[at] do
     end
   end
   outcomes[#outcomes + 1] = holds and '1' or '0'
-  key, at = key + 3 * n, at + 2 + n
+  key, at = key + 4 * n, at + 2 + n
 end
 return table.concat(outcomes)
 `);
 
 /** The number of keys, the keys and the arguments of {@link EXTEND_PERMITS}. */
-export function packExtendPermits(leases: readonly Lease[], ttl: number, keyPrefix: string): Packed {
+export function packExtendPermits(
+  leases: readonly Lease[],
+  ttl: number,
+  keyPrefix: string,
+  base: string,
+): Packed {
   const packed: [number, ...(string | number)[]] = [0];
   for (const { keys } of leases)
     for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
   packed[0] = packed.length - 1;
-  packed.push(ttl);
+  packed.push(ttl, base);
   for (const { id, keys, slots } of leases) {
     packed.push(id, keys.length);
     for (const index of keys.keys()) packed.push(slots?.[index] ?? '');
@@ -97,4 +109,4 @@ export function packExtendPermits(leases: readonly Lease[], ttl: number, keyPref
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey];
+const KEYS = [recordKey, holdersKey, detailsKey, queueKey];

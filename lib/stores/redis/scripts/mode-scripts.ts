@@ -28,7 +28,7 @@ export interface ModeScripts {
   /** A string with 1 for each lease that is held, and 0 for each other. */
   readonly extend: {
     readonly script: Script;
-    readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string) => Packed;
+    readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string, base: string) => Packed;
   };
   /** For each lease how many waiters were told, or an error. */
   readonly release: {

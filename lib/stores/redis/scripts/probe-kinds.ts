@@ -1,0 +1,36 @@
+import { script } from './script.js';
+
+/**
+ * Runs the commands that only locks need which several can hold, each on a key that is not there, and tells which of them the user
+ * may not run. Nothing is left; what fails for another reason, such as memory that is short, is not told.
+ *
+ * KEYS     a key that is never there
+ * Returns  the names of those commands
+ */
+export const PROBE_KINDS = script(`
+local denied = {}
+for _, words in ipairs({
+  {'zadd', 'XX', 0, '-'}, {'zscore', '-'}, {'zrangebyscore', 0, 0}, {'zcard'}, {'hget', '-'}, {'hset', '-', '-'},
+  {'hsetnx', '-', '-'}, {'hdel', '-'}, {'hmget', '-'}, {'hlen'}, {'pexpireat', 1}, {'setrange', 0, ''}
+}) do
+  local reply = redis.pcall(words[1], KEYS[1], unpack(words, 2))
+  if type(reply) == 'table' and reply.err and
+    (string.find(reply.err, 'NOPERM', 1, true) or string.find(reply.err, 'ACL failure', 1, true)
+      or string.find(reply.err, 'user executing the script', 1, true)) then
+    denied[#denied + 1] = words[1]
+  end
+end
+redis.call('DEL', KEYS[1])
+return denied
+`);
+
+/** What to say of the commands that the user may not run; `undefined` when there are none. */
+export function adviceOnKinds(denied: unknown): string | undefined {
+  const names = (denied as readonly unknown[]).map(String);
+  if (names.length === 0) return undefined;
+  const [which, rights] = [names.join(', ').toUpperCase(), names.map((name) => `+${name}`).join(' ')];
+  return (
+    `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and those who wait are not told ` +
+    `when it is their turn; allow it with ACL SETUSER <user> ${rights}`
+  );
+}
