@@ -11,7 +11,7 @@ import { LockService } from '../../lib/index.js';
 /** A store that replicates itself: no node beside it could agree with it on a token. */
 function alone(): Store {
   const store: Store = new MemoryStore();
-  return Object.assign(store, { raise: undefined });
+  return Object.assign(store, { raise: undefined, time: undefined });
 }
 
 function factory(open: (terms: StoreTerms) => Store = alone): StoreFactory {
@@ -49,6 +49,46 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: [alone(), alone(), alone()] })).toThrow(two);
     expect(() => refused({ nodes: [factory()] })).not.toThrow();
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
+  });
+
+  test('that lacks a method is refused by the name of that, given as it is or by a factory', () => {
+    const lacking = (...names: (keyof Store)[]): Store =>
+      Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
+    const withoutRelease = lacking('release', 'close');
+    expect(() => refused({ nodes: withoutRelease })).toThrow(
+      'Expected the store in `nodes` to have all methods of `LockStore`: it has no `release`, `close`',
+    );
+    expect(() => makeRuntime({ nodes: factory(() => withoutRelease) })).toThrow(
+      'Expected what `openStore` in `nodes` returned to have all methods of `LockStore`: it has no `release`, `close`',
+    );
+    expect(() => refused({ nodes: { acquire: () => undefined } as unknown as Store })).toThrow(
+      'it has no `connect`, `extend`, `release`, `close`',
+    );
+    expect(() => refused({ nodes: lacking('leave') })).toThrow(
+      'which has `listen`, `contended`, to have all methods of `WaitQueue`: it has no `leave`',
+    );
+    expect(() => refused({ nodes: lacking('listen', 'leave', 'contended') })).not.toThrow();
+  });
+
+  test.each([
+    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be 'exclusive', and what else of"],
+    [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be 'exclusive'"],
+    [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
+    [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
+    [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],
+    [{ subscribed: 1 }, 'Expected `subscribed` of the store in `nodes` to be true or false'],
+  ])('with a property that it cannot have is refused: %j', (property, message) => {
+    const store = Object.assign(alone(), property) as Store;
+    expect(() => refused({ nodes: store })).toThrow(message);
+  });
+
+  test('from a factory that is none is refused', () => {
+    expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
+      "Expected `nodes.openStore` to be a function, got 'later'",
+    );
+    expect(() => makeRuntime({ nodes: factory(() => undefined as unknown as Store) })).toThrow(
+      'Expected what `openStore` in `nodes` returned to be a store, got undefined',
+    );
   });
 
   test('that replicates itself has no restart guard', () => {

@@ -11,6 +11,7 @@ import type {
   LockStore,
   QuorumStore,
   ReleaseRequest,
+  StarvationGuard,
   StoreHealth,
   Subscription,
   Tell,
@@ -50,7 +51,9 @@ const UNSUBSCRIBED_JITTER_MS = 100;
  * One command and one round trip for each kind of request, but after a `SCRIPT FLUSH` or on a new server, where the script
  * is sent once.
  */
-export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
+export class RedisStore
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QuorumStore, StoreHealth
+{
   readonly name: string;
   readonly modes: readonly LockMode[] = MODES;
   readonly #channel: CommandChannel;
