@@ -34,7 +34,8 @@ export function checkNode(node: unknown, count: number): void {
     );
   }
   if (isFactory(node)) {
-    if (typeof node.openStore !== 'function') throw badOption('nodes.openStore', 'a function', node.openStore);
+    if (typeof node.openStore !== 'function')
+      throw badOption('nodes.openStore', 'a function', node.openStore);
   } else if (isStore(node)) checkStore(node, 'the store in `nodes`');
   else checkObject(node);
 }
