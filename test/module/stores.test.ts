@@ -5,6 +5,7 @@ import type { StoreFactory, StoreTerms } from '../../lib/core/store-factory.js';
 import { makeRuntime } from '../../lib/module/open-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { UnfitStoreError } from '../../lib/core/errors.js';
+import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
 import { LockService } from '../../lib/index.js';
 
@@ -108,5 +109,19 @@ describe('a store as the node of a module', () => {
     await expect(startApp({}, { nodes: unfit })).rejects.toThrow(
       'Database at db:5432 cannot be used for locks: it is a standby',
     );
+  });
+
+  test('that cannot be reached says itself what to do: it is given no advice on Redis', async () => {
+    const away = factory(() =>
+      Object.assign(alone(), {
+        name: 'my table',
+        connect: () => Promise.reject(new Error('connect ECONNREFUSED; ask Ann')),
+      }),
+    );
+    const lines = new LogLines();
+    await startApp({}, { nodes: away }, { logger: lines });
+    expect(lines.of('warn')).toEqual([
+      'Cannot reach my table: connect ECONNREFUSED; ask Ann. Trying again in the background.',
+    ]);
   });
 });

@@ -23,6 +23,7 @@ import { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
 import { CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
+import { withAdvice } from './connection/connection-advice.js';
 import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe } from './health/server-probe.js';
@@ -125,6 +126,14 @@ export class RedisStore
   }
 
   async connect(): Promise<void> {
+    try {
+      await this.#connect();
+    } catch (error) {
+      throw withAdvice(asError(error));
+    }
+  }
+
+  async #connect(): Promise<void> {
     const { status } = this.client;
     if (status === 'ready') {
       this.#onReady();
