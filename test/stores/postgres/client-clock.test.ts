@@ -1,6 +1,5 @@
 import { execFile } from 'node:child_process';
 import { beforeAll, expect, test } from '@jest/globals';
-import { setTimeout as delay } from 'node:timers/promises';
 import { buildClockShim } from '../../faults/clock-shim.js';
 import { type FaultEvent, machineTime, parseLog } from '../../faults/events.js';
 import { judge } from '../../faults/judge.js';
@@ -39,11 +38,9 @@ if (typeof shim === 'string') {
         child.on('error', reject);
       });
     });
-    const ended = Promise.all(running);
-    let isOver = false;
-    void ended.finally(() => (isOver = true));
-    for (let turn = 0; !isOver; turn++, await delay(150)) shim.shift(STEPS[turn % STEPS.length]!);
-    const events = (await ended).flat();
+    let turn = 0;
+    const stepping = setInterval(() => shim.shift(STEPS[turn++ % STEPS.length]!), 150);
+    const events = (await Promise.all(running).finally(() => clearInterval(stepping))).flat();
 
     const { overlaps, tokenFaults, late, acquisitions } = judge(events, undefined, machineTime());
     expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
