@@ -5,6 +5,7 @@ import { ScheduleModule } from '@nestjs/schedule';
 import { RedlockModule } from 'nestjs-redlock';
 import { EnvironmentModule } from './config/environment.module.js';
 import type { Environment } from './config/environment.js';
+import { lockNodes } from './config/lock-store.js';
 import { DatabaseModule } from './database/database.module.js';
 import { ErrorFilter } from './error.filter.js';
 import { DispatchModule } from './dispatch/dispatch.module.js';
@@ -18,14 +19,14 @@ import { TasksModule } from './tasks/tasks.module.js';
 export class AppModule {
   /** @param dispatching - see {@link DispatchModule.register} */
   static register(environment: Environment, dispatching?: readonly Provider[]): DynamicModule {
-    const { REDIS_URLS, LOCK_REDIS_URLS, KEY_PREFIX, INSTANCE, LOCK_TTL } = environment;
+    const { REDIS_URLS, KEY_PREFIX, INSTANCE, LOCK_TTL } = environment;
     return {
       module: AppModule,
       imports: [
         EnvironmentModule.register(environment),
         DatabaseModule,
         RedlockModule.forRoot({
-          nodes: LOCK_REDIS_URLS ?? REDIS_URLS,
+          nodes: lockNodes(environment),
           keyPrefix: `${KEY_PREFIX}:lock:`,
           owner: INSTANCE,
           nodeTimeout: environment.LOCK_NODE_TIMEOUT,

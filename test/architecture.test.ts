@@ -17,6 +17,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'stores/redis': ['core', 'ioredis'],
   'stores/postgres': ['core', 'pg'],
   postgres: ['core', 'stores/postgres'],
+  store: ['core'],
   telemetry: ['core', 'redlock'],
   service: ['core', 'redlock', 'telemetry', '@nestjs/common', '@nestjs/core', 'reflect-metadata'],
   decorator: [

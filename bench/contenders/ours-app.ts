@@ -1,7 +1,13 @@
 import { Injectable, Module } from '@nestjs/common';
 import { NestFactory } from '@nestjs/core';
 import 'reflect-metadata';
-import { type AcquireOptions, LockService, RedlockModule, WithLock } from '../../lib/index.js';
+import {
+  type AcquireOptions,
+  LockService,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
 // Apart from the contender, so that processes that measure others need not load Nest.
@@ -10,9 +16,9 @@ const PATIENCE = { timeout: 120_000 };
 
 /** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
 export async function openService(
-  urls: readonly string[],
+  nodes: RedlockModuleOptions['nodes'],
 ): Promise<{ locks: LockService; close: () => Promise<void> }> {
-  @Module({ imports: [RedlockModule.forRoot({ nodes: urls })] })
+  @Module({ imports: [RedlockModule.forRoot({ nodes })] })
   class BenchModule {}
 
   const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
@@ -27,8 +33,12 @@ export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
  *
  * @param oneKey - whether all lock the same key, whatever key they are asked for
  */
-export async function openOurs(urls: readonly string[], kind: Kind = {}, oneKey = false): Promise<Session> {
-  const { locks, close } = await openService(urls);
+export async function openOurs(
+  nodes: RedlockModuleOptions['nodes'],
+  kind: Kind = {},
+  oneKey = false,
+): Promise<Session> {
+  const { locks, close } = await openService(nodes);
   const keyOf = (key: string): string => (oneKey ? 'one' : key);
   return {
     async acquire(key, ttl): Promise<Release> {

@@ -14,6 +14,7 @@ import { roundTrips } from './permits.js';
 import { readers } from './readers.js';
 import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
+import { stores } from './stores.js';
 import { throughput } from './throughput.js';
 import { weight } from './weight.js';
 
@@ -31,6 +32,7 @@ export const GROUPS: readonly Group[] = [
   roundTrips,
   holders,
   readers,
+  stores,
   failures,
   overhead,
   growth,

@@ -22,7 +22,7 @@ function randomId(): string {
 }
 
 /**
- * One attempt to lock some keys: what every node is asked to store.
+ * One attempt to lock some keys: what every node is asked to store. A store reads it, and changes nothing of it.
  *
  * An id that is used for two attempts lets the late reply of the first count for the second, so every attempt
  * makes a lease of its own (S5).
@@ -45,14 +45,17 @@ export class Lease {
   /**
    * The most permits that anybody asked for lately for one of its keys, where that is more than it asked for itself; that is the
    * limit then.
+   * @internal The algorithm's own, as what is marked so below.
    */
   permitsSeen: number | undefined;
 
   /** What the release leaves behind, if anything. */
   #afterwards: Afterwards | undefined;
 
+  /** @internal */
   constructor(
     readonly keys: readonly string[],
+    /** Readable name of the process. */
     readonly owner: string,
     /** Milliseconds that a node keeps the lease, counted from the last acquire or extend; the longest asked for so far. */
     public ttl: number,
@@ -71,13 +74,17 @@ export class Lease {
    * The lock is acquired. Only from now on does a release keep or leave anything: an attempt that failed does not.
    *
    * @param sent - when the first request was sent, by `performance.now()`
+   * @internal
    */
   acquired(sent: number, minHold: number): void {
     const { tick } = this;
     if (minHold > 0 || tick) this.#afterwards = { tick, minHold, sent };
   }
 
-  /** Others ask for so many permits, which is more than it does. */
+  /**
+   * Others ask for so many permits, which is more than it does.
+   * @internal
+   */
   seePermits(permits: number): void {
     this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
@@ -96,7 +103,10 @@ export class Lease {
     return life > 0 ? { schedule: tick.schedule, at: tick.at, life } : undefined;
   }
 
-  /** Milliseconds after the release for which a node that missed it must still be told. */
+  /**
+   * Milliseconds after the release for which a node that missed it must still be told.
+   * @internal
+   */
   get pendingFor(): number {
     const { sent, tick } = this.#afterwards ?? {};
     return tick && sent !== undefined ? Math.max(this.ttl, tick.life) : this.ttl;

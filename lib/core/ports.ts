@@ -111,19 +111,26 @@ export interface ReleaseRequest {
 export type Tell<Reply> = (index: number, reply: Reply | Error) => void;
 
 /**
- * What the algorithm needs from a store. Each method takes what is asked of it within one turn of the event loop.
+ * What the algorithm needs from a store; all else is optional. Each method takes what is asked of it within one turn of the
+ * event loop. `acquire`, `extend` and `release` do not throw: they tell an error.
  *
  * An error means that the outcome is not known, or that the node is not fit to vote: it counts as a vote against, and
  * the lease is released there. The caller has its own time limit; a store need not have one.
+ *
+ * What reaches the server later than asked must do no harm. A store starts nothing for a lease that has ended but its release
+ * ({@link Lease.ended}), and a release undoes an acquisition that was sent before it, also one that is still under way (S6, S15).
  */
 export interface LockStore {
   /** For people, in messages; holds no credentials. */
   readonly name: string;
 
-  /** Resolves when the store can be asked; rejects when the first try to reach it failed, or it must not be used. */
+  /**
+   * Resolves when the store can be asked. Rejects when the first try to reach it failed, with a message that says what to do
+   * about it; the store goes on trying. Rejects with an `UnfitStoreError` when it must not be used: that ends the start.
+   */
   connect(): Promise<void>;
 
-  /** What it can store; a lock of another mode is refused with an error before it is asked for. */
+  /** What it can store, `'exclusive'` at least; a lock of another mode is refused with an error before it is asked for. */
   readonly modes: readonly LockMode[];
 
   /** Whether an answer can be expected, as far as is known without asking. */
@@ -151,7 +158,8 @@ export interface LockStore {
   /**
    * Frees the keys that the lease holds and no others (S7); or, while {@link Lease.keepFor} is not 0, makes them end
    * after so many milliseconds. Then remembers {@link Lease.mark}, whoever holds the keys: a tick that has run has run.
-   * Tells the first in line when it may try. Idempotent.
+   * Tells the first in line when it may try. Idempotent. After an error nobody asks again: a store that can, releases later,
+   * else the lease lasts until its ttl has passed.
    */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void;
 
@@ -159,7 +167,10 @@ export interface LockStore {
   close(): Promise<void>;
 }
 
-/** Keeps the order of those who wait, and tells them when to try. Without it they poll. */
+/**
+ * Keeps the order of those who wait, and tells them when to try. Without it they poll as `retry.delay` says, and who comes
+ * next is chance.
+ */
 export interface WaitQueue {
   /** Whether messages arrive already, so that listening costs nothing. */
   readonly subscribed: boolean;
@@ -179,7 +190,20 @@ export interface WaitQueue {
 
   /** Takes the waiter out of the queues. */
   leave(waiter: WaiterId): Promise<void>;
+}
 
+/** Messages for one waiter at one store. */
+export interface Subscription {
+  /** Whether messages arrive at present, so that it makes sense to stand in line. */
+  readonly ready: boolean;
+  stop(): void;
+}
+
+/**
+ * Keeps a stream of those who can hold a key together, such as readers, from starving one who waits for it in another mode
+ * (S22). For stores that have such modes. Without it that one gets the key when the stream ends.
+ */
+export interface StarvationGuard {
   /**
    * Keeps those out for a few seconds who ask later than the waiter in another mode which several can hold at a time: a
    * stream of them that never ends would starve it (S22). The store need not be the one at which waiters queue.
@@ -192,14 +216,7 @@ export interface WaitQueue {
   letPass(waiter: WaiterId): Promise<void>;
 }
 
-/** Messages for one waiter at one store. */
-export interface Subscription {
-  /** Whether messages arrive at present, so that it makes sense to stand in line. */
-  readonly ready: boolean;
-  stop(): void;
-}
-
-/** Shows locks from outside, and ends them. */
+/** Shows locks from outside, and ends them. Without it `inspect`, `list` and `forceRelease` reject. */
 export interface LockDirectory {
   /** What is under each of the keys, in their order; they need not be keys of one lock. Changes nothing. */
   read(keys: readonly string[]): Promise<readonly KeyState[]>;
@@ -215,7 +232,10 @@ export interface LockDirectory {
   forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]>;
 }
 
-/** What only stores need that are used several at a time. */
+/**
+ * What only stores need that are used several at a time, and know nothing of each other. Without it a store is the only node
+ * of its module: one that replicates itself.
+ */
 export interface QuorumStore {
   /** The store's clock as far as it is known here, in milliseconds since 1970. */
   time(): number | undefined;
@@ -227,7 +247,7 @@ export interface QuorumStore {
   raise(lease: Lease, token: number): Promise<boolean>;
 }
 
-/** Tells how fit a store is. */
+/** Tells how fit a store is. Without it health and metrics take it for fit. */
 export interface StoreHealth {
   /**
    * How fit the store is to vote, if one that (re)started or lost its data less than `guard` milliseconds ago must not.
@@ -237,4 +257,5 @@ export interface StoreHealth {
 }
 
 /** A store with whatever else it can do. */
-export type Store = LockStore & Partial<WaitQueue & LockDirectory & QuorumStore & StoreHealth>;
+export type Store = LockStore &
+  Partial<WaitQueue & StarvationGuard & LockDirectory & QuorumStore & StoreHealth>;

@@ -1,3 +1,4 @@
+import { checkStore } from '../core/check-store.js';
 import { badNumber, badOption } from '../core/checks.js';
 import type { Store } from '../core/ports.js';
 import type { StoreFactory } from '../core/store-factory.js';
@@ -32,7 +33,11 @@ export function checkNode(node: unknown, count: number): void {
         'Give one store, or Redis nodes, or two modules with names of their own',
     );
   }
-  if (!isStore(node) && !isFactory(node)) checkObject(node);
+  if (isFactory(node)) {
+    if (typeof node.openStore !== 'function')
+      throw badOption('nodes.openStore', 'a function', node.openStore);
+  } else if (isStore(node)) checkStore(node, 'the store in `nodes`');
+  else checkObject(node);
 }
 
 /** What makes a store, such as `postgres(...)`. By what it can do: the application may have two copies of this package. */
@@ -40,8 +45,11 @@ export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;
 }
 
+/** Also by one method of several, so that a store that lacks something is told what, and not taken for options of a client. */
 export function isStore(node: unknown): node is Store {
-  return typeof node === 'object' && node !== null && 'acquire' in node && 'modes' in node;
+  return (
+    typeof node === 'object' && node !== null && ('acquire' in node || 'extend' in node || 'modes' in node)
+  );
 }
 
 /** A store that nodes beside it could not agree with (S24). */

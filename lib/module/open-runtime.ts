@@ -6,12 +6,11 @@ import { NodeLog } from './node-log.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
-import { adviceOnConnection } from '../stores/redis/connection/connection-advice.js';
 import { countNodes, openStores } from './open-stores.js';
 import { type StoreTitle, titleIn } from './store-title.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
 import { type Answer, fanOut } from '../redlock/fan-out.js';
-import { UnfitStoreError } from '../core/errors.js';
+import { asError, UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
@@ -211,9 +210,8 @@ async function connectLoudly(
   } catch (error) {
     if (!(error instanceof UnfitStoreError)) {
       nodeLog.unreached(title.of(node));
-      const message = (error as Error).message.replace(/\.$/, '');
-      const advice = adviceOnConnection(message);
-      const reason = advice === undefined ? message : `${message}; ${advice}`;
+      // The store says what to do about it.
+      const reason = asError(error).message.replace(/\.$/, '');
       logger.warn(`Cannot reach ${title.of(node)}: ${reason}. Trying again in the background.`);
     }
     throw error;

@@ -1,6 +1,7 @@
 import { RedisStore } from '../stores/redis/redis-store.js';
 import { type Client, openClient } from '../stores/redis/connection/connection.js';
 import { MemoryStore } from '../stores/memory/memory-store.js';
+import { checkStore } from '../core/check-store.js';
 import { isFactory, isStore } from './check-node.js';
 import type { NodeLog } from './node-log.js';
 import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.js';
@@ -35,6 +36,7 @@ export function openStores(
         lost: () => nodeLog.lost(store.name),
         ready: () => nodeLog.ready(store.name),
       });
+      checkStore(store, 'what `openStore` in `nodes` returned');
       return store;
     }
     return isClient(node)

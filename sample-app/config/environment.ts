@@ -8,6 +8,10 @@ const redisUrls = z
   .transform((urls) => urls.split(',').map((url) => url.trim()))
   .pipe(z.tuple([redisUrl], redisUrl));
 
+/** What locks can be kept in. */
+export const LOCK_STORES = ['redis', 'postgres'] as const;
+export type LockStore = (typeof LOCK_STORES)[number];
+
 const environmentSchema = z.object({
   /** Where the HTTP interface listens. */
   HOST: z.string().default('127.0.0.1'),
@@ -20,6 +24,12 @@ const environmentSchema = z.object({
 
   /** Separated by commas. All of them vote on locks; the first one also carries the queue. */
   REDIS_URLS: redisUrls,
+
+  /** Where locks are kept; `postgres` is the database of the tasks. The queue is in Redis all the same. */
+  LOCK_STORE: z.enum(LOCK_STORES).default('redis'),
+
+  /** The schema of the locks in that database. */
+  LOCK_SCHEMA: z.string().default('redlock'),
 
   /** Nodes that vote on locks, where these are not the same as those of the queue. */
   LOCK_REDIS_URLS: redisUrls.optional(),

@@ -11,7 +11,8 @@ const ANSWER_TIMEOUT_MS = 3_000;
  * @throws Error that says what cannot be reached, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
-  const { DATABASE_URL, REDIS_URLS, LOCK_REDIS_URLS: lockUrls = REDIS_URLS } = environment;
+  const { DATABASE_URL, REDIS_URLS, LOCK_STORE, LOCK_REDIS_URLS = REDIS_URLS } = environment;
+  const lockUrls = LOCK_STORE === 'redis' ? LOCK_REDIS_URLS : [];
   await checkDatabase(DATABASE_URL);
   const [queueUrl] = REDIS_URLS;
   const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
@@ -23,7 +24,7 @@ export async function checkServices(environment: Environment): Promise<void> {
   }
   const down = lockUrls.filter((_url, index) => problems[index] !== undefined);
   // A lock needs a majority of the nodes; with fewer, no instance could ever dispatch.
-  if (down.length * 2 >= lockUrls.length) {
+  if (down.length > 0 && down.length * 2 >= lockUrls.length) {
     throw new Error(
       `Cannot reach a majority of the Redis nodes; no answer from ${down.map(withoutPassword).join(', ')}. ` +
         'Start them, or set REDIS_URLS.',

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { LockStore } from '../config/environment.js';
 import type { Stats } from '../stats/stats.controller.js';
 import type { NewTask } from '../tasks/create-tasks.schema.js';
 import { Instance } from './instance.js';
@@ -18,6 +19,8 @@ export interface BatchRunOptions {
   /** The compiled sample. */
   readonly main: string;
   readonly dispatcher: 'locked' | 'unlocked';
+  /** Where the locks are kept. */
+  readonly store: LockStore;
   readonly databaseUrl: string;
   readonly redisUrls: readonly [string, ...string[]];
   readonly instances: number;
@@ -57,7 +60,7 @@ export async function runBatch(options: BatchRunOptions, stops: StopList): Promi
 }
 
 async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
-  const { main, dispatcher, tasks, redisUrls, killOne, log } = options;
+  const { main, dispatcher, store, tasks, redisUrls, killOne, log } = options;
   const runName = `batch_demo_${dispatcher}_${randomBytes(4).toString('hex')}`;
   const databaseUrl = await createScratchSchema(options.databaseUrl, runName, stops);
   const observer = new PushObserver(redisUrls[0], runName);
@@ -73,6 +76,9 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           REDIS_URLS: redisUrls.join(','),
           KEY_PREFIX: runName,
           DISPATCHER: dispatcher,
+          LOCK_STORE: store,
+          // Goes with the run, as its tables do.
+          LOCK_SCHEMA: runName,
           // Short, so that a run needs several turns of the dispatcher and the sweep comes within seconds.
           DISPATCH_BATCH: '40',
           MAX_ATTEMPTS: '4',

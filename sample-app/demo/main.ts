@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url';
-import { type Environment, readEnvironment } from '../config/environment.js';
+import { type Environment, type LockStore, readEnvironment } from '../config/environment.js';
 import { checkServices } from '../config/service-check.js';
+import { readArguments } from './arguments.js';
 import { runBatch } from './batch-run.js';
 import { startPostgres } from './embedded-postgres.js';
 import { startRedis } from './embedded-redis.js';
@@ -19,9 +20,11 @@ const INSTANCES = 3;
  * @returns whether it came out as it should; the exit code is 0 then, and 1 otherwise or when it is interrupted
  */
 async function demo(stops: StopList): Promise<boolean> {
-  const tasks = await readTaskFile(process.argv[2] ?? TASKS);
+  const { store, tasks: file = TASKS } = readArguments(process.argv.slice(2));
+  const tasks = await readTaskFile(file);
   const { DATABASE_URL: databaseUrl, REDIS_URLS: redisUrls } = await services(stops);
-  const common = { main: MAIN, databaseUrl, redisUrls, instances: INSTANCES, tasks, log: indented };
+  const common = { main: MAIN, databaseUrl, redisUrls, instances: INSTANCES, tasks, store, log: indented };
+  console.log(`Locks:      ${PLACES[store]}`);
 
   console.log('\nWithout the lock: every instance runs the dispatcher, each on its own timer.');
   const unlocked = await runBatch({ ...common, dispatcher: 'unlocked', killOne: false }, stops);
@@ -40,6 +43,12 @@ async function demo(stops: StopList): Promise<boolean> {
   }
   return failures.length === 0;
 }
+
+/** Where the locks are, for people. */
+const PLACES: Readonly<Record<LockStore, string>> = {
+  redis: 'in that Redis (--store postgres keeps them in PostgreSQL)',
+  postgres: 'in that PostgreSQL; the queue is in Redis',
+};
 
 /** What the environment gives, and servers of our own for what it does not. */
 async function services(stops: StopList): Promise<Environment> {

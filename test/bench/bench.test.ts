@@ -10,7 +10,7 @@ let compiled: string;
 let out: string;
 
 beforeAll(async () => {
-  compiled = await compile(['lib', 'test/support', 'bench']);
+  compiled = await compile(['lib', 'test/support', 'sample-app/demo', 'bench']);
   out = await mkdtemp(join(tmpdir(), 'bench-'));
 });
 
@@ -138,6 +138,17 @@ test('compares kinds of lock, counts their round trips, and measures crowds and 
   expect(readers('0 writers', 'read.together')).toBeGreaterThan(1);
   expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
 }, 240_000);
+
+test('compares stores, each with what it costs to lock, to hand over and to hold', async () => {
+  const output = await bench('stores', '--only', 'ours', '--nodes', '1', '--effort', '0.02');
+  expect(output).toContain('== stores:');
+  const stores = await medians('stores');
+  for (const name of ['ours in memory', 'ours in Redis', 'ours in PostgreSQL']) {
+    for (const figure of ['acquire', 'release', 'perSecond', 'handOver', 'take', 'cpu'])
+      expect([name, figure, stores(name, figure) > 0]).toEqual([name, figure, true]);
+    expect(stores(name, 'kept')).toBe(100);
+  }
+});
 
 test.each<[string, string[], RegExp]>([
   [

@@ -2,7 +2,7 @@ import { describe, test } from '@jest/globals';
 import type { LockMode } from '../../lib/core/lock-mode.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { TestNode } from '../../lib/testing/test-node.js';
-import { storeContract } from './store-contract.js';
+import { storeContract } from 'nestjs-redlock/store';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 

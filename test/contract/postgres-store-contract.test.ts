@@ -3,7 +3,7 @@ import type { LockMode } from '../../lib/core/lock-mode.js';
 import { PostgresStore } from '../../lib/stores/postgres/postgres-store.js';
 import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
 import { newTerms } from '../support/postgres-store.js';
-import { storeContract } from './store-contract.js';
+import { storeContract } from 'nestjs-redlock/store';
 
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 

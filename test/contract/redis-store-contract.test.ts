@@ -3,7 +3,7 @@ import type { LockMode } from '../../lib/core/lock-mode.js';
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import { newFleet, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
-import { storeContract } from './store-contract.js';
+import { storeContract } from 'nestjs-redlock/store';
 
 /** Another mode is added here when `RedisStore.modes` has it. */
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];

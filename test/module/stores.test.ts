@@ -5,13 +5,14 @@ import type { StoreFactory, StoreTerms } from '../../lib/core/store-factory.js';
 import { makeRuntime } from '../../lib/module/open-runtime.js';
 import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { UnfitStoreError } from '../../lib/core/errors.js';
+import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
 import { LockService } from '../../lib/index.js';
 
 /** A store that replicates itself: no node beside it could agree with it on a token. */
 function alone(): Store {
   const store: Store = new MemoryStore();
-  return Object.assign(store, { raise: undefined });
+  return Object.assign(store, { raise: undefined, time: undefined });
 }
 
 function factory(open: (terms: StoreTerms) => Store = alone): StoreFactory {
@@ -51,6 +52,46 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
+  test('that lacks a method is refused by the name of that, given as it is or by a factory', () => {
+    const lacking = (...names: (keyof Store)[]): Store =>
+      Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
+    const withoutRelease = lacking('release', 'close');
+    expect(() => refused({ nodes: withoutRelease })).toThrow(
+      'Expected the store in `nodes` to have all methods of `LockStore`: it has no `release`, `close`',
+    );
+    expect(() => makeRuntime({ nodes: factory(() => withoutRelease) })).toThrow(
+      'Expected what `openStore` in `nodes` returned to have all methods of `LockStore`: it has no `release`, `close`',
+    );
+    expect(() => refused({ nodes: { acquire: () => undefined } as unknown as Store })).toThrow(
+      'it has no `connect`, `extend`, `release`, `close`',
+    );
+    expect(() => refused({ nodes: lacking('leave') })).toThrow(
+      'which has `listen`, `contended`, to have all methods of `WaitQueue`: it has no `leave`',
+    );
+    expect(() => refused({ nodes: lacking('listen', 'leave', 'contended') })).not.toThrow();
+  });
+
+  test.each([
+    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be 'exclusive', and what else of"],
+    [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be 'exclusive'"],
+    [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
+    [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
+    [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],
+    [{ subscribed: 1 }, 'Expected `subscribed` of the store in `nodes` to be true or false'],
+  ])('with a property that it cannot have is refused: %j', (property, message) => {
+    const store = Object.assign(alone(), property) as Store;
+    expect(() => refused({ nodes: store })).toThrow(message);
+  });
+
+  test('from a factory that is none is refused', () => {
+    expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
+      "Expected `nodes.openStore` to be a function, got 'later'",
+    );
+    expect(() => makeRuntime({ nodes: factory(() => undefined as unknown as Store) })).toThrow(
+      'Expected what `openStore` in `nodes` returned to be a store, got undefined',
+    );
+  });
+
   test('that replicates itself has no restart guard', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
       /`restartGuard` is for nodes of which some may forget/,
@@ -68,5 +109,19 @@ describe('a store as the node of a module', () => {
     await expect(startApp({}, { nodes: unfit })).rejects.toThrow(
       'Database at db:5432 cannot be used for locks: it is a standby',
     );
+  });
+
+  test('that cannot be reached says itself what to do: it is given no advice on Redis', async () => {
+    const away = factory(() =>
+      Object.assign(alone(), {
+        name: 'my table',
+        connect: () => Promise.reject(new Error('connect ECONNREFUSED; ask Ann')),
+      }),
+    );
+    const lines = new LogLines();
+    await startApp({}, { nodes: away }, { logger: lines });
+    expect(lines.of('warn')).toEqual([
+      'Cannot reach my table: connect ECONNREFUSED; ask Ann. Trying again in the background.',
+    ]);
   });
 });

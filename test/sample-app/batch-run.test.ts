@@ -23,10 +23,20 @@ describe('several instances, each a process of its own', () => {
     services = await startServices(stops);
   }, START_TIMEOUT);
 
-  function run(options: Pick<BatchRunOptions, 'dispatcher' | 'instances' | 'killOne'>): Promise<BatchResult> {
+  function run(
+    options: Pick<BatchRunOptions, 'dispatcher' | 'instances' | 'killOne'> & Partial<BatchRunOptions>,
+  ): Promise<BatchResult> {
     const { databaseUrl, redisUrl } = services;
     return runBatch(
-      { main: MAIN, databaseUrl, redisUrls: [redisUrl], tasks, log: () => undefined, ...options },
+      {
+        main: MAIN,
+        store: 'redis',
+        databaseUrl,
+        redisUrls: [redisUrl],
+        tasks,
+        log: () => undefined,
+        ...options,
+      },
       stops,
     );
   }
@@ -48,10 +58,10 @@ describe('several instances, each a process of its own', () => {
     RUN_TIMEOUT,
   );
 
-  test(
-    'with the lock push no task twice and lose none when one of them is killed',
-    async () => {
-      const result = await run({ dispatcher: 'locked', instances: 3, killOne: true });
+  test.each(['redis', 'postgres'] as const)(
+    'with the lock push no task twice and lose none when one of them is killed: locks in %s',
+    async (store) => {
+      const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
 
       expect(result).toMatchObject({
         duplicatePushes: 0,

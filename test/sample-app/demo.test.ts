@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from '@jest/globals';
+import { readArguments } from '../../sample-app/demo/arguments.js';
 import type { BatchResult } from '../../sample-app/demo/batch-run.js';
 import { judge } from '../../sample-app/demo/judge.js';
 import { resultTable } from '../../sample-app/demo/result-table.js';
@@ -150,6 +151,31 @@ describe('Ctrl-C ends the demo with exit code 1, and nothing is left of what it 
   );
 });
 
+describe('its arguments', () => {
+  test('name the store of the locks, and a file of tasks', () => {
+    expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
+    expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
+      store: 'postgres',
+      tasks: 'mine.json',
+    });
+  });
+
+  test.each([
+    [['--store', 'mysql'], '--store must be redis or postgres; not "mysql"'],
+    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\]/],
+    [['--stores', 'redis'], /'--stores'.*npm run demo/],
+    [['a.json', 'b.json'], 'One file of tasks, not 2'],
+  ])('%j are told', (args, message) => {
+    expect(() => readArguments(args)).toThrow(message);
+  });
+
+  test('that are wrong end the demo before anything is started', async () => {
+    const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
+    await until(() => demo.code !== undefined, TIMEOUT);
+    expect([demo.code, demo.output]).toEqual([1, '--store must be redis or postgres; not "mysql"\n']);
+  });
+});
+
 class Demo {
   output = '';
   /** Its exit code, once it has ended. */
@@ -159,10 +185,11 @@ class Demo {
   constructor(
     readonly folder: string,
     env: NodeJS.ProcessEnv,
+    args: readonly string[] = [],
   ) {
     // Its own servers, whatever those who run the tests have set.
     const without = { DATABASE_URL: undefined, REDIS_URLS: undefined };
-    this.child = spawn(process.execPath, [DEMO], {
+    this.child = spawn(process.execPath, [DEMO, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
       env: { ...process.env, ...without, ...env, TMPDIR: folder },
     });

@@ -11,6 +11,7 @@ import type {
   LockStore,
   QuorumStore,
   ReleaseRequest,
+  StarvationGuard,
   StoreHealth,
   Subscription,
   Tell,
@@ -29,7 +30,9 @@ const LEAST_SWEPT = 1_000;
 const PAGE = 500;
 
 /** Locks inside this process: the same, but nobody outside the process sees them. */
-export class MemoryStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
+export class MemoryStore
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QuorumStore, StoreHealth
+{
   readonly name = 'memory';
   readonly #records = new Map<string, MemoryRecord>();
   readonly #ticks = new MemoryTicks();

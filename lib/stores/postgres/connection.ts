@@ -1,6 +1,7 @@
 import { Client, type ClientConfig } from 'pg';
 import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
+import { withAdvice } from './connection-advice.js';
 
 /** A server that has not answered for so many milliseconds is asked nothing more until it does. */
 const SILENT_AFTER_MS = 1_000;
@@ -104,7 +105,7 @@ export class Connection {
       await withTimeout(this.events.prepare(client), HUNG_AFTER_MS);
       if (client !== this.#client) throw this.#away();
     } catch (thrown) {
-      const error = asError(thrown);
+      const error = withAdvice(asError(thrown));
       this.#lose(client, error);
       // Also when it was closed meanwhile.
       client.end().catch(() => undefined);

@@ -41,8 +41,12 @@ export class Messages {
   readonly #listeners = new Map<string, OnMessage>();
   #opening: Promise<void> | undefined;
   #isReady = false;
+  #isTrying = false;
+  /** How often the connection was lost. */
+  #losses = 0;
   #isClosed = false;
   #heard: ((text: string) => void) | undefined;
+  /** Until the way is tried again on which no message came. */
   #again: NodeJS.Timeout | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
 
@@ -56,7 +60,12 @@ export class Messages {
         await valueOf(client as Client, `listen "${this.channel}"`);
       },
       ready: () => undefined,
-      lost: () => this.#setReady(false),
+      lost: () => {
+        // The next connection may lead elsewhere: it is tried at once.
+        this.#endPause();
+        this.#losses++;
+        this.#setReady(false);
+      },
     });
   }
 
@@ -77,14 +86,22 @@ export class Messages {
 
   /** Finds out whether messages come. */
   async try(): Promise<void> {
-    clearTimeout(this.#again);
-    if (this.#isClosed || this.#isReady || !this.#connection.available) return;
+    this.#endPause();
+    if (this.#isClosed || this.#isReady || this.#isTrying || !this.#connection.available) return;
+    this.#isTrying = true;
+    const losses = this.#losses;
     const isHeard = await this.#hearsItself();
+    this.#isTrying = false;
     if (this.#isClosed) return;
     if (isHeard) return this.#setReady(this.#connection.available);
-    if (isHeard === undefined) return;
+    if (isHeard === undefined || losses !== this.#losses) return;
     this.terms.unheard();
     this.#again = setTimeout(() => void this.try(), TRY_AGAIN_MS).unref();
+  }
+
+  #endPause(): void {
+    clearTimeout(this.#again);
+    this.#again = undefined;
   }
 
   listen(waiter: WaiterId, onMessage: OnMessage): Subscription {
@@ -102,7 +119,7 @@ export class Messages {
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#isReady = false;
-    clearTimeout(this.#again);
+    this.#endPause();
     clearTimeout(this.#heartbeat);
     this.#listeners.clear();
     await this.#connection.close();
@@ -146,8 +163,9 @@ export class Messages {
       this.#beat();
       if (this.#connection.silence > 0) this.#connection.drop('no answer');
       else if (!this.#connection.available) return;
-      else if (!this.#isReady) void this.try();
-      else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
+      else if (!this.#isReady) {
+        if (!this.#again) void this.try();
+      } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
     };
     // When the thread was blocked, the answer may be there and unread: it comes first.
     this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();

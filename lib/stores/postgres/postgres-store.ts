@@ -9,6 +9,7 @@ import type {
   LockDirectory,
   LockStore,
   ReleaseRequest,
+  StarvationGuard,
   StoreHealth,
   Subscription,
   Tell,
@@ -38,7 +39,7 @@ const REFUSES_TO_WRITE = /^(53|42501|25006)/;
  *
  * Two connections of its own: one for what is asked, one on which messages come to those who wait.
  */
-export class PostgresStore implements LockStore, WaitQueue, LockDirectory, StoreHealth {
+export class PostgresStore implements LockStore, WaitQueue, StarvationGuard, LockDirectory, StoreHealth {
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly #connection: Connection;

@@ -11,6 +11,7 @@ import type {
   LockStore,
   QuorumStore,
   ReleaseRequest,
+  StarvationGuard,
   StoreHealth,
   Subscription,
   Tell,
@@ -22,6 +23,7 @@ import { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
 import { CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
+import { withAdvice } from './connection/connection-advice.js';
 import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe } from './health/server-probe.js';
@@ -53,7 +55,9 @@ const UNSUBSCRIBED_JITTER_MS = 100;
  * One command and one round trip for each kind of request, but after a `SCRIPT FLUSH` or on a new server, where the script
  * is sent once.
  */
-export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumStore, StoreHealth {
+export class RedisStore
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QuorumStore, StoreHealth
+{
   readonly name: string;
   readonly modes: readonly LockMode[] = MODES;
   readonly #channel: CommandChannel;
@@ -126,6 +130,14 @@ export class RedisStore implements LockStore, WaitQueue, LockDirectory, QuorumSt
   }
 
   async connect(): Promise<void> {
+    try {
+      await this.#connect();
+    } catch (error) {
+      throw withAdvice(asError(error));
+    }
+  }
+
+  async #connect(): Promise<void> {
     const { status } = this.client;
     if (status === 'ready') {
       this.#onReady();

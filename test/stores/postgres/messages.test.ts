@@ -1,8 +1,9 @@
 import { afterEach, beforeAll, expect, test } from '@jest/globals';
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as turn, setTimeout as delay } from 'node:timers/promises';
 import type { Client } from 'pg';
 import { Messages } from '../../../lib/stores/postgres/messages.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { until } from '../../support/until.js';
 
 let server: PostgresServer;
 let sender: Client;
@@ -43,4 +44,19 @@ test('that do not come are told of', async () => {
   await messages.open();
   expect(unheard).toBe(1);
   expect(messages.ready).toBe(false);
+});
+
+test('that do not come are tried again after half a minute, not at every beat, and at once on a new connection', async () => {
+  let sent = 0;
+  messages = new Messages(
+    { connectionString: server.url, application_name: 'listens' },
+    { send: () => Promise.resolve(sent++), unheard: () => undefined },
+  );
+  await messages.open();
+  await delay(3_500);
+  expect(sent).toBe(1);
+  await sender.query(
+    "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listens'",
+  );
+  await until(() => sent === 2);
 });

@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { afterEach, beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { setTimeout as delay } from 'node:timers/promises';
 import { Client } from 'pg';
@@ -536,6 +537,31 @@ describe('its tables', () => {
     await owner.query(schemaSql('redlock', 'poor'));
     await until(() => terms.events.includes('ready'));
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
+  });
+
+  test('lose by the statement of the page what nobody needs after a minute, and no others', async () => {
+    const page = await readFile('docs/postgres.md', 'utf8');
+    const [statement = ''] = /^delete from redlock\.locks[^;]*;/m.exec(page) ?? [];
+    const connectionString = await database('deleted_by_hand');
+    const store = await openStore({ connectionString });
+    const client = await server.client(connectionString);
+    const [held, fresh] = [leaseOn(['held']), leaseOn(['fresh'])];
+    for (const lease of [held, fresh]) await acquireOn(store, lease);
+    await releaseOn(store, fresh);
+    const ended = "now() - interval '2 minutes'";
+    await client.query(
+      `insert into redlock.locks (key, token, ends, state, mode) values
+         ('released', 1, ${ended}, 'free', 'exclusive'), ('lapsed', 1, ${ended}, 'held', 'exclusive'),
+         ('ahead of the clock', extract(epoch from now()) * 1048576, ${ended}, 'free', 'exclusive'),
+         ('permits', 1, ${ended}, 'free', 'permits'), ('waited for', 1, ${ended}, 'free', 'exclusive');
+       insert into redlock.waiters select 'waited for', 'w', 'c', 'exclusive', 'o', now(), now();`,
+    );
+    await client.query(statement);
+    const { rows } = await client.query('select array_agg(key order by key) as kept from redlock.locks');
+    expect(rows).toEqual([
+      { kept: ['ahead of the clock', 'lock:fresh', 'lock:held', 'permits', 'waited for'] },
+    ]);
+    expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
   test('lose the rows that ended an hour ago, where the clock alone gives larger tokens, and no others', async () => {

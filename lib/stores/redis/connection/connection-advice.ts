@@ -1,3 +1,13 @@
+import { UnfitStoreError } from '../../../core/errors.js';
+
+/** The error that a connection ended in, with what to do about it where that is known. */
+export function withAdvice(error: Error): Error {
+  const advice = adviceOnConnection(error.message);
+  if (error instanceof UnfitStoreError || advice === undefined || error.message.includes(advice))
+    return error;
+  return new Error(`${error.message.replace(/\.$/, '')}; ${advice}`, { cause: error });
+}
+
 /** What to do about an error that a connection ended in; `undefined` for one that says it itself, or is not known. */
 export function adviceOnConnection(message: string): string | undefined {
   return ADVICE.find(([pattern]) => pattern.test(message))?.[1];

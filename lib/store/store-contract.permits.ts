@@ -1,7 +1,7 @@
-import assert from 'node:assert/strict';
-import type { Lease } from '../../lib/core/lease.js';
-import { MOST_PERMITS } from '../../lib/core/lock-mode.js';
-import { type Contract, freshKey, kindOf, LAPSE, leaseOf, type StoreAsker, TTL } from './store-asker.js';
+import { strict as assert } from 'node:assert';
+import type { Lease } from '../core/lease.js';
+import { MOST_PERMITS } from '../core/lock-mode.js';
+import { type Contract, freshKey, kindOf, leaseOf, type StoreAsker, TTL } from './store-asker.js';
 
 function permits(count: number, keys: string | readonly string[], ttl = TTL): Lease {
   return leaseOf(kindOf('permits', count), keys, ttl);
@@ -23,7 +23,7 @@ async function slotsOf(ask: StoreAsker, key: string): Promise<Record<string, num
 }
 
 /** What is so of permits alone. */
-export function permitsContract({ test, open, modes }: Contract): void {
+export function permitsContract({ test, open, modes, lapse }: Contract): void {
   for (const count of [1, 2, 5, MOST_PERMITS]) {
     test(`are held by at most ${count} at a time, each with a slot of its own (S20)`, async () => {
       const ask = open();
@@ -136,7 +136,7 @@ export function permitsContract({ test, open, modes }: Contract): void {
   test('of one who lapsed are another one’s, though others go on', async () => {
     const ask = open();
     const key = freshKey();
-    const [staying, lapsing] = [permits(2, key), permits(2, key, LAPSE)];
+    const [staying, lapsing] = [permits(2, key), permits(2, key, lapse)];
     await ask.granted(staying);
     const { token, slots } = await ask.granted(lapsing);
     const refusal = await ask.refused(permits(2, key));

@@ -1,9 +1,9 @@
-import assert from 'node:assert/strict';
-import { EXCLUSIVE, SHARED } from '../../lib/core/lock-mode.js';
-import { type Contract, freshKey, LAPSE, leaseOf } from './store-asker.js';
+import { strict as assert } from 'node:assert';
+import { EXCLUSIVE, SHARED } from '../core/lock-mode.js';
+import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
 /** What is so of readers alone. */
-export function sharedContract({ test, open, modes }: Contract): void {
+export function sharedContract({ test, open, modes, lapse }: Contract): void {
   test('hold it together, as many as come, and those of one phase by one token', async () => {
     const ask = open();
     const key = freshKey();
@@ -71,7 +71,7 @@ export function sharedContract({ test, open, modes }: Contract): void {
     const ask = open();
     const key = freshKey();
     const [lapsing, leaving, staying] = [
-      leaseOf(SHARED, key, LAPSE),
+      leaseOf(SHARED, key, lapse),
       leaseOf(SHARED, key),
       leaseOf(SHARED, key),
     ];

@@ -1,6 +1,6 @@
-import assert from 'node:assert/strict';
-import type { LockMode } from '../../lib/core/lock-mode.js';
-import type { Store, WaitQueue } from '../../lib/core/ports.js';
+import { strict as assert } from 'node:assert';
+import type { LockMode } from '../core/lock-mode.js';
+import type { StarvationGuard, Store } from '../core/ports.js';
 import {
   IN_TURN,
   inTime,
@@ -325,6 +325,6 @@ export function queueContract({ test, open, modes }: Contract): void {
 }
 
 /** The methods for marks, of a store that has them. */
-function marksOf(store: Store): Pick<WaitQueue, 'holdBack' | 'letPass'> | undefined {
-  return store.holdBack && store.letPass ? (store as WaitQueue) : undefined;
+function marksOf(store: Store): StarvationGuard | undefined {
+  return store.holdBack && store.letPass ? (store as StarvationGuard) : undefined;
 }

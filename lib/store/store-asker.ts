@@ -1,7 +1,7 @@
-import assert from 'node:assert/strict';
+import { strict as assert } from 'node:assert';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Lease } from '../../lib/core/lease.js';
-import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../../lib/core/lock-mode.js';
+import { Lease } from '../core/lease.js';
+import { EXCLUSIVE, type LockKind, type LockMode, SHARED } from '../core/lock-mode.js';
 import type {
   AcquireReply,
   AcquireRequest,
@@ -10,14 +10,11 @@ import type {
   Store,
   Subscription,
   Tell,
-} from '../../lib/core/ports.js';
-import type { WaiterId } from '../../lib/core/waiter-id.js';
+} from '../core/ports.js';
+import type { WaiterId } from '../core/waiter-id.js';
 
 /** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
 export const TTL = 60_000;
-
-/** Short enough to wait for its end, long enough for a busy machine to ask for it; in milliseconds. */
-export const LAPSE = 400;
 
 /** So many permits where a test does not say how many. */
 export const PERMITS = 3;
@@ -82,12 +79,17 @@ export async function inTime(
 /** What runs the tests: the functions of Jest, Vitest or `node:test`. */
 export interface ContractRunner {
   describe(name: string, body: () => void): unknown;
-  test(name: string, body: () => Promise<void>): unknown;
+
+  /** @param limit - milliseconds after which the test has failed; `node:test` passes over it */
+  test(name: string, body: () => Promise<void>, limit: number): unknown;
 }
 
 /** What the parts of the contract have in common. */
-export interface Contract extends ContractRunner {
+export interface Contract {
+  test(name: string, body: () => Promise<void>): unknown;
   readonly modes: readonly LockMode[];
+  /** Milliseconds: a ttl short enough to wait for its end, and long enough for a busy machine to ask for it. */
+  readonly lapse: number;
   /** The store that is tested, to be asked. */
   open(): StoreAsker;
 }
@@ -141,8 +143,7 @@ export class StoreAsker {
   }
 
   async read(key: string): Promise<HeldKey | undefined> {
-    assert.ok(this.store.read, 'a store that shows its locks has `read`');
-    const [state] = await this.store.read([key]);
+    const [state] = (await this.store.read?.([key])) ?? [new Error('the store has no `read`')];
     assert.ok(!(state instanceof Error), String(state));
     return state;
   }

@@ -1,0 +1,63 @@
+import { inspect } from 'node:util';
+import { badValue, listed } from './checks.js';
+import type { LockMode } from './lock-mode.js';
+import type {
+  LockDirectory,
+  LockStore,
+  QuorumStore,
+  StarvationGuard,
+  Store,
+  StoreHealth,
+  WaitQueue,
+} from './ports.js';
+
+/** What each port consists of, beside the properties that are checked by their values. */
+const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
+  LockStore: ['connect', 'acquire', 'extend', 'release', 'close'] satisfies (keyof LockStore)[],
+  WaitQueue: ['listen', 'leave', 'contended'] satisfies (keyof WaitQueue)[],
+  StarvationGuard: ['holdBack', 'letPass'] satisfies (keyof StarvationGuard)[],
+  LockDirectory: ['read', 'scan', 'forceRelease'] satisfies (keyof LockDirectory)[],
+  QuorumStore: ['time', 'raise'] satisfies (keyof QuorumStore)[],
+  StoreHealth: ['check'] satisfies (keyof StoreHealth)[],
+};
+
+const MODES: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
+
+/**
+ * Checks that a store has all of `LockStore`, and of each other port all or nothing: half of one would fail at the first
+ * lock that needs the other half, and not at start-up.
+ *
+ * @param what - how an error names it
+ * @throws TypeError naming what is missing
+ */
+export function checkStore(store: unknown, what: string): asserts store is Store {
+  if (typeof store !== 'object' || store === null) throw badValue(what, 'a store', store);
+  const has = (name: string): boolean => typeof (store as Record<string, unknown>)[name] === 'function';
+  for (const [port, methods] of Object.entries(PORTS)) {
+    const missing = methods.filter((name) => !has(name));
+    const isWanted = port === 'LockStore' || missing.length < methods.length;
+    if (!isWanted || missing.length === 0) continue;
+    const begun = port === 'LockStore' ? '' : `, which has ${listed(methods.filter(has))},`;
+    throw new TypeError(
+      `Expected ${what}${begun} to have all methods of \`${port}\`: it has no ${listed(missing)}. ` +
+        'nestjs-redlock/store has the ports, and a contract suite for stores',
+    );
+  }
+  const { name, modes, available, subscribed, listen } = store as Store;
+  if (typeof name !== 'string' || name === '')
+    throw badValue(`\`name\` of ${what}`, 'a string that is not empty', name);
+  if (!isModes(modes))
+    throw badValue(
+      `\`modes\` of ${what}`,
+      `'exclusive', and what else of ${inspect(MODES)} it can store`,
+      modes,
+    );
+  if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);
+  if (listen && typeof subscribed !== 'boolean')
+    throw badValue(`\`subscribed\` of ${what}`, 'true or false', subscribed);
+}
+
+function isModes(modes: unknown): boolean {
+  const all: readonly unknown[] = Array.isArray(modes) ? modes : [];
+  return all.includes('exclusive') && all.every((mode) => MODES.includes(mode as LockMode));
+}

@@ -1,0 +1,31 @@
+export type {
+  AcquireReply,
+  AcquireRequest,
+  HeldKey,
+  Holder,
+  KeyHolder,
+  KeyState,
+  LockDirectory,
+  LockStore,
+  QueuePosition,
+  QuorumStore,
+  ReleaseRequest,
+  SlotWish,
+  StarvationGuard,
+  Store,
+  StoreHealth,
+  Subscription,
+  Tell,
+  WaitQueue,
+} from '../core/ports.js';
+export type { StoreFactory, StoreTerms } from '../core/store-factory.js';
+export type { Lease } from '../core/lease.js';
+export type { LockKind, LockMode } from '../core/lock-mode.js';
+export type { NodeCheck } from '../core/node-status.js';
+export type { Tick, TickMark } from '../core/tick.js';
+export type { WaiterId } from '../core/waiter-id.js';
+export { tokenAt } from '../core/fencing-token.js';
+export { UnfitStoreError } from '../core/errors.js';
+export { tellEach } from './tell-each.js';
+export { storeContract, type StoreUnderTest } from './store-contract.js';
+export type { ContractRunner } from './store-asker.js';

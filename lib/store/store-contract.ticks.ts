@@ -1,0 +1,95 @@
+import { strict as assert } from 'node:assert';
+import { Lease } from '../core/lease.js';
+import type { Tick } from '../core/tick.js';
+import { type Contract, freshKey, kindOf, leaseOf, TTL } from './store-asker.js';
+
+const NINE: Tick = { schedule: 'daily', at: Date.UTC(2026, 0, 1, 9), life: TTL, from: 'acquisition' };
+const TEN: Tick = { ...NINE, at: Date.UTC(2026, 0, 1, 10) };
+
+function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
+  return new Lease([key], owner, TTL, tick);
+}
+
+/** What a store remembers of ticks of schedules that have run (`oncePerTick`). */
+export function ticksContract({ test, open, lapse }: Contract): void {
+  test('that have run are refused, they and earlier ones, by the name of who ran them, though the lock is free', async () => {
+    const ask = open();
+    const key = freshKey();
+    const runs = leaseFor(TEN, key, 'alice');
+    await ask.granted(runs);
+    runs.acquired(performance.now(), 0);
+    await ask.release(runs);
+    for (const tick of [TEN, NINE]) {
+      const { ran, holder } = await ask.refused(leaseFor(tick, key));
+      assert.deepEqual([ran, holder.owner], [true, 'alice']);
+      assert.ok(holder.remaining > TTL / 2 && holder.remaining <= TTL, `${holder.remaining} ms`);
+    }
+    const free = leaseOf(kindOf('exclusive'), key);
+    await ask.granted(free);
+    await ask.release(free);
+  });
+
+  test('that come later, of other schedules and of other keys are granted', async () => {
+    const ask = open();
+    const key = freshKey();
+    const runs = leaseFor(NINE, key);
+    await ask.granted(runs);
+    runs.acquired(performance.now(), 0);
+    await ask.release(runs);
+    for (const lease of [
+      leaseFor({ ...NINE, schedule: 'another' }, key),
+      leaseFor(NINE, freshKey()),
+      leaseFor(TEN, key),
+    ]) {
+      await ask.granted(lease);
+      await ask.release(lease);
+    }
+  });
+
+  test('have run though somebody else holds the key by the time they end', async () => {
+    const ask = open();
+    const key = freshKey();
+    const runs = new Lease([key], 'me', lapse, NINE);
+    await ask.granted(runs);
+    runs.acquired(performance.now(), 0);
+    await ask.lapsed(key, runs);
+    const next = leaseOf(kindOf('exclusive'), key);
+    await ask.granted(next);
+    await ask.release(runs);
+    assert.deepEqual(await ask.holders(key), [next.id]);
+    assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
+  });
+
+  test('that were asked for in vain, or given up, have not run', async () => {
+    const ask = open();
+    const key = freshKey();
+    const givenUp = leaseFor(NINE, key);
+    await ask.granted(givenUp);
+    const refused = leaseFor(NINE, key);
+    assert.equal((await ask.refused(refused)).ran, undefined);
+    for (const lease of [givenUp, refused]) await ask.release(lease);
+    await ask.granted(leaseFor(NINE, key));
+  });
+
+  test('are forgotten when their time has passed, and a late mark of an earlier one changes nothing', async () => {
+    const ask = open();
+    const key = freshKey();
+    const [early, late] = [leaseFor(NINE, key), leaseFor(TEN, key)];
+    for (const lease of [early, late]) {
+      await ask.granted(lease);
+      lease.acquired(performance.now(), 0);
+      await ask.release(lease);
+    }
+    await ask.release(early);
+    assert.equal((await ask.refused(leaseFor(TEN, key))).ran, true);
+
+    const short = leaseFor({ ...NINE, schedule: 'short', life: lapse }, key);
+    await ask.granted(short);
+    short.acquired(performance.now(), 0);
+    await ask.release(short);
+    const { holder } = await ask.refused(leaseFor({ ...NINE, schedule: 'short' }, key));
+    assert.ok(holder.remaining <= lapse);
+    await new Promise((resolve) => setTimeout(resolve, lapse));
+    await ask.granted(leaseFor({ ...NINE, schedule: 'short' }, key));
+  });
+}

@@ -1,0 +1,19 @@
+import { asError } from '../core/errors.js';
+import type { Tell } from '../core/ports.js';
+
+/**
+ * Answers each request by itself: `tell` gets what `answer` resolves to, or the error that it rejects with. For a store that
+ * asks its server one thing at a time; one that sends what it was asked within a turn as one message needs fewer round trips.
+ */
+export function tellEach<Request, Reply>(
+  requests: readonly Request[],
+  tell: Tell<Reply>,
+  answer: (request: Request) => Promise<Reply>,
+): void {
+  for (const [index, request] of requests.entries()) {
+    answer(request).then(
+      (reply) => tell(index, reply),
+      (error: unknown) => tell(index, asError(error)),
+    );
+  }
+}

@@ -1,0 +1,45 @@
+import { UnfitStoreError } from '../../core/errors.js';
+
+/** The error that a connection ended in, with what to do about it where that is known. */
+export function withAdvice(error: Error): Error {
+  if (error instanceof UnfitStoreError) return error;
+  const { code = '' } = error as { code?: string };
+  // Where a name has several addresses, none of which answers, the message is empty.
+  const message = error.message === '' ? code : error.message;
+  const [, advice] = ADVICE.find(([pattern]) => pattern.test(`${code} ${message}`)) ?? [];
+  return advice === undefined
+    ? error
+    : Object.assign(new Error(`${message}; ${advice}`, { cause: error }), { code });
+}
+
+/** By codes of Node and of PostgreSQL, and by words of `pg`. */
+const ADVICE: readonly (readonly [RegExp, string])[] = [
+  [
+    /ECONNREFUSED/,
+    'check the port, and that PostgreSQL runs there and listens on that address (listen_addresses)',
+  ],
+  [/ENOTFOUND|EAI_AGAIN/, 'check the name of the host'],
+  [/ENOENT/, 'check the folder of the Unix socket'],
+  [
+    /ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|timeout expired|connection timeout|no answer/i,
+    'check that the host is up, and the firewalls on the way',
+  ],
+  [/^28P01|SASL|password must be/, 'check the user and the password'],
+  [/no pg_hba\.conf entry.*no encryption/, 'give `ssl`: the server takes this user over TLS only'],
+  [/^28000/, 'check the user, and that pg_hba.conf lets it connect from here to that database'],
+  [/^3D000/, 'create the database, or name one that is there'],
+  [/^42501/, 'give the role the right to connect to the database'],
+  [
+    /^53300|too many clients|no more connections/,
+    'raise max_connections: each process takes two connections',
+  ],
+  [/does not support SSL/, 'leave out `ssl`, or turn it on at the server'],
+  [
+    /certificate|altnames|self.signed/i,
+    'give the certificate authority as `ssl: { ca }`, and the host by the name that is in its certificate',
+  ],
+  [
+    /ECONNRESET|terminated unexpectedly|unexpected message/i,
+    'check that it is PostgreSQL that listens there',
+  ],
+];

@@ -1,0 +1,37 @@
+import { parseArgs } from 'node:util';
+import { LOCK_STORES, type LockStore } from '../config/environment.js';
+
+export interface DemoArguments {
+  /** Where the locks are kept. */
+  readonly store: LockStore;
+  /** The tasks; those that come with the demo when none is given. */
+  readonly tasks: string | undefined;
+}
+
+const USAGE = `npm run demo -- [tasks.json] [--store ${LOCK_STORES.join('|')}]`;
+
+/** @throws Error that says what is wrong and what to write */
+export function readArguments(args: readonly string[]): DemoArguments {
+  const { values, positionals } = parse(args);
+  const { store = 'redis' } = values;
+  if (!isLockStore(store)) throw new Error(`--store must be ${LOCK_STORES.join(' or ')}; not "${store}"`);
+  if (positionals.length > 1) throw new Error(`One file of tasks, not ${positionals.length}: ${USAGE}`);
+  return { store, tasks: positionals[0] };
+}
+
+function parse(args: readonly string[]) {
+  try {
+    return parseArgs({
+      args: [...args],
+      allowPositionals: true,
+      options: { store: { type: 'string' } },
+    });
+  } catch (error) {
+    const [what] = (error as Error).message.split('\n');
+    throw new Error(`${what}: ${USAGE}`, { cause: error });
+  }
+}
+
+function isLockStore(name: string): name is LockStore {
+  return (LOCK_STORES as readonly string[]).includes(name);
+}

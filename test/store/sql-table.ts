@@ -1,0 +1,39 @@
+// The second table of docs/own-store.md; a test keeps the two the same.
+import { Pool } from 'pg';
+import { FREE, type Row, type Table } from './table-store.js';
+
+export function sqlTable(connectionString: string): Table {
+  // Not the application's pool: one that locked methods have exhausted would never let them go on.
+  const pool = new Pool({ connectionString }).on('error', () => undefined);
+  return {
+    open: () => pool.query('create table if not exists my_locks (key text primary key, lock jsonb not null)'),
+    change: async (keys, change) => {
+      const missing = 'insert into my_locks select unnest($1::text[]), $2 on conflict do nothing';
+      await pool.query(missing, [keys, FREE]);
+      const client = await pool.connect();
+      let isOver = false;
+      try {
+        await client.query('begin');
+        // In the same order in every process, so that two with keys in common do not wait for each other.
+        const locked = 'select key, lock from my_locks where key = any($1) order by key for update';
+        const rows = new Map<string, Row>();
+        for (const { key, lock } of (await client.query(locked, [keys])).rows) rows.set(key, lock);
+        const time = await client.query('select extract(epoch from clock_timestamp())::float8 * 1000 as now');
+        const result = change(keys.map((key) => rows.get(key)) as [Row, ...Row[]], time.rows[0].now);
+        const store = 'update my_locks set lock = $2 where key = $1';
+        for (const [key, lock] of rows) await client.query(store, [key, lock]);
+        await client.query('commit');
+        isOver = true;
+        return result;
+      } finally {
+        // A connection that is closed rolls back.
+        client.release(!isOver);
+      }
+    },
+    keys: async (prefix) => {
+      const { rows } = await pool.query('select key from my_locks where starts_with(key, $1)', [prefix]);
+      return rows.map(({ key }) => key);
+    },
+    close: () => pool.end(),
+  };
+}

@@ -1,0 +1,55 @@
+import { execFile } from 'node:child_process';
+import { beforeAll, expect, test } from '@jest/globals';
+import { buildClockShim } from '../../faults/clock-shim.js';
+import { type FaultEvent, machineTime, parseLog } from '../../faults/events.js';
+import { judge } from '../../faults/judge.js';
+import { compiled } from '../../support/compiled.js';
+import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+
+// Rows end by the server's clock, and deadlines are reckoned from it: the clocks of clients must not matter.
+
+const MILLISECONDS = 4_000;
+
+/** From an hour back to an hour ahead, and small ones that are near a ttl. */
+const STEPS = [3_600_000, -3_600_000, 0, 900, -900, 60_000, -60_000];
+
+let server: PostgresServer;
+
+beforeAll(async () => {
+  server = await startPostgresServer();
+});
+
+const shim = buildClockShim();
+if (typeof shim === 'string') {
+  test(`steps of a client's clock are not tested: ${shim}`, () => expect(shim).toContain(' '));
+} else {
+  test('locks never overlap, and their tokens are in order, while the clock of a client steps both ways', async () => {
+    const file = await compiled('test/fixtures/stepped-holder.ts');
+    const running = ['stepped', 'right', 'right too'].map((client) => {
+      const env = {
+        ...process.env,
+        ...(client === 'stepped' ? shim.env : {}),
+        ...{ DATABASE_URL: server.url, CLIENT: client, MILLISECONDS: String(MILLISECONDS) },
+      };
+      return new Promise<FaultEvent[]>((resolve, reject) => {
+        const child = execFile(process.execPath, [file], { env, maxBuffer: 2 ** 26 }, (error, stdout) =>
+          error ? reject(error) : resolve(parseLog(stdout)),
+        );
+        child.on('error', reject);
+      });
+    });
+    let turn = 0;
+    const stepping = setInterval(() => shim.shift(STEPS[turn++ % STEPS.length]!), 150);
+    const events = (await Promise.all(running).finally(() => clearInterval(stepping))).flat();
+
+    const { overlaps, tokenFaults, late, acquisitions } = judge(events, undefined, machineTime());
+    expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
+    const by = (client: string): number =>
+      events.filter((event) => event.client === client && event.event === 'return').length;
+    // It gets its share: what it is granted is not taken for late.
+    expect(by('stepped')).toBeGreaterThan(acquisitions / 10);
+    // No token comes from a clock that is an hour ahead.
+    const tokens = events.flatMap((event) => (event.event === 'return' ? [event.token] : []));
+    expect(Math.max(...tokens) / 2 ** 20).toBeLessThan(Date.now() / 1_000 + 60);
+  });
+}

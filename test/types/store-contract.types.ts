@@ -1,0 +1,14 @@
+// Compiled by `npm run typecheck`, and never run.
+import * as jest from '@jest/globals';
+import * as node from 'node:test';
+import * as vitest from 'vitest';
+import type { ContractRunner, LockStore, Store, WaitQueue } from 'nestjs-redlock/store';
+import { expectTypeOf } from 'expect-type';
+
+expectTypeOf(jest).toExtend<ContractRunner>();
+expectTypeOf(vitest).toExtend<ContractRunner>();
+expectTypeOf(node).toExtend<ContractRunner>();
+
+// All but the first port is optional.
+expectTypeOf<LockStore>().toExtend<Store>();
+expectTypeOf<WaitQueue>().not.toExtend<Store>();
