@@ -156,7 +156,7 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
 });
 
 test.each([
-  ['its mode', /^redis_mode:.*|^cluster_enabled:.*/gm, 'a node of a Redis Cluster'],
+  ['its mode', /^(redis_mode|server_mode|cluster_enabled):.*/gm, 'a node of a Redis Cluster'],
   ['its role', /^role:.*/gm, 'a replica'],
 ])('a server that does not tell %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
   const client = await readyClientOf(await newServer(DURABLE));
