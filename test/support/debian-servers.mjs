@@ -29,7 +29,6 @@ const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
  */
 export function debianServer(name) {
   const server = SERVERS.find((each) => each.name === name);
-  if (!server) throw new Error(`there is no server "${name}"; there are: ${SERVER_NAMES.join(', ')}`);
   const folder = join(CACHE, name);
   const bin = join(folder, 'bin');
   if (!existsSync(bin)) {

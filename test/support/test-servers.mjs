@@ -28,11 +28,17 @@ const { values, positionals } = parseArgs({
   options: { quick: { type: 'boolean', default: false } },
   allowPositionals: true,
 });
+const names = positionals.length > 0 ? positionals : SERVER_NAMES;
+const unknown = names.filter((name) => !SERVER_NAMES.includes(name));
+if (unknown.length > 0) {
+  console.log(`there is no server "${unknown.join('", "')}"; there are: ${SERVER_NAMES.join(', ')}`);
+  process.exit(1);
+}
 const paths = (values.quick ? QUICK : ALL).map((path) => `test/${path}`);
 const which = values.quick ? ['-t', '^(?!the restart guard)'] : [];
 const folder = mkdtempSync(join(tmpdir(), 'test-servers-'));
 const summary = [];
-for (const name of positionals.length > 0 ? positionals : SERVER_NAMES) {
+for (const name of names) {
   summary.push(`${name}: ${runOn(name)}`);
 }
 rmSync(folder, { recursive: true, force: true });
@@ -46,11 +52,8 @@ function runOn(name) {
     bin = debianServer(name);
     version = versionIn(bin);
   } catch (error) {
-    return `skipped, as it cannot be had: ${
-      String(error.stderr ?? error.message)
-        .trim()
-        .split('\n')[0]
-    }`;
+    const said = error.stderr?.toString().trim() || error.message;
+    return `skipped, as it cannot be had: ${said.split('\n')[0]}`;
   }
   console.log(`== ${name} is ${version}`);
   const outputFile = join(folder, `${name}.json`);

@@ -16,7 +16,7 @@ import { until } from '../../../support/until.js';
 import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
 
 /** Milliseconds; a machine that stands still for a moment does not use it up. */
-const GUARD = 3_000;
+const GUARD = 2_000;
 
 const once: AcquireOptions = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
 
