@@ -4,8 +4,8 @@ export default {
   roots: ['<rootDir>/test'],
   testMatch: ['**/*.test.ts'],
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
-  // Most tests wait for servers and processes, not for a processor.
-  maxWorkers: 2,
+  // Most tests wait for servers and processes: a worker takes less than half of a processor.
+  maxWorkers: 3,
   // For what hangs; how long a machine takes that is busy with other things says nothing of the code.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',

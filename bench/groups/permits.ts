@@ -77,7 +77,7 @@ async function offer(
   // Permits that are held on average are those that come while one is held.
   const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
   const every = (hold * PROCESSES) / (permits * load);
-  const within = times(10_000, plan, 1_000);
+  const within = times(10_000, plan, 400);
   const job = { urls, key: `offer:${permits}:${load}`, permits, hold, every, within };
   const found = await Promise.all(workers.map((worker) => worker.must('offer', job)));
   const sum = (of: keyof (typeof found)[number]): number =>

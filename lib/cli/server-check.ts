@@ -122,7 +122,7 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
     'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
   ],
   [
-    /NOPERM|user executing the script/,
+    /NOPERM|user executing the script|ACL failure in script/,
     'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
   ],
   [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],

@@ -42,7 +42,7 @@ test('three good nodes: a table, and code 0', async () => {
   for (const [index, { port }] of good.entries()) {
     expect(lines[index + 1]).toMatch(
       new RegExp(
-        `^127.0.0.1:${port} +redis \\d+\\.\\S+ +\\d.*s +[\\d.]+ ms +[\\d.]+ ms +[+-]\\d+ ms +none +noeviction$`,
+        `^127.0.0.1:${port} +(redis|valkey) \\d+\\.\\S+ +\\d.*s +[\\d.]+ ms +[\\d.]+ ms +[+-]\\d+ ms +none +noeviction$`,
       ),
     );
   }
@@ -54,7 +54,7 @@ test('--json has the figures', async () => {
   expect(code).toBe(0);
   const server = {
     server: expect.stringMatching(/^127\.0\.0\.1:\d+$/),
-    version: expect.stringMatching(/^redis \d/),
+    version: expect.stringMatching(/^(redis|valkey) \d/),
     role: 'master',
     uptime: expect.any(Number),
     roundTrip: { median: expect.any(Number), worst: expect.any(Number) },
@@ -130,7 +130,9 @@ describe('what it finds, with code 1 when it is a problem', () => {
     const run = await doctor([url, good[1]!, good[2]!]);
     expect(run.code).toBe(1);
     expect(said(run, good[0]!.port)).toEqual([
-      expect.stringMatching(/^problem: .*(NOPERM|can't run this command).*ACL SETUSER <user> ~lock:/),
+      expect.stringMatching(
+        /^problem: .*(NOPERM|can't run this command|ACL failure in script).*ACL SETUSER <user> ~lock:/,
+      ),
     ]);
   });
 
@@ -197,7 +199,7 @@ test('a master behind a Sentinel', async () => {
   await good[0]!.client().set('lock:{k}', recordOf('somebody'));
   const run = await doctor([url]);
   expect(run.code).toBe(0);
-  expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +redis `));
+  expect(run.stdout).toMatch(new RegExp(`\nsentinel:main via 127.0.0.1:${port} +(redis|valkey) `));
   const listed = await runCli(['list', '--node', url]);
   await good[0]!.client().del('lock:{k}');
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
@@ -209,7 +211,8 @@ test('a Cluster: one node, every master of it', async () => {
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
   const run = await doctor([url]);
   expect(run.code).toBe(0);
-  for (const { port } of masters) expect(run.stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +redis `));
+  for (const { port } of masters)
+    expect(run.stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +(redis|valkey) `));
   // The guard does not work on a Cluster, so it is not what to do about it.
   expect(run.stdout).toMatch(/a restart can forget locks .* appendfsync to always\n/);
   for (const client of [first, second]) {
@@ -235,7 +238,7 @@ test('a server of Valkey, and one that does not say what it is: a warning for th
   const [server] = good as [RedisServer];
   await expect(findings(likeValkey(server.client()))).resolves.toEqual([]);
   const silent = rewriteInfo(server.client(), (info) =>
-    info.replace(/^(redis_mode|cluster_enabled|role):.*/gm, ''),
+    info.replace(/^(redis_mode|server_mode|cluster_enabled|role):.*/gm, ''),
   );
   await expect(findings(silent)).resolves.toEqual([
     expect.stringMatching(/^warning: INFO has no redis_mode/),
@@ -250,6 +253,7 @@ test.each([
   ['self-signed certificate', '--ca FILE'],
   ["NOPERM this user has no permissions to run the 'eval' command", '~my:* '],
   ["ERR The user executing the script can't run this command or subcommand script", '~my:* '],
+  ["ERR ACL failure in script: User few has no permissions to run the 'zrem' command", '~my:* '],
   ['MISCONF Redis is configured to save RDB snapshots', 'see its log'],
 ])('%s: says what to do', (message, advice) => {
   expect(adviceOn(new Error(message), 'my:')).toContain(advice);

@@ -163,12 +163,12 @@ describe('one node', () => {
     [
       'does not let its user write',
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-set'),
-      /can't run this command|NOPERM/,
+      /can't run this command|ACL failure|NOPERM/,
     ],
     [
       'does not let its user release',
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
-      /can't run this command|NOPERM/,
+      /can't run this command|ACL failure|NOPERM/,
     ],
   ])('that %s is unfit, as nothing can be locked, and fit again later', async (_what, break_, reason) => {
     // What a guard does not write either.

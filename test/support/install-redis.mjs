@@ -1,7 +1,5 @@
-import { execFile, execFileSync } from 'node:child_process';
-import { existsSync, rmSync, writeFileSync } from 'node:fs';
-
-const POLICY = '/usr/sbin/policy-rc.d';
+import { execFile } from 'node:child_process';
+import { canInstall, install } from './apt.mjs';
 
 /**
  * Makes sure that `redis-server` is on the PATH: uses the one that is there, else installs the package when
@@ -12,9 +10,10 @@ export async function ensureRedisServer() {
     return;
   }
   let cause;
-  if (canUseApt()) {
+  if (canInstall()) {
+    console.log('No redis-server on the PATH: installing the package with apt-get.');
     try {
-      installWithApt();
+      install('redis-server');
       if (await redisServerWorks()) {
         return;
       }
@@ -38,35 +37,5 @@ export async function ensureRedisServer() {
 function redisServerWorks() {
   return new Promise((resolve) => {
     execFile('redis-server', ['--version'], (error) => resolve(error === null));
-  });
-}
-
-function canUseApt() {
-  return process.getuid?.() === 0 && existsSync('/usr/bin/apt-get');
-}
-
-function installWithApt() {
-  console.log('No redis-server on the PATH: installing the package with apt-get.');
-  // The Debian package starts a server on port 6379. invoke-rc.d asks this file first; 101 means "do not start".
-  const ownPolicy = !existsSync(POLICY);
-  if (ownPolicy) {
-    writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
-  }
-  try {
-    apt('update');
-    apt('install', '-y', '--no-install-recommends', 'redis-server');
-  } finally {
-    if (ownPolicy) {
-      rmSync(POLICY, { force: true });
-    }
-  }
-}
-
-function apt(...args) {
-  // The lock may be held by unattended-upgrades of a machine that has just booted.
-  execFileSync('/usr/bin/apt-get', ['-q', '-o', 'DPkg::Lock::Timeout=120', ...args], {
-    env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
-    stdio: ['ignore', 'ignore', 'inherit'],
-    timeout: 300_000,
   });
 }

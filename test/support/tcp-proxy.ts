@@ -41,7 +41,7 @@ export class TcpProxy {
 
   constructor(
     readonly port: number,
-    private readonly targetPort: number,
+    private targetPort: number,
   ) {
     this.forget = cleanUpAfterTests(() => this.close());
   }
@@ -89,6 +89,12 @@ export class TcpProxy {
   blackHole(): void {
     this.dropRequests();
     this.dropReplies();
+  }
+
+  /** Leads to another server, as an address does after a fail-over: open connections are reset, new ones go there. */
+  redirect(target: { readonly port: number }): void {
+    this.targetPort = target.port;
+    this.cut();
   }
 
   /** Resets (RST) every open connection. New ones are served as before. */

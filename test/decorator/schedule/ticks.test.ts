@@ -125,7 +125,7 @@ beforeAll(async () => {
 
 describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
   const instances = new Instances([0, 400, -400]);
-  const TICKS = 20;
+  const TICKS = 10;
   let first: number;
 
   beforeAll(async () => {

@@ -55,6 +55,7 @@ function allKinds(events: readonly FaultEvent[]): boolean {
 /**
  * All the faults at which the promise holds, one after the other: nodes that stand still, are killed or forget, connections that
  * are cut or late, clients that stand still past their ttl or are killed, and clocks of clients that step.
+ * In the short form each of them once.
  */
 function everything(count: number, seconds: readonly [number, number]): Scenario {
   /** The most that may be away; of one node that one. */
@@ -183,9 +184,9 @@ export const kinds: readonly Scenario[] = [
     seconds: [2, 20],
     enough: allKinds,
   },
-  everything(1, [5, 30]),
-  everything(3, [5, 30]),
-  everything(5, [5, 90]),
+  everything(1, [1, 30]),
+  everything(3, [1, 30]),
+  everything(5, [1, 90]),
   cutOff(
     'permits, each client cut off from another of three nodes (S20)',
     [{ keys: ['k'], permits: 2 }],

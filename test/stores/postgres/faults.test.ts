@@ -7,8 +7,6 @@ import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
-import { type FaultEvent, type FaultEventBody, machineTime } from '../../faults/events.js';
-import { judge, type Verdict } from '../../faults/judge.js';
 import { acquireOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
@@ -16,6 +14,7 @@ import { type PostgresServer, startPostgresServer } from '../../support/postgres
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
+import { contend, DURATION } from './contend.js';
 
 // What happens to locks when the server dies, hangs, or becomes another one, and when the way to it is cut.
 
@@ -325,55 +324,6 @@ function canMount(): boolean {
 }
 
 describe('many who contend while it fails', () => {
-  const DURATION = 8_000;
-
-  /** Four processes, each with two who take one of two locks again and again. */
-  async function contend(to: PostgresServer, meanwhile: () => Promise<unknown>): Promise<Verdict> {
-    const events: FaultEvent[] = [];
-    const way = await startTcpProxy(to);
-    const processes = await Promise.all(
-      ['a', 'b', 'c', 'd'].map(async (client) => ({ client, redlock: await newProcess(way) })),
-    );
-    const end = performance.now() + DURATION;
-    let attempts = 0;
-    const work = async (client: string, redlock: Redlock, key: string): Promise<void> => {
-      while (performance.now() < end) {
-        const attempt = ++attempts;
-        const tell = (event: FaultEventBody): void =>
-          void events.push({ ...event, client, at: machineTime() } as FaultEvent);
-        tell({ event: 'invoke', attempt, keys: [key], mode: 'exclusive', budget: 1_500 });
-        try {
-          const lock = await redlock.acquire([key], {
-            ...waiting,
-            ttl: 1_000,
-            retry: { ...waiting.retry, timeout: 1_000 },
-          });
-          const validUntil = (): number => machineTime() + lock.remaining();
-          tell({ event: 'return', attempt, token: lock.fencingToken, validUntil: validUntil() });
-          lock.signal.addEventListener('abort', () => tell({ event: 'lost', attempt }));
-          for (const over = performance.now() + Math.random() * 60; performance.now() < over;) {
-            await delay(5);
-            if (lock.isHeld()) tell({ event: 'renew', attempt, validUntil: validUntil() });
-          }
-          tell({ event: 'release', attempt, budget: 1_000 });
-          await lock.release();
-          tell({ event: 'released', attempt });
-        } catch (error) {
-          const { code = '', message } = error as { code?: string; message: string };
-          tell({ event: 'refuse', attempt, code, message });
-          await delay(5);
-        }
-      }
-    };
-    const working = processes.flatMap(({ client, redlock }) =>
-      ['x', 'y'].map((key) => work(client, redlock, key)),
-    );
-    await Promise.all([...working, meanwhile()]);
-    await Promise.all(processes.map(({ redlock }) => redlock.close()));
-    await way.close();
-    return judge(events, undefined, machineTime());
-  }
-
   const faults: readonly (readonly [string, (to: PostgresServer) => Promise<unknown>])[] = [
     [
       'is killed and back, twice',
@@ -410,7 +360,10 @@ describe('many who contend while it fails', () => {
 
   test.each(faults)('never overlap, and their tokens are in order: it %s', async (_, fault) => {
     const mine = await startPostgresServer();
-    const { overlaps, tokenFaults, late, acquisitions } = await contend(mine, () => fault(mine));
+    const { overlaps, tokenFaults, late, acquisitions } = await contend(
+      () => newProcess(mine),
+      () => fault(mine),
+    );
     expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
     expect(acquisitions).toBeGreaterThan(20);
     await mine.stop();
@@ -419,11 +372,14 @@ describe('many who contend while it fails', () => {
   // This test can fail: it sees locks that the server forgets.
   test('are seen to overlap when the server forgets its locks', async () => {
     const mine = await startPostgresServer();
-    const { overlaps } = await contend(mine, async () => {
-      const looker = await mine.client();
-      for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
-        await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
-    });
+    const { overlaps } = await contend(
+      () => newProcess(mine),
+      async () => {
+        const looker = await mine.client();
+        for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
+          await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
+      },
+    );
     expect(overlaps.length).toBeGreaterThan(0);
     await mine.stop();
   });

@@ -1,0 +1,163 @@
+import { afterAll, afterEach, beforeAll, describe, expect, test } from '@jest/globals';
+import { LockLostError } from '../../../lib/core/errors.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
+import { redlockOver } from '../../support/core.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+import { contend, DURATION } from './contend.js';
+
+// A primary dies and its standby takes over (streaming replication, `pg_promote`). Clients follow an address that leads to the
+// one that is the primary, here a proxy: `pg` takes one host.
+
+const TTL = 60_000;
+const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
+const patiently: AcquireOptions = {
+  ...once,
+  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
+};
+
+let template: PostgresServer;
+let pair: Pair | undefined;
+
+beforeAll(async () => {
+  template = await startPostgresServer();
+  await template.shutDown();
+});
+afterEach(() => pair?.stop());
+afterAll(() => template.stop());
+
+interface Pair {
+  readonly standby: PostgresServer;
+  /** Between the two. */
+  readonly link: TcpProxy;
+  /** What clients are given. */
+  readonly address: TcpProxy;
+  failOver(): Promise<void>;
+  stop(): Promise<void>;
+}
+
+async function startPair(replication: 'synchronous' | 'asynchronous'): Promise<Pair> {
+  const primary = await startPostgresServer({ copyOf: template });
+  const link = await startTcpProxy(primary);
+  const standby = await startPostgresServer({
+    copyOf: template,
+    standby: true,
+    settings: [`primary_conninfo=host=${link.host} port=${link.port} user=postgres application_name=standby`],
+  });
+  const looker = await primary.client();
+  if (replication === 'synchronous') {
+    await looker.query(`alter system set synchronous_standby_names = 'standby'`);
+    await looker.query('select pg_reload_conf()');
+  }
+  const state = replication === 'synchronous' ? 'sync' : 'async';
+  const following = `select from pg_stat_replication where state = 'streaming' and sync_state = '${state}'`;
+  await until(async () => (await looker.query(following)).rowCount === 1);
+  const address = await startTcpProxy(primary);
+  pair = {
+    standby,
+    link,
+    address,
+    async failOver() {
+      await primary.kill();
+      const promoting = await standby.client();
+      await promoting.query('select pg_promote()');
+      address.redirect(standby);
+    },
+    async stop() {
+      await Promise.all([address.close(), link.close()]);
+      await Promise.all([primary.stop(), standby.stop()]);
+    },
+  };
+  return pair;
+}
+
+async function newProcess({ address }: Pair, nodeTimeout?: number): Promise<Redlock> {
+  const connectionString = `postgres://postgres@${address.host}:${address.port}/postgres`;
+  const store = new PostgresStore({ connectionString }, newTerms());
+  cleanUpAfterTests(() => store.close());
+  await store.connect();
+  return redlockOver([store], nodeTimeout === undefined ? {} : { nodeTimeout });
+}
+
+/** The one who was connected before the fail-over may need a moment to be connected to the new primary. */
+async function extendWhenConnected(lock: { extend(): Promise<void> }): Promise<void> {
+  await until(() =>
+    lock.extend().then(
+      () => true,
+      (error: unknown) => {
+        if (error instanceof LockLostError) throw error;
+        return false;
+      },
+    ),
+  );
+}
+
+describe('a fail-over to a synchronous standby (synchronous_standby_names)', () => {
+  test('keeps every lock with its holder, refuses it to others, and goes on with larger tokens', async () => {
+    const both = await startPair('synchronous');
+    const [alice, bob] = [await newProcess(both), await newProcess(both)];
+    const lock = await alice.acquire(['kept'], once);
+    const freed = await alice.acquire(['freed'], once);
+    await freed.release();
+    await both.failOver();
+    await extendWhenConnected(lock);
+    const next = await bob.acquire(['freed'], patiently);
+    expect(next.fencingToken).toBeGreaterThan(freed.fencingToken);
+    await expect(bob.acquire(['kept'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+    await lock.release();
+    await (await bob.acquire(['kept'], patiently)).release();
+    await next.release();
+    await Promise.all([alice.close(), bob.close()]);
+  });
+
+  test('makes nobody holder whom the standby does not know', async () => {
+    const both = await startPair('synchronous');
+    const [alice, bob] = [await newProcess(both, 1_000), await newProcess(both)];
+    both.link.blackHole();
+    await expect(alice.acquire(['unknown'], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await both.failOver();
+    const lock = await bob.acquire(['unknown'], patiently);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+    await Promise.all([alice.close(), bob.close()]);
+  });
+
+  test('in the midst of many who contend: they never overlap, and their tokens are in order', async () => {
+    const both = await startPair('synchronous');
+    const { overlaps, tokenFaults, late, acquisitions } = await contend(
+      () => newProcess(both),
+      async () => {
+        await new Promise((resolve) => setTimeout(resolve, DURATION / 3));
+        await both.failOver();
+      },
+      // So long that who holds it when the primary dies still does when the standby has taken over.
+      { hold: 1_200, ttl: 4_000 },
+    );
+    expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
+    expect(acquisitions).toBeGreaterThan(5);
+    const looker = await both.standby.client();
+    const left = `select from redlock.locks where state <> 'free' and ends > clock_timestamp()`;
+    await until(async () => (await looker.query(left)).rowCount === 0);
+  });
+});
+
+// What no client can prevent, and docs/postgres.md warns of. It also shows that the tests above can fail.
+test('a fail-over to an asynchronous standby that lacks the last grant makes two holders, of whom the first learns it when it extends', async () => {
+  const both = await startPair('asynchronous');
+  const [alice, bob] = [await newProcess(both), await newProcess(both)];
+  both.link.blackHole();
+  const lost = await alice.acquire(['lost'], once);
+  await both.failOver();
+  const lock = await bob.acquire(['lost'], patiently);
+  expect([lost.isHeld(), lock.isHeld()]).toEqual([true, true]);
+  // A resource that checks the token refuses the first one (S16).
+  expect(lock.fencingToken).toBeGreaterThan(lost.fencingToken);
+  await expect(extendWhenConnected(lost)).rejects.toBeInstanceOf(LockLostError);
+  await Promise.all([lost.release(), lock.release()]);
+  await Promise.all([alice.close(), bob.close()]);
+});

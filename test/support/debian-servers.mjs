@@ -1,0 +1,121 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { homedir } from 'node:os';
+import { join } from 'node:path';
+
+/** Servers that the tests of Redis run on, by program and suite of Debian. What a suite has now is what is tested. */
+const SERVERS = [
+  { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
+  { name: 'redis@trixie', program: 'redis-server', suite: 'trixie' },
+  {
+    name: 'valkey@bookworm-backports',
+    program: 'valkey-server',
+    suite: 'bookworm-backports',
+    base: 'bookworm',
+  },
+  { name: 'valkey@trixie', program: 'valkey-server', suite: 'trixie' },
+];
+
+export const SERVER_NAMES = SERVERS.map(({ name }) => name);
+
+const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), 'nestjs-redlock', 'servers');
+const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
+
+/**
+ * Gets a server with all its libraries and unpacks it beside the system, which stays as it is: no root, nothing installed.
+ *
+ * @returns the folder that has it as `redis-server`, for the PATH
+ * @throws when it cannot be had: no apt, no network, no such package
+ */
+export function debianServer(name) {
+  const server = SERVERS.find((each) => each.name === name);
+  const folder = join(CACHE, name);
+  const bin = join(folder, 'bin');
+  if (!existsSync(bin)) {
+    // Under another name until it is whole.
+    const draft = `${folder}.${process.pid}`;
+    try {
+      unpack(server, draft);
+      writeWrapper(server, draft);
+      rmSync(folder, { recursive: true, force: true });
+      renameSync(draft, folder);
+    } finally {
+      rmSync(draft, { recursive: true, force: true });
+    }
+  }
+  return bin;
+}
+
+/** What a `redis-server` says of itself, such as `Redis 8.0.2`. */
+export function versionIn(bin) {
+  const said = execFileSync(join(bin, 'redis-server'), ['--version'], { encoding: 'utf8' });
+  const [, program, version] = /^(\w+) server v=(\S+)/.exec(said) ?? [];
+  return program === undefined ? said.trim() : `${program} ${version}`;
+}
+
+function unpack({ program, suite, base }, folder) {
+  const state = join(folder, 'apt');
+  const archives = join(state, 'archives');
+  mkdirSync(join(state, 'lists', 'partial'), { recursive: true });
+  mkdirSync(join(archives, 'partial'), { recursive: true });
+  // As if nothing were installed, so that the C library and all others come with it.
+  writeFileSync(join(state, 'status'), '');
+  writeFileSync(
+    join(state, 'debian.sources'),
+    [
+      'Types: deb',
+      `URIs: ${mirror()}`,
+      `Suites: ${[suite, ...(base ? [base] : [])].join(' ')}`,
+      'Components: main',
+      `Signed-By: ${KEYRING}`,
+      '',
+    ].join('\n'),
+  );
+  const settings = [
+    `Dir::State=${state}`,
+    `Dir::State::status=${join(state, 'status')}`,
+    `Dir::Cache=${state}`,
+    `Dir::Etc::sourcelist=${join(state, 'debian.sources')}`,
+    ...['sourceparts', 'preferences', 'preferencesparts'].map((file) => `Dir::Etc::${file}=/dev/null`),
+    'APT::Sandbox::User=',
+  ].flatMap((setting) => ['-o', setting]);
+  apt(...settings, 'update', '-q', '--error-on=any');
+  apt(...settings, 'install', '-q', '-y', '--download-only', '--no-install-recommends', '-t', suite, program);
+  for (const file of readdirSync(archives).filter((each) => each.endsWith('.deb'))) {
+    execFileSync('dpkg-deb', ['-x', join(archives, file), join(folder, 'root')]);
+  }
+  rmSync(state, { recursive: true });
+}
+
+/** Where this machine gets its Debian packages from. */
+function mirror() {
+  const format = ['indextargets', '--format', '$(REPO_URI)', 'Identifier: Packages', 'Component: main'];
+  const [uri] = execFileSync('apt-get', format, { encoding: 'utf8' }).split('\n');
+  if (!uri) throw new Error('apt has no source of packages');
+  return uri;
+}
+
+/** Its own loader starts it with its own libraries, as those of the system can be older. */
+function writeWrapper({ program }, folder) {
+  const files = readdirSync(join(folder, 'root'), { recursive: true });
+  const loader = files.find((file) => /(^|\/)ld-linux[^/]*\.so\.\d+$/.test(file));
+  if (loader === undefined) throw new Error(`the packages of ${program} have no loader`);
+  const libraries = files.flatMap(
+    (file) => /^((usr\/)?lib(64|\/[^/]+)?)\/[^/]+\.so\.\d/.exec(file)?.[1] ?? [],
+  );
+  const wrapper = [
+    '#!/bin/sh',
+    'root="${0%/*}/../root"',
+    `exec "$root/${loader}" --library-path "${[...new Set(libraries)].map((each) => `$root/${each}`).join(':')}" "$root/usr/bin/${program}" "$@"`,
+    '',
+  ];
+  const bin = join(folder, 'bin');
+  mkdirSync(bin);
+  writeFileSync(join(bin, 'redis-server'), wrapper.join('\n'));
+  chmodSync(join(bin, 'redis-server'), 0o755);
+  versionIn(bin);
+}
+
+function apt(...args) {
+  execFileSync('apt-get', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000 });
+}

@@ -1,0 +1,33 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { canInstall, install } from './apt.mjs';
+
+/** Debian puts some of them where only root looks. */
+const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
+const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, program)));
+
+/** What the tests of further stores start, each with Debian's package. They are skipped on a machine without. */
+const SERVERS = [
+  { name: 'etcd', there: () => onPath('etcd'), packages: ['etcd-server'] },
+  {
+    name: 'ZooKeeper',
+    there: () => existsSync('/usr/share/java/zookeeper.jar') && onPath('java'),
+    packages: ['zookeeper', 'default-jre-headless'],
+  },
+  { name: 'PgBouncer', there: () => onPath('pgbouncer'), packages: ['pgbouncer'] },
+];
+
+// Run by `npm test` before Jest: says in a line for each server that is missing what was done about it.
+for (const { name, packages } of SERVERS.filter((server) => !server.there())) {
+  const command = `apt-get install ${packages.join(' ')}`;
+  if (!canInstall()) {
+    console.log(`There is no ${name}; its tests are skipped. To run them: ${command}`);
+    continue;
+  }
+  try {
+    install(...packages);
+    console.log(`There was no ${name}: installed ${packages.join(', ')} with apt-get.`);
+  } catch (error) {
+    console.log(`There is no ${name}, and "${command}" failed (${error.message}); its tests are skipped.`);
+  }
+}
