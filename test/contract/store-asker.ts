@@ -16,7 +16,10 @@ import type { WaiterId } from '../../lib/core/waiter-id.js';
 /** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
 export const TTL = 60_000;
 
-/** Short enough to wait for its end, long enough for a busy machine to ask for it; in milliseconds. */
+/**
+ * Short enough to wait for its end, long enough for a busy machine to ask for it; in milliseconds. The shortest ttl of a store
+ * may be longer.
+ */
 export const LAPSE = 400;
 
 /** So many permits where a test does not say how many. */
@@ -88,6 +91,10 @@ export interface ContractRunner {
 /** What the parts of the contract have in common. */
 export interface Contract extends ContractRunner {
   readonly modes: readonly LockMode[];
+  /** See {@link LAPSE}. */
+  readonly lapse: number;
+  /** So many permits are held at a time at most. */
+  readonly mostPermits: number;
   /** The store that is tested, to be asked. */
   open(): StoreAsker;
 }

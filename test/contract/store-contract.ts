@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { canHoldTogether, type LockMode } from '../../lib/core/lock-mode.js';
+import { canHoldTogether, type LockMode, MOST_PERMITS } from '../../lib/core/lock-mode.js';
 import type { Store } from '../../lib/core/ports.js';
 import {
   type Contract,
@@ -20,6 +20,16 @@ import { sharedContract } from './store-contract.shared.js';
 export interface StoreUnderTest {
   /** What it can store; it is tested in these modes. */
   readonly modes: readonly LockMode[];
+  /**
+   * The shortest ttl, in milliseconds, that the store ends a lease after.
+   * @defaultValue 400
+   */
+  readonly lapse?: number;
+  /**
+   * So many permits are taken at a time; fewer for a store that takes long.
+   * @defaultValue 1000
+   */
+  readonly mostPermits?: number;
   /** The store, connected; each test asks for it. */
   store(): Store;
 }
@@ -29,9 +39,16 @@ export interface StoreUnderTest {
  * `QuorumStore` and `WaitQueue`. It must have `LockDirectory`, as the tests look at what is held. They lock keys that begin
  * with `{contract}`.
  */
-export function storeContract(runner: ContractRunner, name: string, { modes, store }: StoreUnderTest): void {
+export function storeContract(
+  runner: ContractRunner,
+  name: string,
+  { modes, store, lapse = LAPSE, mostPermits = MOST_PERMITS }: StoreUnderTest,
+): void {
   const { describe, test } = runner;
-  const contract: Contract = { describe, test, modes, open: () => new StoreAsker(store()) };
+  const contract: Contract = {
+    ...{ describe, test, modes, lapse, mostPermits },
+    open: () => new StoreAsker(store()),
+  };
   describe(`the contract of a store: ${name}`, () => {
     test('names the modes that it is tested in', async () => {
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
@@ -45,7 +62,7 @@ export function storeContract(runner: ContractRunner, name: string, { modes, sto
 }
 
 /** What is so in each mode. */
-function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
+function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): void {
   const kind = kindOf(mode);
   const hasMany = mode !== 'exclusive';
   const hasExclusive = modes.includes('exclusive');
@@ -96,7 +113,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
     await ask.granted(lease);
     await ask.release(lease);
     assert.equal(await ask.read(released), undefined);
-    const lapsed = leaseOf(kind, key, LAPSE);
+    const lapsed = leaseOf(kind, key, lapse);
     await ask.granted(lapsed);
     await ask.lapsed(key, lapsed);
     await ask.granted(leaseOf(other, key));
@@ -120,7 +137,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
     const ask = open();
     const key = freshKey();
     const [never, released] = [leaseOf(kind, freshKey()), leaseOf(kind, freshKey())];
-    const lapsed = leaseOf(kind, key, LAPSE);
+    const lapsed = leaseOf(kind, key, lapse);
     await ask.granted(released);
     await ask.release(released);
     const { token } = await ask.granted(lapsed);
@@ -146,7 +163,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
   test('frees what the lease has and nothing else, as often as it is asked (S7)', async () => {
     const ask = open();
     const key = freshKey();
-    const lapsed = leaseOf(kind, key, LAPSE);
+    const lapsed = leaseOf(kind, key, lapse);
     await ask.granted(lapsed);
     await ask.lapsed(key, lapsed);
     const next = leaseOf(kind, key);
@@ -204,7 +221,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
   test('gives a larger token than that of one who lapsed, and keeps it while it is extended', async () => {
     const ask = open();
     const key = freshKey();
-    const lapsed = leaseOf(kind, key, LAPSE);
+    const lapsed = leaseOf(kind, key, lapse);
     const { token } = await ask.granted(lapsed);
     await ask.lapsed(key, lapsed);
     const next = leaseOf(kind, key);
@@ -231,6 +248,8 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
 
   test('gives at least the token that nodes are to agree on', async () => {
     const ask = open();
+    // Nobody proposes a token to a store that stands alone.
+    if (!ask.store.raise) return;
     const key = freshKey();
     const first = leaseOf(kind, key);
     const { token } = await ask.granted(first);
@@ -272,11 +291,11 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
       const one = kindOf(mode, 1);
       const lease = leaseOf(one, key);
       const { token } = await ask.granted(lease);
-      lease.acquired(performance.now(), 3 * LAPSE);
+      lease.acquired(performance.now(), 3 * lapse);
       await ask.release(lease);
       await ask.release(lease);
       const { holder } = await ask.refused(leaseOf(one, key));
-      assert.ok(holder.remaining <= 3 * LAPSE, `${holder.remaining} ms`);
+      assert.ok(holder.remaining <= 3 * lapse, `${holder.remaining} ms`);
       assert.deepEqual(await ask.holders(key), [lease.id]);
       assert.equal(await ask.extend(lease), false);
       await ask.lapsed(key, lease);
@@ -289,7 +308,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
   test('gives each holder an end of its own, which nobody else touches (S23)', async () => {
     const ask = open();
     const key = freshKey();
-    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, LAPSE)];
+    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
     await ask.granted(long);
     await ask.granted(short);
     assert.deepEqual(await ask.holders(key), [short.id, long.id]);
@@ -304,7 +323,7 @@ function modeContract({ test, open, modes }: Contract, mode: LockMode): void {
   test('lets others in when the last holder has ended, not when the first one asked for it', async () => {
     const ask = open();
     const key = freshKey();
-    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, LAPSE)];
+    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
     await ask.granted(short);
     await ask.granted(long);
     await ask.lapsed(key, short);
