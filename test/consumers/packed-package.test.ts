@@ -12,7 +12,7 @@ import { runCommand } from './run-command.js';
 // Installing two applications takes its time on a slow connection.
 jest.setTimeout(600_000);
 
-const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing', 'postgres'];
+const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing', 'postgres', 'etcd'];
 
 let folder: string;
 let packed: PackedPackage;
@@ -71,12 +71,14 @@ describe('the packed package', () => {
     ['esm/metrics', ['prom-client']],
     ['esm/tracing', ['@opentelemetry/api']],
     ['esm/postgres', ['pg']],
+    ['esm/etcd', []],
     ['esm/cli/main', ['ioredis']],
     ['cjs/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['cjs/fencing', []],
     ['cjs/metrics', ['prom-client']],
     ['cjs/tracing', ['@opentelemetry/api']],
     ['cjs/postgres', ['pg']],
+    ['cjs/etcd', []],
   ])('loads the packages that it is about and no others: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
