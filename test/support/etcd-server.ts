@@ -29,6 +29,17 @@ export function hasEtcd(): boolean {
   return help !== undefined;
 }
 
+/**
+ * Whether an old leader that goes on revokes leases which the new one has renewed (etcd issue 15247): then locks can overlap,
+ * and only tokens can be tested while a leader stands still.
+ */
+export function oldLeadersRevoke(): boolean {
+  const version = execFileSync('etcd', ['--version'], { encoding: 'utf8' });
+  const [, line = '', patch] = /(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
+  const mended = { '3.4': 31, '3.5': 13 }[line];
+  return mended !== undefined && Number(patch) < mended;
+}
+
 export interface StartEtcdOptions {
   /** Arguments after ours, so that they win. */
   readonly args?: readonly string[];

@@ -71,6 +71,7 @@ export class EtcdStore
   readonly #directory: Directory;
   readonly #waiters = new RecentWaiters();
   readonly #looksOnly: boolean;
+  readonly #warnOnce: (message: string) => void;
 
   constructor(options: EtcdOptions, terms: StoreTerms) {
     const { prefix = DEFAULT_PREFIX } = options;
@@ -85,6 +86,7 @@ export class EtcdStore
     });
     this.name = `etcd at ${gateway.endpoints.map(({ host }) => host).join(',')}`;
     this.#looksOnly = terms.looksOnly ?? false;
+    this.#warnOnce = terms.warnOnce;
     const holds = this.#holds;
     const transactions = new Transactions(gateway, arrivals);
     const bases = new Bases(transactions, names.base);
@@ -110,9 +112,13 @@ export class EtcdStore
   }
 
   async connect(): Promise<void> {
-    await openOrUnfit(this.#gateway, async (limit) => {
-      if (!this.#looksOnly) await this.#bases.get(limit);
-    });
+    await openOrUnfit(
+      this.#gateway,
+      async (limit) => {
+        if (!this.#looksOnly) await this.#bases.get(limit);
+      },
+      (message) => this.#warnOnce(`${this.name}: ${message}`),
+    );
   }
 
   get available(): boolean {

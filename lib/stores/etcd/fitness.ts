@@ -1,6 +1,6 @@
 import { UnfitStoreError } from '../../core/errors.js';
 import type { NodeCheck } from '../../core/node-status.js';
-import type { Gateway, GatewayError } from './gateway.js';
+import { type Gateway, type GatewayError, OtherClusterError } from './gateway.js';
 import type { Header } from './protocol.js';
 
 /** How long a member may take to say how it is, in milliseconds. */
@@ -8,6 +8,12 @@ const LIMIT_MS = 3_000;
 
 /** The oldest version whose gateway has the paths that are asked here. */
 const OLDEST = [3, 4] as const;
+
+/**
+ * The first versions whose old leaders revoke no leases when they wake up that the new one has renewed: until then a lock can
+ * end while its holder counts on it (https://github.com/etcd-io/etcd/issues/15247). Seen on 3.4.23, and not on 3.5.16.
+ */
+const MENDED: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
 
 interface Status {
   readonly header: Header;
@@ -26,13 +32,12 @@ interface Status {
 export async function openOrUnfit(
   gateway: Gateway,
   prepare: (limit: number) => Promise<void>,
+  warn: (message: string) => void,
 ): Promise<void> {
   const asked = await askAll(gateway);
-  const clusters = new Set(asked.flatMap(({ status }) => (status ? [status.header.cluster_id] : [])));
-  if (clusters.size > 1)
-    throw new UnfitStoreError(
-      'cannot be used for locks: its endpoints belong to different clusters; list the members of one',
-    );
+  // A lock in one would not exclude one in another.
+  const other = asked.find(({ error }) => error instanceof OtherClusterError)?.error;
+  if (other) throw new UnfitStoreError(`cannot be used for locks: ${other.message}`, { cause: other });
   for (const { status } of asked) {
     const version = status?.version ?? OLDEST.join('.');
     const [major = 0, minor = 0] = version.split('.').map(Number);
@@ -41,7 +46,8 @@ export async function openOrUnfit(
         `cannot be used for locks: it is etcd ${version}; ${OLDEST.join('.')} is the oldest that can`,
       );
   }
-  if (clusters.size === 0) throw asked[0]?.error as Error;
+  if (asked.every(({ error }) => error)) throw asked[0]?.error as Error;
+  for (const warning of weaknesses(asked)) warn(warning);
   try {
     await prepare(LIMIT_MS);
   } catch (error) {
@@ -52,6 +58,17 @@ export async function openOrUnfit(
       { cause: error },
     );
   }
+}
+
+/** What is wrong with locks in such a version, if anything is. */
+function weakness({ version = '' }: Status): string | undefined {
+  const [, line = '', patch] = /^(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
+  const mended = MENDED[line];
+  if (mended === undefined || Number(patch) >= mended) return undefined;
+  return (
+    `etcd ${version} ends locks that are renewed when a leader goes on that stood still (etcd issue 15247); ` +
+    `update it to ${line}.${mended} or later`
+  );
 }
 
 export async function checkMembers(gateway: Gateway): Promise<NodeCheck> {
@@ -70,7 +87,14 @@ export async function checkMembers(gateway: Gateway): Promise<NodeCheck> {
       ? [`${host} does not answer: ${error.message}; start the member, or take it out of \`endpoints\``]
       : [],
   );
-  return { state: 'voting', warnings };
+  return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };
+}
+
+/** Of a cluster of one member there is no old leader. */
+function weaknesses(asked: readonly Asked[]): readonly string[] {
+  if (asked.length === 1) return [];
+  const weak = asked.map(({ status }) => status && weakness(status)).filter((text) => text !== undefined);
+  return [...new Set(weak)];
 }
 
 interface Asked {

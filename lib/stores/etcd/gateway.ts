@@ -47,6 +47,13 @@ export class GatewayError extends Error {
   }
 }
 
+/** An endpoint belongs to another cluster than one that has answered before. */
+export class OtherClusterError extends GatewayError {
+  constructor() {
+    super('its endpoints belong to different clusters; list the members of one', false);
+  }
+}
+
 /** An answer, and which member gave it. */
 export interface Answer<Reply> {
   readonly reply: Reply;
@@ -308,12 +315,7 @@ export class Gateway {
 
   #answered({ header }: { readonly header?: Header }): void {
     const id = header?.cluster_id;
-    if (id !== undefined && (this.#clusterId ??= id) !== id) {
-      throw new GatewayError(
-        'the endpoints belong to different clusters: a lock in one would not exclude one in another; list the members of one',
-        false,
-      );
-    }
+    if (id !== undefined && (this.#clusterId ??= id) !== id) throw new OtherClusterError();
     this.#failures = 0;
     if (!this.#isLost || this.#isClosed) return;
     this.#isLost = false;
