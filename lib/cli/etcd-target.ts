@@ -1,5 +1,4 @@
 import type { Store } from '../core/ports.js';
-import { etcd } from '../etcd/index.js';
 import type { Target } from './command-line.js';
 import { tlsOf } from './node-url.js';
 import { UsageError } from './usage-error.js';
@@ -16,13 +15,15 @@ export function isEtcd({ nodes }: Target): boolean {
  *
  * @throws UsageError that does not name the URL, because it may hold a password
  */
-export function openEtcd(target: Target): Store {
+export async function openEtcd(target: Target): Promise<Store> {
   const { nodes, source, keyPrefix } = target;
   const refusal = `Expected ${source} to be URLs of the members of one etcd, such as http://user:password@10.0.0.1:2379`;
   if (!nodes.every((url) => SCHEME.test(url) && URL.canParse(url))) throw new UsageError(refusal);
   const urls = nodes.map((url) => new URL(url));
   const [username, password] = [urls[0]?.username ?? '', urls[0]?.password ?? ''].map(decodeURIComponent);
   const isSecure = urls.some(({ protocol }) => protocol === 'https:');
+  // Not loaded for who locks in Redis.
+  const { etcd } = await import('../etcd/index.js');
   try {
     return etcd({
       endpoints: urls.map(({ origin }) => origin),

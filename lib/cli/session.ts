@@ -43,7 +43,7 @@ export async function openSession(target: Target): Promise<Session> {
 
 async function openStores(target: Target): Promise<readonly Store[]> {
   if (isPostgres(target)) return [await openPostgres(target)];
-  return isEtcd(target) ? [openEtcd(target)] : openRedis(target);
+  return isEtcd(target) ? [await openEtcd(target)] : openRedis(target);
 }
 
 function openRedis(target: Target): readonly Store[] {

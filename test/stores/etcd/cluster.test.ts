@@ -199,7 +199,7 @@ const waiting: AcquireOptions = {
         expect({ tokenFaults, late }).toEqual({ tokenFaults: [], late: [] });
         const isSpoilt = name.includes('stands still') && oldLeadersRevoke();
         if (isSpoilt) process.stderr.write('Not judged: overlaps, which this etcd causes by issue 15247.\n');
-        else expect(overlaps).toEqual([]);
+        expect(isSpoilt ? [] : overlaps).toEqual([]);
         expect(acquisitions).toBeGreaterThan(20);
         await whole();
         await until(async () => (await servers[0]!.holders()).length === 0, 10_000);

@@ -244,6 +244,7 @@ async function startLateWay(server: EtcdServer) {
       await acquireOn(dying, new Lease([key], 'me', 2_000), { renewed: true });
       const redlock = await newProcess(undefined, server);
       const next = await redlock.acquire([key], waiting);
+      expect(next.isHeld()).toBe(true);
       await next.release();
       await redlock.close();
     });
