@@ -18,6 +18,8 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'stores/postgres': ['core', 'pg'],
   postgres: ['core', 'stores/postgres'],
   store: ['core'],
+  'stores/etcd': ['core'],
+  etcd: ['core', 'stores/etcd'],
   telemetry: ['core', 'redlock'],
   service: ['core', 'redlock', 'telemetry', '@nestjs/common', '@nestjs/core', 'reflect-metadata'],
   decorator: [
@@ -34,7 +36,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   tracing: ['core', 'telemetry', '@opentelemetry/api'],
   fencing: ['core'],
   testing: ['core', 'module', 'service', 'stores/memory', 'telemetry', '@nestjs/common'],
-  cli: ['core', 'postgres', 'redlock', 'stores/postgres', 'stores/redis', 'ioredis'],
+  cli: ['core', 'etcd', 'postgres', 'redlock', 'stores/etcd', 'stores/postgres', 'stores/redis', 'ioredis'],
   // The file `lib/index.ts`. What has an entry point of its own is not in it: who does not use that loads nothing.
   '.': ['core', 'decorator', 'http', 'module', 'redlock', 'service', 'telemetry'],
 };

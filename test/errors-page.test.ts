@@ -5,6 +5,7 @@ import { Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
+import { createServer } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -21,6 +22,7 @@ import {
   type RedlockModuleOptions,
   WithLock,
 } from '../lib/index.js';
+import { etcd } from '../lib/etcd/index.js';
 import { selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
@@ -162,6 +164,13 @@ describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
   provoke('LOCK_UNAVAILABLE', {
     'not connected (connect ECONNREFUSED ...)': async () =>
       whyUnavailable(await locksOn(`redis://127.0.0.1:${await freePort()}`)),
+    'answered ... and no JSON ...': async () => {
+      const other = createServer((_, response) => response.end('<html>'));
+      const port = await freePort();
+      await new Promise<void>((listening) => other.listen(port, '127.0.0.1', listening));
+      cleanUpAfterTests(async () => void other.close());
+      return whyUnavailable(await locksOn(etcd({ endpoints: `http://127.0.0.1:${port}` })));
+    },
     'not connected (self-signed certificate)': () => whyUnavailableOverTls(selfSigned()),
     'not connected (unable to verify ...)': () =>
       whyUnavailableOverTls({ cert: readTls('redis.crt'), key: readTls('redis.key') }),
@@ -497,6 +506,10 @@ describe('the options in docs/errors.md are refused as it says', () => {
       ),
     'Unknown option `...` in `...`': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, ttl: 5 } as RedlockModuleOptions)),
+    'Expected `ttl` to be a multiple of ... ms, at least ...': async () => {
+      const locks = await locksOn(etcd({ endpoints: `http://127.0.0.1:${await freePort()}` }));
+      return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
+    },
     'Expected `ttl` to be at most the restart guard of ... ms': async () => {
       const locks = await locksOn('memory', { restartGuard: 20_000 });
       return messageOf(RangeError, locks.acquire('key', { ttl: 30_000 }));

@@ -108,6 +108,7 @@ Nodes:
                       redis+sentinel://[user:password@]host[:port],host[:port]/name[/db]
                       redis+cluster://[user:password@]host[:port],host[:port]
                       postgres://[user[:password]@]host[:port]/database  alone
+                      http://[user:password@]host:port                   a member of etcd; or https://
   --key-prefix TEXT the application's \`keyPrefix\`; default "lock:"
   --ca FILE         trust this certificate authority
   --cert FILE       certificate of this client

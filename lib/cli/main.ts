@@ -9,6 +9,7 @@ import { inspect } from './inspect.js';
 import { list } from './list.js';
 import { checkRelease, release } from './release.js';
 import { checkNodes } from './check-nodes.js';
+import { isEtcd } from './etcd-target.js';
 import { isPostgres } from './postgres-target.js';
 import { openSession } from './session.js';
 import type { Terminal } from './terminal.js';
@@ -56,7 +57,9 @@ async function main(): Promise<number> {
 }
 
 async function run(request: NodeRequest): Promise<number> {
-  if (request.command === 'doctor' && !isPostgres(request.target)) return doctor(request, terminal);
+  const { target } = request;
+  if (request.command === 'doctor' && !isPostgres(target) && !isEtcd(target))
+    return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch') {
     // The second one ends the process as if nobody listened.

@@ -141,7 +141,7 @@ function decode(text: string, where: string): string {
   }
 }
 
-function tlsOf({ ca, cert, key, insecure }: Target): NonNullable<RedisOptions['tls']> {
+export function tlsOf({ ca, cert, key, insecure }: Target): TlsTerms {
   return {
     ...(ca !== undefined && { ca: contentOf('--ca', ca) }),
     ...(cert !== undefined && { cert: contentOf('--cert', cert) }),
@@ -156,4 +156,12 @@ function contentOf(option: string, file: string): Buffer {
   } catch (error) {
     throw new UsageError(`Expected ${option} to be a file that can be read: ${(error as Error).message}`);
   }
+}
+
+/** What the command line says of certificates. */
+interface TlsTerms {
+  readonly ca?: Buffer;
+  readonly cert?: Buffer;
+  readonly key?: Buffer;
+  readonly rejectUnauthorized?: boolean;
 }

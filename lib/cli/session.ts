@@ -4,6 +4,7 @@ import { fanOut } from '../redlock/fan-out.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { Store } from '../core/ports.js';
 import type { Target } from './command-line.js';
+import { isEtcd, openEtcd } from './etcd-target.js';
 import { openNodes } from './node-url.js';
 import { isPostgres, openPostgres } from './postgres-target.js';
 
@@ -24,7 +25,7 @@ export interface Session {
  * @throws UsageError
  */
 export async function openSession(target: Target): Promise<Session> {
-  const nodes = isPostgres(target) ? [await openPostgres(target)] : openRedis(target);
+  const nodes = await openStores(target);
   await fanOut(
     nodes,
     NODE_LIMIT_MS,
@@ -38,6 +39,11 @@ export async function openSession(target: Target): Promise<Session> {
       await Promise.all(nodes.map((node) => node.close()));
     },
   };
+}
+
+async function openStores(target: Target): Promise<readonly Store[]> {
+  if (isPostgres(target)) return [await openPostgres(target)];
+  return isEtcd(target) ? [await openEtcd(target)] : openRedis(target);
 }
 
 function openRedis(target: Target): readonly Store[] {

@@ -19,3 +19,8 @@ export function now(): Instant {
 export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);
 }
+
+/** The earlier one on each clock: what began at either is not taken to last longer than it does. */
+export function earlier(a: Instant, b: Instant): Instant {
+  return { monotonic: Math.min(a.monotonic, b.monotonic), wall: Math.min(a.wall, b.wall) };
+}

@@ -1,3 +1,4 @@
+import type { Instant } from './clock.js';
 import type { Lease } from './lease.js';
 import type { LockMode } from './lock-mode.js';
 import type { NodeCheck } from './node-status.js';
@@ -63,6 +64,12 @@ export interface AcquireRequest {
   readonly position: QueuePosition | undefined;
   /** Only with permits. */
   readonly wish?: SlotWish | undefined;
+  /**
+   * The lock is extended for as long as it is held and freed when it is released, so that it may end together with others of
+   * its process.
+   * @defaultValue false
+   */
+  readonly renewed?: boolean;
 }
 
 /** Where the one who asks stands among those who wait. */
@@ -81,6 +88,8 @@ export type AcquireReply =
       readonly granted: true;
       /** Larger than the token of every earlier grant of each of the keys on this node, as long as its clock does not fall by 10 s. */
       readonly token: number;
+      /** Since when its ttl counts, where that may be earlier than when it was asked for: what the store has confirmed last. */
+      readonly validFrom?: Instant;
       /** The next waiter, who took over the place ({@link QueuePosition.next}), is the first in line. */
       readonly nextIsFirst?: boolean;
       /** Of each key, in their order; only with permits. */
@@ -105,6 +114,16 @@ export interface ReleaseRequest {
   readonly lease: Lease;
   /** Milliseconds from now after which the first in line may try; 0 for at once. */
   readonly pause: number;
+}
+
+/** Which ttls a store can keep. */
+export interface TtlRule {
+  /** Milliseconds. */
+  readonly least: number;
+  /** A ttl is a multiple of so many milliseconds. */
+  readonly step: number;
+  /** Why, for messages. */
+  readonly reason: string;
 }
 
 /** Takes the answer to a request by its index; called once for each, also with an error. */
@@ -132,6 +151,12 @@ export interface LockStore {
 
   /** What it can store, `'exclusive'` at least; a lock of another mode is refused with an error before it is asked for. */
   readonly modes: readonly LockMode[];
+
+  /**
+   * The ttls that it can keep; a lock with another one is refused with an error before it is asked for.
+   * @defaultValue any whole number of milliseconds
+   */
+  readonly ttls?: TtlRule;
 
   /** Whether an answer can be expected, as far as is known without asking. */
   readonly available: boolean;

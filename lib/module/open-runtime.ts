@@ -58,7 +58,6 @@ export function makeRuntime(
   checkModuleOptions(options);
   const logger = new Logger('RedlockModule');
   const guard = guardOf(options);
-  foresee(guard, ttls);
   const isClosing = (): boolean => locker.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
   const context: StoreContext = {
@@ -85,6 +84,8 @@ export function makeRuntime(
     },
   };
   const redlock = new Redlock(nodes, settings);
+  foresee(redlock, ttls);
+  if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);
   const inspection = new LockInspector(nodes, settings, redlock.held);
   const locker: LockRuntime = new Made(
     redlock,

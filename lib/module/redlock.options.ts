@@ -21,7 +21,7 @@ import {
 
 /**
  * One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. Or another store: what a factory
- * such as `postgres(...)` of `nestjs-redlock/postgres` returns, or an object of yours that is one, which the module closes.
+ * such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd` returns, or an object of yours that is one, which the module closes.
  */
 export type RedlockNodeOption = string | RedisOptions | Redis | Cluster | StoreFactory | Store;
 

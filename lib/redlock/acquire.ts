@@ -1,4 +1,4 @@
-import { now, elapsedSince, type Instant } from '../core/clock.js';
+import { earlier, elapsedSince, type Instant, now } from '../core/clock.js';
 import { LockHeldError, type LockUnavailableError } from '../core/errors.js';
 import { proposedToken } from '../core/fencing-token.js';
 import { Lease } from '../core/lease.js';
@@ -112,6 +112,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly #tally: Tally;
   /** When the first node was asked (S2). */
   readonly sent: Instant = now();
+  /** From when on the ttl counts: not later than what a store has confirmed last. */
+  #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
   #hasMended = false;
@@ -146,6 +148,11 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   get since(): number {
     return this.sent.wall;
+  }
+
+  get renewed(): boolean {
+    const { renew, maxHold, minHold = 0 } = this.request;
+    return renew && maxHold === undefined && minHold === 0;
   }
 
   get position(): QueuePosition | undefined {
@@ -194,7 +201,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   protected count(node: number, reply: AcquireReply | Error): void {
     const tally = this.#tally;
     tally.count(node, reply);
-    if (!(reply instanceof Error)) this.#seePermits(reply);
+    if (!(reply instanceof Error)) {
+      if (reply.granted && reply.validFrom) this.#validFrom = earlier(this.#validFrom, reply.validFrom);
+      this.#seePermits(reply);
+    }
     switch (this.#phase) {
       case 'queue-node':
         return this.#open();
@@ -323,7 +333,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
   #handOver(token: number): void {
     const { request, context, lease } = this;
-    const taken = elapsedSince(this.sent);
+    const validFrom = this.#validFrom;
+    const taken = elapsedSince(validFrom);
     // S4: checked after the last phase, as an acquisition that took longer than the lease is worth nothing.
     if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) {
       const reason = `the nodes took ${Math.round(taken)} ms to answer, which uses up the ttl of ${lease.ttl} ms`;
@@ -332,7 +343,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#end();
     this.#completeAll();
     lease.acquired(this.sent.monotonic, request.minHold ?? 0);
-    const lock = new HeldLock(lease, token, context, this.sent, taken, request);
+    const lock = new HeldLock(lease, token, context, validFrom, taken, request);
     context.began(lock);
     this.caller.attempted(this.#result(lock, false));
   }

@@ -19,6 +19,7 @@ import type { Nodes } from './nodes.js';
 import { release } from './release.js';
 import type { RestartGuard } from './restart-guard.js';
 import { NO_SLOT } from '../core/slot-list.js';
+import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
@@ -206,6 +207,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   async extend(ttl = this.ttl): Promise<void> {
     const { settings, nodes } = this.context;
     checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
+    checkTtl(nodes.stores, ttl);
     settings.guard.checkCovers(ttl);
     await this.#turn();
     let next = this.ttl / 10;

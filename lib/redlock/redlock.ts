@@ -13,9 +13,9 @@ import {
 } from './acquire.js';
 import { HeldLock, type RedlockSettings } from './held-lock.js';
 import { Nodes } from './nodes.js';
-import type { RestartGuard } from './restart-guard.js';
 import { ShortLivedMap } from '../core/short-lived-map.js';
 import { SlotList } from '../core/slot-list.js';
+import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit } from './validity.js';
 import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
 import { type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
@@ -73,9 +73,14 @@ export class Redlock {
     };
   }
 
-  /** How long its nodes must not vote after a restart. */
-  get guard(): RestartGuard {
-    return this.settings.guard;
+  /**
+   * Locks of such a ttl are going to be asked for.
+   *
+   * @throws RangeError when a store cannot keep it, or the restart guard is fixed and shorter
+   */
+  foresee(ttl: number): void {
+    checkTtl(this.stores, ttl);
+    this.settings.guard.note(ttl);
   }
 
   /**
@@ -87,7 +92,7 @@ export class Redlock {
    * @throws LockHeldError or LockUnavailableError, as the last attempt ended, or a signal's reason
    */
   acquire(keys: readonly string[], options: AcquireOptions): Promise<HeldLock> {
-    this.settings.guard.note(options.ttl);
+    this.foresee(options.ttl);
     if (options.kind && options.kind !== EXCLUSIVE) this.#checkMode(options.kind);
     return new Promise((resolve, reject) => {
       this.#begin(new Call(keys, options, resolve, reject, this.#firstAttempts));

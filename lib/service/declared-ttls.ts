@@ -1,6 +1,6 @@
 import 'reflect-metadata';
 import type { ModulesContainer } from '@nestjs/core';
-import type { RestartGuard } from '../redlock/restart-guard.js';
+import type { Redlock } from '../redlock/redlock.js';
 
 const DECLARED_TTLS = 'nestjs-redlock:ttls';
 
@@ -35,14 +35,14 @@ export function declaredTtls(modules: ModulesContainer, instance: string | undef
 }
 
 /**
- * Makes the guard cover these ttls from now on.
+ * Locks of these ttls are going to be asked for.
  *
- * @throws RangeError naming the method, when the guard is fixed, and shorter
+ * @throws RangeError naming the method, when a store cannot keep its ttl, or the restart guard is fixed and shorter
  */
-export function foresee(guard: RestartGuard, declared: readonly DeclaredTtl[]): void {
+export function foresee(redlock: Redlock, declared: readonly DeclaredTtl[]): void {
   for (const { method, ttl } of declared) {
     try {
-      guard.note(ttl);
+      redlock.foresee(ttl);
     } catch (error) {
       throw new RangeError(`@WithLock of ${method}: ${(error as Error).message}`);
     }

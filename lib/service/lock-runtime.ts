@@ -55,7 +55,7 @@ export class LockRuntime {
    * @throws RangeError naming the method, when `restartGuard` is shorter
    */
   foresee(ttls: readonly DeclaredTtl[]): void {
-    foresee(this.redlock.guard, ttls);
+    foresee(this.redlock, ttls);
   }
 
   /**

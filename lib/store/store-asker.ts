@@ -90,6 +90,8 @@ export interface Contract {
   readonly modes: readonly LockMode[];
   /** Milliseconds: a ttl short enough to wait for its end, and long enough for a busy machine to ask for it. */
   readonly lapse: number;
+  /** So many permits are held at a time at most. */
+  readonly mostPermits: number;
   /** The store that is tested, to be asked. */
   open(): StoreAsker;
 }

@@ -4,7 +4,7 @@ import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
 /** What is so of readers alone. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
-  test('hold it together, as many as come, and those of one phase by one token', async () => {
+  test('hold it together, as many as come, and those of one phase by one token where several stores agree on it', async () => {
     const ask = open();
     const key = freshKey();
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
@@ -14,9 +14,10 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
-    assert.equal(tokens.size, 1);
+    // A store that stands alone need not give readers one token: writers compare with the largest (S21).
+    if (ask.store.raise) assert.equal(tokens.size, 1);
     assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
-    const [token] = [...tokens] as [number];
+    const token = Math.max(...tokens);
     for (const reader of readers) await ask.release(reader);
     assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });

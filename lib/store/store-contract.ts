@@ -1,6 +1,6 @@
 import { strict as assert } from 'node:assert';
 import { checkStore } from '../core/check-store.js';
-import { canHoldTogether, type LockMode } from '../core/lock-mode.js';
+import { canHoldTogether, type LockMode, MOST_PERMITS } from '../core/lock-mode.js';
 import type { Store } from '../core/ports.js';
 import {
   type Contract,
@@ -31,6 +31,12 @@ export interface StoreUnderTest {
    * @defaultValue 400
    */
   readonly shortestTtl?: number;
+
+  /**
+   * So many permits are taken at a time in the tests; fewer for a store that takes long.
+   * @defaultValue 1000
+   */
+  readonly mostPermits?: number;
 }
 
 /** A test that takes longer hangs, in milliseconds; the limits of some runners are too short for the end of a lock. */
@@ -57,12 +63,15 @@ const TEST_LIMIT_MS = 120_000;
 export function storeContract(
   runner: ContractRunner,
   name: string,
-  { modes, store, shortestTtl = 400 }: StoreUnderTest,
+  { modes, store, shortestTtl = 400, mostPermits = MOST_PERMITS }: StoreUnderTest,
 ): void {
   const { describe } = runner;
   const test = (title: string, body: () => Promise<void>): unknown =>
     runner.test(title, () => body(), TEST_LIMIT_MS + 20 * shortestTtl);
-  const contract: Contract = { test, modes, lapse: shortestTtl, open: () => new StoreAsker(store()) };
+  const contract: Contract = {
+    ...{ test, modes, lapse: shortestTtl, mostPermits },
+    open: () => new StoreAsker(store()),
+  };
   describe(`the contract of a store: ${name}`, () => {
     test('has the methods of each port that it has, and the modes that it is tested in', async () => {
       checkStore(store(), 'the store');
@@ -282,6 +291,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   test('gives at least the token that nodes are to agree on', async () => {
     const ask = open();
+    // Nobody proposes a token to a store that stands alone.
     if (!ask.store.raise) return;
     const key = freshKey();
     const first = leaseOf(kind, key);

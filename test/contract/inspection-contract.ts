@@ -219,7 +219,7 @@ export function inspectionContract(
     test('a lock that lapsed is not held', async () => {
       // A node has little time to answer for so short a ttl, so that one attempt may not do.
       const retry = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
-      await alice.acquire(['lapsed'], { ...once, ttl: TTL / 60, renew: false, retry });
+      await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry });
       await until(async () => !(await bobs.inspect('lapsed')).held);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
     });

@@ -19,6 +19,16 @@ export interface Backend {
   stop(): Promise<void>;
 }
 
+/** What a kind of node needs otherwise than others. */
+export interface LockContractOptions {
+  /**
+   * Milliseconds; short enough to wait for the end of such a lock, long enough for a busy machine to acquire it. The shortest
+   * ttl of a store may be longer.
+   * @defaultValue 300
+   */
+  readonly lapse?: number;
+}
+
 /** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
 const TTL = 60_000;
 
@@ -28,15 +38,17 @@ const waiting: AcquireOptions = {
   retry: { timeout: 50_000, attempts: Infinity, delay: 5, jitter: 5 },
 };
 
-/** Short enough to wait for its end, long enough for a busy machine to acquire it; in milliseconds. */
-const LAPSE = 300;
-
 /**
  * What every kind of node and every number of them must do.
  *
  * @param kind - of the locks: one permit is to behave as an exclusive lock does, but for ticks, which are not for permits
  */
-export function lockContract(name: string, start: () => Promise<Backend>, kind: LockKind = EXCLUSIVE): void {
+export function lockContract(
+  name: string,
+  start: () => Promise<Backend>,
+  kind: LockKind = EXCLUSIVE,
+  { lapse = 300 }: LockContractOptions = {},
+): void {
   describe(`the contract of ${kind === EXCLUSIVE ? 'a lock' : 'one permit'} on ${name}`, () => {
     let backend: Backend;
     let alice: Redlock;
@@ -111,7 +123,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
     test('it ends with its ttl when it is not renewed', async () => {
       const key = freshKey();
-      const lock = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      const lock = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       const { signal } = lock;
       await using next = await bob.acquire([key], waiting);
       // By a timer, which a busy machine may run after that of the waiter.
@@ -122,7 +134,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
     test('releasing a lapsed lock leaves the next holder alone (S7)', async () => {
       const key = freshKey();
-      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
       await lapsed.release();
       await lapsed.release();
@@ -132,7 +144,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
     test('extending a lapsed lock leaves the next holder alone (S9)', async () => {
       const key = freshKey();
-      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
       await expect(lapsed.extend(2 * TTL)).rejects.toBeInstanceOf(LockLostError);
       const refusal = (await alice.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -225,7 +237,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
     test('a token is larger than that of a holder who lapsed, and extending keeps it', async () => {
       const key = freshKey();
-      const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false });
+      const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
       expect(next.fencingToken).toBeGreaterThan(lapsed.fencingToken);
       const token = next.fencingToken;
@@ -240,7 +252,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
       test('keeps the keys after the release, for others, also beyond the ttl', async () => {
         const keys = [freshKey(), freshKey()];
         const started = performance.now();
-        const lock = await alice.acquire(keys, { ...waiting, ttl: LAPSE, minHold: HOLD });
+        const lock = await alice.acquire(keys, { ...waiting, ttl: lapse, minHold: HOLD });
         const { signal } = lock;
         await lock.release();
         expect([lock.state, lock.isHeld(), signal.aborted]).toEqual(['released', false, false]);
@@ -270,7 +282,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
       test('a crash leaves no more than the ttl', async () => {
         const key = freshKey();
-        await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, minHold: TTL });
+        await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL });
         await using next = await bob.acquire([key], waiting);
         expect(next.isHeld()).toBe(true);
       });
@@ -278,7 +290,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
       test('releasing a lapsed lock leaves the next holder alone', async () => {
         const key = freshKey();
         // Shorter than the tests after it wait for a node that was taken by nobody else.
-        const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, minHold: TTL / 6 });
+        const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, minHold: TTL / 6 });
         await using next = await bob.acquire([key], waiting);
         await lapsed.release();
         const refusal = (await alice.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -346,7 +358,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
       test('whose holder crashed may run again when the lock has ended', async () => {
         const key = freshKey();
-        await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, tick: nine });
+        await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], { ...waiting, tick: nine });
         expect(next.isHeld()).toBe(true);
       });
@@ -364,7 +376,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
       test('has run when its lock was lost meanwhile, too', async () => {
         const key = freshKey();
-        const lapsed = await alice.acquire([key], { ...waiting, ttl: LAPSE, renew: false, tick: nine });
+        const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], waiting);
         await lapsed.release();
         expect(next.isHeld()).toBe(true);
@@ -374,13 +386,13 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
 
       test('is forgotten after its life, counted from the release or from the acquisition', async () => {
         const [a, b] = [freshKey(), freshKey()];
-        const short: Tick = { ...nine, at: 0, life: LAPSE };
+        const short: Tick = { ...nine, at: 0, life: lapse };
         const counted: Tick = { ...short, from: 'acquisition' };
         const locks = [
           await alice.acquire([a], { ...once, tick: short }),
           await alice.acquire([b], { ...once, tick: counted }),
         ];
-        await delay(LAPSE + 1);
+        await delay(lapse + 1);
         const releasing = performance.now();
         await Promise.all(locks.map((lock) => lock.release()));
         await (await bob.acquire([b], { ...once, tick: counted })).release();
@@ -390,7 +402,7 @@ export function lockContract(name: string, start: () => Promise<Backend>, kind: 
             () => false,
           ),
         );
-        expect(performance.now() - releasing).toBeGreaterThan(LAPSE - 1);
+        expect(performance.now() - releasing).toBeGreaterThan(lapse - 1);
       });
     });
 

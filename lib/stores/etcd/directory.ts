@@ -1,0 +1,90 @@
+import type { HeldKey, KeyState } from '../../core/ports.js';
+import { asKeyHolder } from './acquisitions.js';
+import type { Bases } from './bases.js';
+import type { EtcdLeases } from './etcd-leases.js';
+import { type KeyView, viewOf } from './key-view.js';
+import { holdersOf, type Names } from './names.js';
+import { deletedAt, entriesAt, get, remove } from './protocol.js';
+import type { Transactions } from './transactions.js';
+
+/** So many keys are read in one transaction. */
+const PAGE = 100;
+
+/** So many names make a page of a scan: waiters and ticks are among them. */
+const NAMES_OF_PAGE = 1_000;
+
+const LIMIT_MS = 10_000;
+
+export interface DirectoryContext {
+  readonly transactions: Transactions;
+  readonly leases: EtcdLeases;
+  readonly names: Names;
+  readonly bases: Bases;
+}
+
+/** Shows who holds keys, and ends holders. */
+export class Directory {
+  constructor(private readonly context: DirectoryContext) {}
+
+  async read(keys: readonly string[]): Promise<readonly KeyState[]> {
+    const { transactions, leases, names, bases } = this.context;
+    const views: KeyView[] = [];
+    for (let start = 0; start < keys.length; start += PAGE) {
+      const page = keys.slice(start, start + PAGE).map((key) => names.of(key));
+      const reply = await transactions.run({ success: page.map((key) => get(holdersOf(key))) }, LIMIT_MS);
+      page.forEach((key, index) => views.push(viewOf(key, entriesAt(reply, index))));
+    }
+    const held = views.flatMap(({ holders }) => holders);
+    if (held.length === 0) return keys.map(() => undefined);
+    const left = await leases.left(
+      held.map(({ etcdLease }) => etcdLease),
+      LIMIT_MS,
+    );
+    const { value } = await bases.get(LIMIT_MS);
+    return views.map((view) => stateOf(view, value, left));
+  }
+
+  async *scan(prefix: string): AsyncGenerator<readonly string[]> {
+    const { transactions, names } = this.context;
+    const [first, end] = names.beginningWith(prefix);
+    for (let from = first; ;) {
+      const range = get([from, end], { keys_only: true, limit: NAMES_OF_PAGE });
+      const found = entriesAt(await transactions.run({ success: [range] }, LIMIT_MS), 0).map(
+        ({ key }) => key,
+      );
+      const keys = found.map((name) => names.heldKey(name)).filter((key) => key !== undefined);
+      yield [...new Set(keys)];
+      if (found.length < NAMES_OF_PAGE) return;
+      from = `${found.at(-1)}\0`;
+    }
+  }
+
+  async forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
+    const { transactions, names } = this.context;
+    const stored = names.of(key);
+    const look = await transactions.run({ success: [get(holdersOf(stored))] }, LIMIT_MS);
+    const named = viewOf(stored, entriesAt(look, 0)).holders.filter(({ id }) => ids.includes(id));
+    const ended: string[] = [];
+    for (let start = 0; start < named.length; start += PAGE) {
+      const page = named.slice(start, start + PAGE);
+      const reply = await transactions.run({ success: page.map(({ name }) => remove(name)) }, LIMIT_MS);
+      page.forEach(({ id }, index) => {
+        if (deletedAt(reply, index) > 0) ended.push(id);
+      });
+    }
+    return ended;
+  }
+}
+
+function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
+  const live = holders
+    // Of many leases some were not asked for what is left of them.
+    .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
+    .filter(({ remaining }) => remaining > 0)
+    .toSorted((a, b) => a.remaining - b.remaining);
+  const [first] = live;
+  if (!first) return undefined;
+  const { mode } = first;
+  if (mode !== 'permits') return { mode, holders: live };
+  return { mode, permits: Math.max(...holders.map(({ permits }) => permits)), holders: live };
+}

@@ -1,0 +1,196 @@
+import { asError } from '../../core/errors.js';
+import type { Lease } from '../../core/lease.js';
+import type { LockMode } from '../../core/lock-mode.js';
+import type { NodeCheck } from '../../core/node-status.js';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  KeyState,
+  LockDirectory,
+  LockStore,
+  ReleaseRequest,
+  StoreHealth,
+  Subscription,
+  Tell,
+  TtlRule,
+  WaitQueue,
+} from '../../core/ports.js';
+import { RecentWaiters } from '../../core/recent-waiters.js';
+import type { StoreTerms } from '../../core/store-factory.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import { Acquisitions } from './acquisitions.js';
+import { Arrivals } from './arrivals.js';
+import { Bases } from './bases.js';
+import { Directory } from './directory.js';
+import { EtcdLeases } from './etcd-leases.js';
+import { DEFAULT_PREFIX, type EtcdOptions } from './etcd.options.js';
+import { Extensions } from './extensions.js';
+import { checkMembers, openOrUnfit } from './fitness.js';
+import { Gateway } from './gateway.js';
+import { Holds } from './holds.js';
+import { Names } from './names.js';
+import { Places } from './places.js';
+import { remove } from './protocol.js';
+import { Releases } from './releases.js';
+import { Transactions } from './transactions.js';
+import { Turns } from './turns.js';
+import { Watches } from './watches.js';
+
+/** How long leaving the line may take, and ending leases when the store is closed, in milliseconds. */
+const LEAVE_LIMIT_MS = 2_000;
+
+/**
+ * One etcd cluster: keys that end with leases of etcd's, each lock in one transaction.
+ *
+ * Locks that are renewed until they are released share one lease for each ttl: one keepalive renews all of them. Nobody is
+ * held back by marks (S22): the line is looked at in the transaction that stores a lease, and a single store keeps it.
+ */
+export class EtcdStore
+  implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, StoreHealth
+{
+  readonly name: string;
+  readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
+  readonly ttls: TtlRule = {
+    least: 2_000,
+    step: 1_000,
+    reason: 'etcd ends keys by the second, and grants no less than its time for an election allows',
+  };
+  /** Each watch takes a connection, so only those have one who wait. */
+  readonly subscribed = false;
+  readonly #gateway: Gateway;
+  readonly #leases: EtcdLeases;
+  readonly #placeLeases: EtcdLeases;
+  readonly #transactions: Transactions;
+  readonly #bases: Bases;
+  readonly #holds = new Holds();
+  readonly #releases: Releases;
+  readonly #extensions: Extensions;
+  readonly #acquisitions: Acquisitions;
+  readonly #places: Places;
+  readonly #watches: Watches;
+  readonly #directory: Directory;
+  readonly #waiters = new RecentWaiters();
+  readonly #looksOnly: boolean;
+  readonly #warnOnce: (message: string) => void;
+
+  constructor(options: EtcdOptions, terms: StoreTerms) {
+    const { prefix = DEFAULT_PREFIX } = options;
+    const names = new Names(prefix, terms.keyPrefix);
+    const arrivals = new Arrivals();
+    const gateway = new Gateway(options, {
+      ready: () => {
+        terms.ready();
+        this.#releases.retryAll();
+      },
+      lost: terms.lost,
+    });
+    this.name = `etcd at ${gateway.endpoints.map(({ host }) => host).join(',')}`;
+    this.#looksOnly = terms.looksOnly ?? false;
+    this.#warnOnce = terms.warnOnce;
+    const holds = this.#holds;
+    const transactions = new Transactions(gateway, arrivals);
+    const bases = new Bases(transactions, names.base);
+    const leases = new EtcdLeases(gateway, names);
+    const placeLeases = new EtcdLeases(gateway, names);
+    const places = new Places(arrivals);
+    const releases = new Releases({ transactions, leases, names, holds });
+    this.#gateway = gateway;
+    this.#transactions = transactions;
+    this.#bases = bases;
+    this.#leases = leases;
+    this.#placeLeases = placeLeases;
+    this.#places = places;
+    this.#releases = releases;
+    this.#extensions = new Extensions({ transactions, leases, holds, releases });
+    const turns = new Turns();
+    this.#acquisitions = new Acquisitions({
+      ...{ transactions, leases, placeLeases, names, holds, releases, bases, places, turns },
+      waiters: this.#waiters,
+    });
+    this.#watches = new Watches(gateway, transactions, names);
+    this.#directory = new Directory({ transactions, leases, names, bases });
+  }
+
+  async connect(): Promise<void> {
+    await openOrUnfit(
+      this.#gateway,
+      async (limit) => {
+        if (!this.#looksOnly) await this.#bases.get(limit);
+      },
+      (message) => this.#warnOnce(`${this.name}: ${message}`),
+    );
+  }
+
+  get available(): boolean {
+    return this.#gateway.available;
+  }
+
+  contended(keys: readonly string[]): boolean {
+    return this.#waiters.any(keys);
+  }
+
+  acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
+    for (const [index, request] of requests.entries()) {
+      const reply = this.#acquisitions.acquire(request, ordered);
+      this.#holds.asks(request.lease, reply);
+      answer(reply, index, tell);
+    }
+  }
+
+  extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
+    this.#extensions.extend(leases, ttl, tell);
+  }
+
+  release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
+    for (const [index, { lease }] of requests.entries())
+      answer(
+        this.#releases.release(lease).then(() => undefined),
+        index,
+        tell,
+      );
+  }
+
+  listen(
+    waiter: WaiterId,
+    onMessage: (after: number, turn: boolean, released?: string) => void,
+  ): Subscription {
+    return this.#watches.listen(waiter, onMessage);
+  }
+
+  async leave(waiter: WaiterId): Promise<void> {
+    const names = this.#places.all(waiter);
+    this.#places.forget(waiter);
+    if (names.length > 0) await this.#transactions.run({ success: names.map(remove) }, LEAVE_LIMIT_MS);
+  }
+
+  read(keys: readonly string[]): Promise<readonly KeyState[]> {
+    return this.#directory.read(keys);
+  }
+
+  scan(prefix: string): AsyncGenerator<readonly string[]> {
+    return this.#directory.scan(prefix);
+  }
+
+  forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]> {
+    return this.#directory.forceRelease(key, ids);
+  }
+
+  check(): Promise<NodeCheck> {
+    return checkMembers(this.#gateway);
+  }
+
+  async close(): Promise<void> {
+    this.#releases.close();
+    this.#watches.close();
+    if (this.#gateway.available)
+      await Promise.all([this.#leases.close(LEAVE_LIMIT_MS), this.#placeLeases.close(LEAVE_LIMIT_MS)]);
+    this.#gateway.close();
+  }
+}
+
+function answer<Reply>(reply: Promise<Reply>, index: number, tell: Tell<Reply>): void {
+  reply.then(
+    (told) => tell(index, told),
+    (error: unknown) => tell(index, asError(error)),
+  );
+}

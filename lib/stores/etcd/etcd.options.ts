@@ -1,0 +1,86 @@
+import type { SecureContextOptions } from 'node:tls';
+import { badOption, checkOptionNames } from '../../core/checks.js';
+
+/** Where the cluster is, and how to log in to it. */
+export interface EtcdOptions {
+  /**
+   * URLs of its members, such as `['http://10.0.0.1:2379', 'http://10.0.0.2:2379']`. All of one cluster: the others take over
+   * when the one that is asked does not answer.
+   */
+  readonly endpoints: string | readonly string[];
+
+  /** With `password`, where the cluster has `auth` enabled. Its role needs to read and write all that begins with `prefix`. */
+  readonly username?: string;
+
+  /** Or what gives one, which is asked whenever a new token is needed: for passwords that change. */
+  readonly password?: string | (() => string | Promise<string>);
+
+  /** For `https://`: certificates and keys such as `{ ca, cert, key }`, as in `tls.createSecureContext` of Node. */
+  readonly tls?: SecureContextOptions & {
+    readonly rejectUnauthorized?: boolean;
+    readonly servername?: string;
+  };
+
+  /**
+   * What all keys in etcd begin with. All who are to exclude each other name the same one.
+   * @defaultValue 'nestjs-redlock/'
+   */
+  readonly prefix?: string;
+}
+
+/** What the keys begin with unless something else is given. */
+export const DEFAULT_PREFIX = 'nestjs-redlock/';
+
+const NAMES: readonly (keyof EtcdOptions)[] = ['endpoints', 'username', 'password', 'tls', 'prefix'];
+
+const RULE = 'one or more URLs such as http://10.0.0.1:2379 or https://etcd.example:2379, without a path';
+
+/** @throws TypeError naming the option, the rule and the value, but no password */
+export function checkEtcdOptions(options: EtcdOptions): void {
+  if (typeof options === 'string')
+    throw new TypeError(
+      'Expected the options of `etcd` to be an object such as `{ endpoints: [url] }`, got a string',
+    );
+  checkOptionNames('etcd', options, NAMES, (name) =>
+    name === 'hosts' || name === 'nodes' ? 'Give `endpoints`, the URLs of the members' : undefined,
+  );
+  const { endpoints, username, password, tls, prefix } = options;
+  if (endpoints === undefined) {
+    throw new TypeError(
+      `Expected \`etcd\` to have \`endpoints\`, ${RULE}; is the variable set that they come from?`,
+    );
+  }
+  const urls = endpointsOf(options);
+  if (urls.length === 0) throw badOption('endpoints', RULE, endpoints);
+  for (const url of urls) checkUrl(url);
+  if (new Set(urls.map((url) => new URL(url).protocol)).size > 1)
+    throw new TypeError('Expected `endpoints` to be all http:// or all https://, got both');
+  if (tls !== undefined) {
+    if (typeof tls !== 'object' || tls === null) throw badOption('tls', 'an object such as { ca }', tls);
+    if (urls.some((url) => !url.startsWith('https:')))
+      throw new TypeError('Expected `endpoints` to begin with https:// where `tls` is given');
+  }
+  for (const [name, value] of Object.entries({ username, prefix })) {
+    if (value === undefined) continue;
+    if (typeof value !== 'string' || value === '' || value.includes('\0'))
+      throw badOption(name, 'a string that is not empty', value);
+  }
+  if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
+    throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);
+  if ((username === undefined) !== (password === undefined))
+    throw new TypeError('Expected `username` and `password` together, got one of them');
+}
+
+export function endpointsOf({ endpoints }: EtcdOptions): readonly string[] {
+  return typeof endpoints === 'string' ? [endpoints] : endpoints;
+}
+
+function checkUrl(url: unknown): void {
+  if (typeof url === 'string' && /^https?:\/\//.test(url) && URL.canParse(url)) {
+    const { username, password, pathname, search } = new URL(url);
+    if (username !== '' || password !== '')
+      throw new TypeError('Expected `endpoints` without user and password; give `username` and `password`');
+    if (pathname === '/' && search === '') return;
+  }
+  throw badOption('endpoints', RULE, typeof url === 'string' ? url.replace(/\/\/.*@/, '//***@') : url);
+}

@@ -1,0 +1,33 @@
+import type { StoreFactory } from '../../core/store-factory.js';
+import { checkEtcdOptions, type EtcdOptions } from './etcd.options.js';
+import { EtcdStore } from './etcd-store.js';
+
+/**
+ * Locks in etcd 3.4 or later: the `nodes` of a module, alone, as a cluster that replicates itself is one node.
+ *
+ * It speaks to the JSON gateway of the members over HTTP, and needs no package. A ttl is a whole number of seconds, at
+ * least 2.
+ *
+ * @throws TypeError naming the option that does not fit
+ * @see docs/etcd.md
+ *
+ * @example
+ * ```ts
+ * import { Module } from '@nestjs/common';
+ * import { RedlockModule } from 'nestjs-redlock';
+ * import { etcd } from 'nestjs-redlock/etcd';
+ *
+ * @Module({
+ *   imports: [
+ *     RedlockModule.forRoot({
+ *       nodes: etcd({ endpoints: ['http://10.0.0.1:2379', 'http://10.0.0.2:2379', 'http://10.0.0.3:2379'] }),
+ *     }),
+ *   ],
+ * })
+ * export class AppModule {}
+ * ```
+ */
+export function etcd(options: EtcdOptions): StoreFactory {
+  checkEtcdOptions(options);
+  return { openStore: (terms) => new EtcdStore(options, terms) };
+}

@@ -1,0 +1,116 @@
+import { UnfitStoreError } from '../../core/errors.js';
+import type { NodeCheck } from '../../core/node-status.js';
+import { type Gateway, type GatewayError, OtherClusterError } from './gateway.js';
+import type { Header } from './protocol.js';
+
+/** How long a member may take to say how it is, in milliseconds. */
+const LIMIT_MS = 3_000;
+
+/** The oldest version whose gateway has the paths that are asked here. */
+const OLDEST = [3, 4] as const;
+
+/**
+ * The first versions whose old leaders revoke no leases when they wake up that the new one has renewed: until then a lock can
+ * end while its holder counts on it (https://github.com/etcd-io/etcd/issues/15247). Seen on 3.4.23, and not on 3.5.16.
+ */
+const MENDED: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
+
+interface Status {
+  readonly header: Header;
+  readonly version?: string;
+  /** The id of the leader; missing when there is none. */
+  readonly leader?: string;
+  /** Alarms, such as that there is no space. */
+  readonly errors?: readonly string[];
+}
+
+/**
+ * Asks the members, then does what is needed before the first lock.
+ *
+ * @throws UnfitStoreError when the cluster must not be used
+ */
+export async function openOrUnfit(
+  gateway: Gateway,
+  prepare: (limit: number) => Promise<void>,
+  warn: (message: string) => void,
+): Promise<void> {
+  const asked = await askAll(gateway);
+  // A lock in one would not exclude one in another.
+  const other = asked.find(({ error }) => error instanceof OtherClusterError)?.error;
+  if (other) throw new UnfitStoreError(`cannot be used for locks: ${other.message}`, { cause: other });
+  for (const { status } of asked) {
+    const version = status?.version ?? OLDEST.join('.');
+    const [major = 0, minor = 0] = version.split('.').map(Number);
+    if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]))
+      throw new UnfitStoreError(
+        `cannot be used for locks: it is etcd ${version}; ${OLDEST.join('.')} is the oldest that can`,
+      );
+  }
+  if (asked.every(({ error }) => error)) throw asked[0]?.error as Error;
+  for (const warning of weaknesses(asked)) warn(warning);
+  try {
+    await prepare(LIMIT_MS);
+  } catch (error) {
+    if (!(error as GatewayError).isNotAllowed) throw error;
+    throw new UnfitStoreError(
+      `does not let it in (${(error as Error).message}): give \`username\` and \`password\` of a user whose role ` +
+        'may read and write what begins with `prefix`',
+      { cause: error },
+    );
+  }
+}
+
+/** What is wrong with locks in such a version, if anything is. */
+function weakness({ version = '' }: Status): string | undefined {
+  const [, line = '', patch] = /^(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
+  const mended = MENDED[line];
+  if (mended === undefined || Number(patch) >= mended) return undefined;
+  return (
+    `etcd ${version} ends locks that are renewed when a leader goes on that stood still (etcd issue 15247); ` +
+    `update it to ${line}.${mended} or later`
+  );
+}
+
+export async function checkMembers(gateway: Gateway): Promise<NodeCheck> {
+  const asked = await askAll(gateway);
+  const answers = asked.flatMap(({ status }) => (status ? [status] : []));
+  if (answers.length === 0) throw asked[0]?.error as Error;
+  const alarms = [...new Set(answers.flatMap(({ errors = [] }) => errors))].filter((text) =>
+    /alarm|space/i.test(text),
+  );
+  if (alarms.length > 0)
+    return { state: 'unfit', reason: `refuses what a lock writes: ${alarms.join('; ')}`, warnings: [] };
+  if (!answers.some(({ leader = '0' }) => leader !== '0'))
+    return { state: 'unfit', reason: 'has no leader: most of its members are away', warnings: [] };
+  const warnings = asked.flatMap(({ host, error }) =>
+    error
+      ? [`${host} does not answer: ${error.message}; start the member, or take it out of \`endpoints\``]
+      : [],
+  );
+  return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };
+}
+
+/** Of a cluster of one member there is no old leader. */
+function weaknesses(asked: readonly Asked[]): readonly string[] {
+  if (asked.length === 1) return [];
+  const weak = asked.map(({ status }) => status && weakness(status)).filter((text) => text !== undefined);
+  return [...new Set(weak)];
+}
+
+interface Asked {
+  readonly host: string;
+  readonly status?: Status;
+  readonly error?: Error;
+}
+
+function askAll(gateway: Gateway): Promise<readonly Asked[]> {
+  const asked = gateway.endpoints.map(async ({ host }, index): Promise<Asked> => {
+    try {
+      const { reply } = await gateway.call<Status>('maintenance/status', {}, LIMIT_MS, index);
+      return { host, status: reply };
+    } catch (error) {
+      return { host, error: error as Error };
+    }
+  });
+  return Promise.all(asked);
+}

@@ -1,0 +1,350 @@
+import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
+import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
+import { asError } from '../../core/errors.js';
+import { endpointsOf, type EtcdOptions } from './etcd.options.js';
+import type { Header } from './protocol.js';
+
+/** So many requests are under way to one member at a time; others wait for theirs, and count against their time limit. */
+const MOST_SOCKETS = 64;
+
+/** How often a cluster that does not answer is asked whether it does, in milliseconds. */
+const PROBE_EVERY_MS = 500;
+
+const PROBE_LIMIT_MS = 1_000;
+
+/** How long a login may take, in milliseconds. */
+const LOGIN_LIMIT_MS = 5_000;
+
+/** Codes of gRPC by which etcd says that it has done nothing, and will not. */
+const DID_NOTHING: readonly number[] = [3, 5, 7, 8, 9, 11, 12, 16];
+
+const NOT_FOUND = 5;
+const NOT_ALLOWED = 7;
+const NOT_LOGGED_IN = 16;
+
+/** Why there is no answer. */
+export class GatewayError extends Error {
+  override readonly name = 'GatewayError';
+
+  /**
+   * @param certain - nothing was done, and will not be: else it may have been, or be done yet (S16)
+   * @param code - of gRPC, where etcd has answered
+   */
+  constructor(
+    message: string,
+    readonly certain: boolean,
+    readonly code?: number,
+  ) {
+    super(message);
+  }
+
+  get isNotFound(): boolean {
+    return this.code === NOT_FOUND;
+  }
+
+  get isNotAllowed(): boolean {
+    return this.code === NOT_ALLOWED || this.code === NOT_LOGGED_IN;
+  }
+}
+
+/** An endpoint belongs to another cluster than one that has answered before. */
+export class OtherClusterError extends GatewayError {
+  constructor() {
+    super('its endpoints belong to different clusters; list the members of one', false);
+  }
+}
+
+/** An answer, and which member gave it. */
+export interface Answer<Reply> {
+  readonly reply: Reply;
+  /** The index of the endpoint. */
+  readonly from: number;
+}
+
+/** What is told of the way to the cluster. */
+export interface GatewayEvents {
+  readonly ready: () => void;
+  readonly lost: () => void;
+}
+
+/** A stream of messages that has begun. */
+export interface OpenStream {
+  close(): void;
+  /** Ends it as if the member had. */
+  cut(): void;
+}
+
+interface Failed {
+  readonly error: Error;
+  /** The request may have reached the member. */
+  readonly sent: boolean;
+}
+
+/**
+ * The JSON gateway of a cluster, over HTTP. One member is asked for all, until it gives no answer: then the next one. A
+ * request that may have reached a member is not sent to another one by itself (S15).
+ */
+export class Gateway {
+  readonly endpoints: readonly URL[];
+  readonly #isSecure: boolean;
+  readonly #agent: HttpAgent;
+  /** Each stream has a connection of its own, which ends with it. */
+  readonly #streamAgent: HttpAgent;
+  #current = 0;
+  /** How many requests in a row had no answer. */
+  #failures = 0;
+  #isLost = true;
+  #isClosed = false;
+  #probe: NodeJS.Timeout | undefined;
+  #clusterId: string | undefined;
+  #token: Promise<string> | undefined;
+  /** Streams by the member that they come from. */
+  readonly #streams = new Map<OpenStream, number>();
+
+  constructor(
+    private readonly options: EtcdOptions,
+    private readonly events: GatewayEvents,
+  ) {
+    this.endpoints = endpointsOf(options).map((url) => new URL(url));
+    this.#isSecure = this.endpoints[0]?.protocol === 'https:';
+    const Agent = this.#isSecure ? HttpsAgent : HttpAgent;
+    this.#agent = new Agent({ ...options.tls, keepAlive: true, maxSockets: MOST_SOCKETS });
+    this.#streamAgent = new Agent({ ...options.tls, keepAlive: false });
+  }
+
+  /** Whether an answer can be expected. */
+  get available(): boolean {
+    return !this.#isLost;
+  }
+
+  /**
+   * Asks one thing. A member that certainly did not get it is passed over for the next one.
+   *
+   * @param limit - milliseconds
+   * @param at - the endpoint that must answer; by default the one that answers at present
+   * @throws GatewayError
+   */
+  async call<Reply extends { readonly header?: Header }>(
+    path: string,
+    body: object,
+    limit: number,
+    at?: number,
+  ): Promise<Answer<Reply>> {
+    const until = performance.now() + limit;
+    for (let attempt = 1, hasLoggedIn = false; ; attempt++) {
+      const from = at ?? this.#current;
+      const left = until - performance.now();
+      if (left <= 0) throw new GatewayError(`no answer within ${Math.ceil(limit)} ms`, true);
+      try {
+        const reply = await this.#ask<Reply>(path, body, left, from);
+        this.#answered(reply);
+        return { reply, from };
+      } catch (thrown) {
+        const error = thrown as GatewayError;
+        if (error.code === NOT_LOGGED_IN && this.options.username !== undefined && !hasLoggedIn) {
+          hasLoggedIn = true;
+          this.#token = undefined;
+          continue;
+        }
+        if (error.code === undefined || !error.certain) this.#failed(from);
+        const mayPass = error.certain && error.code === undefined && at === undefined;
+        if (!mayPass || attempt >= this.endpoints.length) throw error;
+      }
+    }
+  }
+
+  /**
+   * Begins a stream of messages, each a line of JSON.
+   *
+   * @param ended - called once, unless the stream is closed here
+   */
+  async stream(
+    path: string,
+    body: object,
+    onMessage: (message: unknown) => void,
+    ended: () => void,
+  ): Promise<OpenStream> {
+    const from = this.#current;
+    // A member without a leader ends the stream, and does not stay silent.
+    const headers = { ...(await this.#headers()), 'grpc-metadata-hasleader': 'true' };
+    const request = this.#request(from, path, headers, this.#streamAgent);
+    const stream: OpenStream = {
+      close: () => {
+        this.#streams.delete(stream);
+        request.destroy();
+      },
+      cut: () => end(),
+    };
+    const end = (): void => {
+      if (!this.#streams.delete(stream)) return;
+      request.destroy();
+      ended();
+    };
+    this.#streams.set(stream, from);
+    request.on('socket', (socket) => socket.unref());
+    request.on('error', end);
+    request.on('response', (response) => {
+      response.on('error', end);
+      response.on('close', end);
+      let rest = '';
+      response.setEncoding('utf8');
+      response.on('data', (chunk: string) => {
+        const lines = (rest + chunk).split('\n');
+        rest = lines.pop() ?? '';
+        try {
+          for (const line of lines) if (line !== '' && this.#streams.has(stream)) onMessage(JSON.parse(line));
+        } catch {
+          end();
+        }
+      });
+    });
+    request.end(JSON.stringify(body));
+    return stream;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#probe);
+    for (const stream of this.#streams.keys()) stream.close();
+    this.#agent.destroy();
+    this.#streamAgent.destroy();
+  }
+
+  async #ask<Reply>(path: string, body: object, limit: number, from: number): Promise<Reply> {
+    const text = JSON.stringify(body);
+    const { status, content } = await this.#send(path, text, await this.#headers(), limit, from);
+    let answer: unknown;
+    try {
+      answer = JSON.parse(content);
+    } catch {
+      const message = `answered ${status} and no JSON: is its gRPC gateway enabled (\`enable-grpc-gateway\`)?`;
+      throw new GatewayError(message, status === 404);
+    }
+    if (status === 200 && !hasError(answer)) return answer as Reply;
+    const { error, message = error, code } = answer as { error?: string; message?: string; code?: number };
+    throw new GatewayError(String(message), code !== undefined && DID_NOTHING.includes(code), code);
+  }
+
+  #send(
+    path: string,
+    text: string,
+    headers: Readonly<Record<string, string>>,
+    limit: number,
+    from: number,
+  ): Promise<{ readonly status: number; readonly content: string }> {
+    return new Promise((resolve, reject) => {
+      const request = this.#request(from, path, headers, this.#agent);
+      let sent = false;
+      const fail = (failed: Failed): void => {
+        clearTimeout(timer);
+        request.destroy();
+        const { host } = this.endpoints[from] as URL;
+        reject(new GatewayError(`${host}: ${failed.error.message || String(failed.error)}`, !failed.sent));
+      };
+      // When the thread was blocked, the answer may be there and unread: it comes first.
+      const timer = setTimeout(setImmediate, limit, () =>
+        fail({ error: new Error(`no answer within ${Math.ceil(limit)} ms`), sent }),
+      );
+      request.on('socket', (socket) => {
+        if (socket.connecting) socket.once(this.#isSecure ? 'secureConnect' : 'connect', () => (sent = true));
+        else sent = true;
+      });
+      request.on('error', (error) => fail({ error, sent }));
+      request.on('response', (response: IncomingMessage) => {
+        const chunks: Buffer[] = [];
+        response.on('data', (chunk: Buffer) => chunks.push(chunk));
+        response.on('error', (error) => fail({ error, sent }));
+        response.on('end', () => {
+          clearTimeout(timer);
+          resolve({ status: response.statusCode ?? 0, content: Buffer.concat(chunks).toString() });
+        });
+      });
+      request.end(text);
+    });
+  }
+
+  #request(from: number, path: string, headers: Readonly<Record<string, string>>, agent: HttpAgent) {
+    const { hostname, port, protocol } = this.endpoints[from] as URL;
+    const request = this.#isSecure ? requestHttps : requestHttp;
+    return request({
+      hostname: hostname.replaceAll(/[[\]]/g, ''),
+      port: port === '' ? (protocol === 'https:' ? 443 : 80) : port,
+      path: `/v3/${path}`,
+      method: 'POST',
+      headers: { 'content-type': 'application/json', ...headers },
+      agent,
+    });
+  }
+
+  async #headers(): Promise<Record<string, string>> {
+    if (this.options.username === undefined) return {};
+    this.#token ??= this.#login();
+    const token = this.#token;
+    try {
+      return { authorization: await token };
+    } catch (error) {
+      if (this.#token === token) this.#token = undefined;
+      throw error;
+    }
+  }
+
+  async #login(): Promise<string> {
+    const { username: name, password } = this.options;
+    const from = this.#current;
+    let secret: string | undefined;
+    try {
+      secret = typeof password === 'function' ? await password() : password;
+    } catch (thrown) {
+      throw new GatewayError(`\`password\` failed: ${asError(thrown).message}`, true, NOT_LOGGED_IN);
+    }
+    const text = JSON.stringify({ name, password: secret });
+    let answer: { status: number; content: string };
+    try {
+      answer = await this.#send('auth/authenticate', text, {}, LOGIN_LIMIT_MS, from);
+    } catch (error) {
+      // Nothing was asked yet, whatever became of the login.
+      throw new GatewayError((error as Error).message, true);
+    }
+    const { token, message } = JSON.parse(answer.content) as { token?: string; message?: string };
+    // Where `auth` is not enabled, nobody asks for a token.
+    if (token === undefined && /not enabled/.test(message ?? '')) return '';
+    if (token === undefined)
+      throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
+    return token;
+  }
+
+  #answered({ header }: { readonly header?: Header }): void {
+    const id = header?.cluster_id;
+    if (id !== undefined && (this.#clusterId ??= id) !== id) throw new OtherClusterError();
+    this.#failures = 0;
+    if (!this.#isLost || this.#isClosed) return;
+    this.#isLost = false;
+    this.events.ready();
+  }
+
+  /** No answer of use: the next one is asked next, and what comes from this one is not waited for. */
+  #failed(from: number): void {
+    if (this.#isClosed) return;
+    if (this.#current === from) this.#current = (from + 1) % this.endpoints.length;
+    this.#failures++;
+    if (this.endpoints.length > 1) for (const [stream, of] of this.#streams) if (of === from) stream.cut();
+    if (this.#failures < this.endpoints.length) return;
+    if (!this.#isLost) {
+      this.#isLost = true;
+      this.events.lost();
+    }
+    this.#probeLater();
+  }
+
+  #probeLater(): void {
+    if (this.#probe || this.#isClosed) return;
+    this.#probe = setTimeout(() => {
+      this.#probe = undefined;
+      this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => undefined);
+    }, PROBE_EVERY_MS).unref();
+  }
+}
+
+function hasError(answer: unknown): boolean {
+  return typeof answer === 'object' && answer !== null && 'error' in answer;
+}

@@ -1,0 +1,147 @@
+import { canHoldTogether, type LockKind, type LockMode } from '../../core/lock-mode.js';
+import { parseHolderName, waiterOfPlace } from './names.js';
+import type { Entry } from './protocol.js';
+
+/** One who holds a key. */
+export interface FoundHolder {
+  readonly name: string;
+  readonly id: string;
+  readonly mode: LockMode;
+  readonly slot: number | undefined;
+  /** For `minHold` after its release. */
+  readonly kept: boolean;
+  readonly owner: string;
+  readonly since: number;
+  /** The number of permits that it asked for; 0 without. */
+  readonly permits: number;
+  /** The revision that its fencing token is made of. */
+  readonly revision: number;
+  readonly etcdLease: string;
+}
+
+/** The place in line of those of one process who wait. */
+export interface FoundPlace {
+  readonly name: string;
+  readonly waiter: string;
+  readonly owner: string;
+  readonly kind: LockKind;
+}
+
+/** Who holds a key and who waits for it, at one revision; in the order of their names, which is that in which waiters came. */
+export interface KeyView {
+  readonly holders: readonly FoundHolder[];
+  readonly places: readonly FoundPlace[];
+}
+
+/** What a holder's name stands for in etcd. The revision is given where it is not the one that made the name (`minHold`). */
+interface HolderValue {
+  readonly o: string;
+  readonly s: number;
+  readonly n: number;
+  readonly r?: number;
+}
+
+interface PlaceValue {
+  readonly o: string;
+  readonly m: LockMode;
+  readonly n: number;
+}
+
+export function holderValue(owner: string, since: number, permits: number, revision?: number): string {
+  const value: HolderValue = {
+    o: owner,
+    s: since,
+    n: permits,
+    ...(revision === undefined ? {} : { r: revision }),
+  };
+  return JSON.stringify(value);
+}
+
+export function placeValue(owner: string, kind: LockKind): string {
+  const value: PlaceValue = { o: owner, m: kind.mode, n: permitsOf(kind) };
+  return JSON.stringify(value);
+}
+
+export function permitsOf(kind: LockKind): number {
+  return kind.mode === 'permits' ? kind.permits : 0;
+}
+
+export function viewOf(key: string, entries: readonly Entry[]): KeyView {
+  const holders: FoundHolder[] = [];
+  const places: FoundPlace[] = [];
+  for (const { key: name, value, created, lease } of entries) {
+    const parsed = parseHolderName(key, name);
+    if (parsed) {
+      const { o, s, n, r = created } = JSON.parse(value) as HolderValue;
+      holders.push({ ...parsed, name, owner: o, since: s, permits: n, revision: r, etcdLease: lease });
+    } else {
+      const { o, m, n } = JSON.parse(value) as PlaceValue;
+      const kind: LockKind = m === 'permits' ? { mode: m, permits: n } : { mode: m };
+      places.push({ name, waiter: waiterOfPlace(key, name), owner: o, kind });
+    }
+  }
+  return { holders, places };
+}
+
+/** Which slot is wanted of a key with permits. */
+export interface SlotOf {
+  readonly slot: number;
+  readonly exactly: boolean;
+}
+
+/** The slot that one of the kind can have at present; 0 where slots do not matter, `undefined` when there is none. */
+export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): number | undefined {
+  if (kind.mode !== 'permits') return 0;
+  const taken = new Set(holders.map(({ slot }) => slot));
+  const from = wish?.slot ?? 0;
+  if (wish?.exactly) return taken.has(from) ? undefined : from;
+  for (let step = 0; step < kind.permits; step++) {
+    const slot = (from + step) % kind.permits;
+    if (!taken.has(slot)) return slot;
+  }
+  return undefined;
+}
+
+/**
+ * Who keeps one of the kind out; nobody when there is room for it. Of permits those whose slots it could have; of others
+ * beside whom it cannot be all.
+ */
+export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly FoundHolder[] {
+  const { holders } = view;
+  const apart = holders.filter(({ mode }) => !canHoldTogether(mode, kind.mode));
+  if (apart.length > 0 || kind.mode !== 'permits' || slotFor(view, kind, wish) !== undefined) return apart;
+  return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
+}
+
+/** The one who must go before, of those who came before `place`: all of them where one has none. */
+export function ahead(
+  view: KeyView,
+  kind: LockKind,
+  waiter: string | undefined,
+  place: string | undefined,
+): FoundPlace | undefined {
+  const inFront = view.places.filter(
+    ({ name, waiter: other }) => other !== waiter && (place === undefined || name < place),
+  );
+  const isTogether = inFront.every((each) => canHoldTogether(each.kind.mode, kind.mode));
+  const taken = view.holders.filter(({ slot = 0 }) => slot < permitsOf(kind)).length;
+  // Nobody in front stays out because of it: all can hold the key together, and there is room for all.
+  if (isTogether && (kind.mode === 'shared' || inFront.length < permitsOf(kind) - taken)) return undefined;
+  return inFront[0];
+}
+
+/** What is remembered of a tick that has run. */
+export interface RanTick {
+  readonly owner: string;
+  /** When it is to be forgotten, by the clock of the process that ran it, in milliseconds since 1970. */
+  readonly until: number;
+}
+
+export function tickValue(owner: string, life: number): string {
+  const value: RanTick = { owner, until: Date.now() + life };
+  return JSON.stringify(value);
+}
+
+export function ranTickOf(value: string): RanTick {
+  return JSON.parse(value) as RanTick;
+}

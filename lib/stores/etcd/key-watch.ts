@@ -1,0 +1,137 @@
+import type { Gateway, OpenStream } from './gateway.js';
+import { type FoundPlace, inTheWay, ahead, type KeyView, viewOf } from './key-view.js';
+import { parseHolderName, viewRange } from './names.js';
+import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
+import type { Transactions } from './transactions.js';
+
+/** How long after the first in line the second is to try, in milliseconds: the first may have died. */
+const STANDBY_MS = 200;
+
+/** The shortest and the longest pause before a stream that has ended is opened again, in milliseconds. */
+const SHORTEST_PAUSE_MS = 20;
+const LONGEST_PAUSE_MS = 1_000;
+
+const LOOK_LIMIT_MS = 2_000;
+
+/** One who waits for the key. */
+export interface Watcher {
+  readonly waiter: string;
+  /** It may try after so many milliseconds; `turn`: it is first in line and the key free. */
+  readonly told: (after: number, turn: boolean, released?: string) => void;
+  /** The watch has begun, or ended. */
+  readonly changed: () => void;
+  /** What it was told last: nothing again until that has changed. */
+  last: 'wait' | 'stand by' | 'try';
+}
+
+/**
+ * Watches who holds a key and who waits for it, over a stream of its own, and tells those of this process when it is their
+ * turn. Over the gateway each watch takes a connection, so there is one for each key, and not one for each predecessor; all
+ * are told of what happens, and only the first in line asks.
+ */
+export class KeyWatch {
+  readonly watchers = new Set<Watcher>();
+  readonly #entries = new Map<string, Entry>();
+  #stream: OpenStream | undefined;
+  #isReady = false;
+  #isClosed = false;
+  #again: NodeJS.Timeout | undefined;
+  #pause = SHORTEST_PAUSE_MS;
+
+  constructor(
+    private readonly key: string,
+    private readonly gateway: Gateway,
+    private readonly transactions: Transactions,
+  ) {
+    void this.#open();
+  }
+
+  get ready(): boolean {
+    return this.#isReady;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#isReady = false;
+    clearTimeout(this.#again);
+    this.#stream?.close();
+  }
+
+  /** What is there now, and all that changes from then on: nothing is missed between the two, nor after a pause. */
+  async #open(): Promise<void> {
+    try {
+      const reply = await this.transactions.run({ success: [get(viewRange(this.key))] }, LOOK_LIMIT_MS);
+      if (this.#isClosed) return;
+      this.#entries.clear();
+      for (const entry of entriesAt(reply, 0)) this.#entries.set(entry.key, entry);
+      const start_revision = String(revisionOf(reply.header) + 1);
+      const create_request = { ...rangeOf(viewRange(this.key)), start_revision };
+      const stream = await this.gateway.stream(
+        'watch',
+        { create_request },
+        (message) => this.#take(message as WatchReply),
+        () => this.#ended(),
+      );
+      this.#stream = stream;
+      if (this.#isClosed) stream.close();
+    } catch {
+      this.#ended();
+    }
+  }
+
+  /** Also when what it was to begin with has been compacted away: all is read again. */
+  #ended(): void {
+    if (this.#isClosed) return;
+    this.#setReady(false);
+    this.#again = setTimeout(() => void this.#open(), this.#pause * (0.5 + Math.random() / 2)).unref();
+    this.#pause = Math.min(2 * this.#pause, LONGEST_PAUSE_MS);
+  }
+
+  #take({ result, error }: WatchReply): void {
+    if (!result || error !== undefined || result.canceled) return this.#stream?.cut();
+    if (result.created) this.#setReady(true);
+    let released: string | undefined;
+    for (const { type, kv } of result.events ?? []) {
+      const entry = entryOf(kv);
+      if (type !== 'DELETE') {
+        this.#entries.set(entry.key, entry);
+        continue;
+      }
+      this.#entries.delete(entry.key);
+      released = parseHolderName(this.key, entry.key)?.id ?? released;
+    }
+    this.tell(released);
+  }
+
+  #setReady(isReady: boolean): void {
+    if (isReady) this.#pause = SHORTEST_PAUSE_MS;
+    if (isReady === this.#isReady) return;
+    this.#isReady = isReady;
+    for (const watcher of this.watchers) watcher.changed();
+    if (isReady) this.tell(undefined);
+  }
+
+  /** @param released - the lease that has let the key go */
+  tell(released: string | undefined): void {
+    const entries = [...this.#entries.values()].toSorted((a, b) => (a.key < b.key ? -1 : 1));
+    const view = viewOf(this.key, entries);
+    for (const watcher of this.watchers) {
+      const state = stateOf(view, watcher.waiter);
+      if (state === watcher.last) continue;
+      watcher.last = state;
+      if (state === 'try') watcher.told(0, true, released);
+      if (state === 'stand by') watcher.told(STANDBY_MS, false, released);
+    }
+  }
+}
+
+/** What one who waits is to do, as far as can be told from here. */
+function stateOf(view: KeyView, waiter: string): Watcher['last'] {
+  const place = view.places.find((each) => each.waiter === waiter);
+  if (!place) return 'wait';
+  const { kind } = place;
+  const head: FoundPlace | undefined = ahead(view, kind, waiter, place.name);
+  if (!head) return inTheWay(view, kind).length === 0 ? 'try' : 'wait';
+  const isSecond = view.places.findIndex(({ name }) => name === place.name) === 1;
+  return isSecond && inTheWay(view, head.kind).length === 0 ? 'stand by' : 'wait';
+}

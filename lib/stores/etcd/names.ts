@@ -1,0 +1,155 @@
+import type { LockKind, LockMode } from '../../core/lock-mode.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import type { KeyRange } from './protocol.js';
+
+// How keys in etcd are called. After the prefix:
+//
+//   base                                    what is added to a revision for a fencing token
+//   fence/ETCD-LEASE                        see `EtcdLease.fence`
+//   lock/KEY 0 h 0 e ID                     who holds the key, exclusively
+//   lock/KEY 0 h 0 p SLOT ID                ... one of its permits
+//   lock/KEY 0 h 0 r ID                     ... as a reader
+//   ... k                                   kept after its release (`minHold`)
+//   lock/KEY 0 q 0 REVISION TIME WAITER     who waits, in the order in which they came
+//   lock/KEY 0 t 0 SCHEDULE 0 TICK          a tick that has run
+//
+// 0 is a NUL character, which no key has. Names of holders end with the id of their lease: whoever deletes one deletes
+// nothing of anybody else (S7).
+
+const LETTERS: Readonly<Record<LockMode, string>> = { exclusive: 'e', permits: 'p', shared: 'r' };
+const MODES: Readonly<Record<string, LockMode>> = { e: 'exclusive', p: 'permits', r: 'shared' };
+
+/** Half of a pair, which has no form in UTF-8. */
+const LONE_SURROGATE = /\p{Surrogate}/gu;
+
+const NUMBER_LENGTH = 16;
+
+/** Names under one prefix. */
+export class Names {
+  readonly base: string;
+  readonly #locks: string;
+
+  constructor(
+    private readonly prefix: string,
+    keyPrefix: string,
+  ) {
+    this.base = `${prefix}base`;
+    this.#locks = `${prefix}lock/${keyPrefix}`;
+  }
+
+  /** What all of a lock's key begins with. As in Redis, half of a surrogate pair is stored as U+FFFD. */
+  of(key: string): string {
+    return `${this.#locks}${wellFormed(key)}`;
+  }
+
+  fence(etcdLease: string): string {
+    return `${this.prefix}fence/${etcdLease}`;
+  }
+
+  /** All that belongs to keys that begin with `prefix`. */
+  beginningWith(prefix: string): KeyRange {
+    const from = this.of(prefix);
+    // No character is larger.
+    return [from, `${from}\u{10FFFF}`];
+  }
+
+  /** The key that a name belongs to, if it is a holder's. */
+  heldKey(name: string): string | undefined {
+    const end = name.indexOf('\0h\0', this.#locks.length);
+    return end === -1 ? undefined : name.slice(this.#locks.length, end);
+  }
+}
+
+export function wellFormed(text: string): string {
+  return text.replaceAll(LONE_SURROGATE, '\uFFFD');
+}
+
+/** Who holds the key. */
+export function holdersOf(key: string): KeyRange {
+  return [`${key}\0h\0`, `${key}\0h\x01`];
+}
+
+/** Who waits for the key. */
+export function placesOf(key: string): KeyRange {
+  return [`${key}\0q\0`, `${key}\0q\x01`];
+}
+
+/** Who holds it and who waits. */
+export function viewRange(key: string): KeyRange {
+  return [`${key}\0h\0`, `${key}\0q\x01`];
+}
+
+/** Those of the key's holders beside whom one of the kind cannot be, in the slot that it wants. */
+export function rivalsOf(key: string, kind: LockKind, slot: number): readonly KeyRange[] {
+  const of = (from: string, to: string): KeyRange => [`${key}\0h\0${from}`, `${key}\0h\0${to}`];
+  switch (kind.mode) {
+    case 'exclusive':
+      return [holdersOf(key)];
+    case 'shared':
+      return [of('e', 'r')];
+    case 'permits': {
+      const name = `p${slotName(slot)}`;
+      return [of('e', 'p'), of('r', 's'), of(name, `${name}\x7f`)];
+    }
+  }
+}
+
+export function holderName(key: string, mode: LockMode, id: string, slot = 0): string {
+  return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${id}`;
+}
+
+/** What a holder's name becomes while it is kept after its release. */
+export function keptName(name: string): string {
+  return `${name}k`;
+}
+
+export interface HolderName {
+  readonly mode: LockMode;
+  readonly slot: number | undefined;
+  readonly id: string;
+  readonly kept: boolean;
+}
+
+export function parseHolderName(key: string, name: string): HolderName | undefined {
+  const [, letter = '', slot, id = '', kept] =
+    /^([epr])(\d{4})?([0-9a-f]{32})(k?)$/.exec(name.slice(key.length + 3)) ?? [];
+  const mode = MODES[letter];
+  return mode && { mode, id, kept: kept === 'k', slot: slot === undefined ? undefined : Number(slot) };
+}
+
+/** @param order - see `Arrivals` */
+export function placeName(key: string, order: string, waiter: WaiterId): string {
+  return `${key}\0q\0${order}${waiterName(waiter)}`;
+}
+
+export function waiterName({ process, number }: WaiterId): string {
+  return `${process}:${number}`;
+}
+
+/** Whose place it is. */
+export function waiterOfPlace(key: string, name: string): string {
+  return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
+}
+
+/** Marks of this tick of a schedule and of later ones. */
+export function ticksFrom(key: string, schedule: string, at: number): KeyRange {
+  const of = `${key}\0t\0${encodeURIComponent(wellFormed(schedule))}`;
+  return [`${of}\0${padded(at)}`, `${of}\x01`];
+}
+
+export function tickName(key: string, schedule: string, at: number): string {
+  return ticksFrom(key, schedule, at)[0];
+}
+
+export function tickOf(name: string): number {
+  return Number(name.slice(-NUMBER_LENGTH));
+}
+
+/** Sorts as a text like the number. */
+export function padded(number: number): string {
+  return String(Math.max(0, Math.floor(number))).padStart(NUMBER_LENGTH, '0');
+}
+
+function slotName(slot: number): string {
+  return String(slot).padStart(4, '0');
+}

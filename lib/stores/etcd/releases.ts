@@ -1,0 +1,174 @@
+import type { Lease } from '../../core/lease.js';
+import type { EtcdLease, EtcdLeases } from './etcd-leases.js';
+import { limitOf, secondsOf } from './etcd-leases.js';
+import { GatewayError } from './gateway.js';
+import type { Hold, Holds } from './holds.js';
+import { type FoundHolder, holderValue, tickValue, viewOf } from './key-view.js';
+import { holdersOf, keptName, type Names, tickName, wellFormed } from './names.js';
+import { entriesAt, get, present, put, remove, revisionOf } from './protocol.js';
+import type { Transactions } from './transactions.js';
+
+/** How long after a release that failed it is tried again, in milliseconds. */
+const AGAIN_MS = 500;
+
+/** What must not be left in etcd. */
+interface Remains {
+  readonly etcdLease: EtcdLease;
+  readonly names: readonly string[];
+  /** A transaction that stores it may come yet: that must be made to fail first. */
+  readonly mayCome: boolean;
+}
+
+export interface ReleaseContext {
+  readonly transactions: Transactions;
+  readonly leases: EtcdLeases;
+  readonly names: Names;
+  readonly holds: Holds;
+}
+
+/**
+ * Lets leases go, and sees to it that nothing is left of those whose acquisition was not answered: what is under a lease of
+ * etcd's that goes on for other locks would not end by itself (S6, S16).
+ */
+export class Releases {
+  /** What is to be tried again, each until etcd has answered. */
+  readonly #pending = new Map<Lease, () => Promise<void>>();
+  #timer: NodeJS.Timeout | undefined;
+  #isClosed = false;
+
+  constructor(private readonly context: ReleaseContext) {}
+
+  /** @throws Error when it is not confirmed; it is tried again then */
+  async release(lease: Lease): Promise<void> {
+    const { holds } = this.context;
+    holds.end(lease);
+    await holds.answered(lease);
+    const hold = holds.of(lease);
+    if (!hold) {
+      await this.#pending.get(lease)?.();
+      this.#pending.delete(lease);
+      return;
+    }
+    await this.#until(lease, async () => {
+      await this.#free(lease, hold);
+      holds.delete(lease);
+    });
+  }
+
+  /** What the lease has is given up, but it may ask again. */
+  async giveUp(lease: Lease, { names }: Hold): Promise<void> {
+    await this.context.transactions.run({ success: names.map(remove) }, limitOf(lease.ttl));
+    this.context.holds.delete(lease);
+  }
+
+  /** The answer to the lease's acquisition was lost. */
+  doubt(lease: Lease, etcdLease: EtcdLease, names: readonly string[]): void {
+    this.#keep(lease, () => this.#clean({ etcdLease, names, mayCome: true }));
+    void this.#retry(lease);
+  }
+
+  /** The lease has lapsed, and what it ends with goes on for others. */
+  lapsed(lease: Lease, { etcdLease, names }: Hold): void {
+    this.context.holds.delete(lease);
+    this.#keep(lease, () => this.#clean({ etcdLease, names, mayCome: false }));
+    void this.#retry(lease);
+  }
+
+  /** Tries all again that is pending. */
+  retryAll(): void {
+    for (const lease of this.#pending.keys()) void this.#retry(lease);
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    this.#pending.clear();
+  }
+
+  async #until(lease: Lease, release: () => Promise<void>): Promise<void> {
+    try {
+      await release();
+      this.#pending.delete(lease);
+    } catch (error) {
+      this.#keep(lease, () => this.#until(lease, release));
+      throw error;
+    }
+  }
+
+  async #retry(lease: Lease): Promise<void> {
+    try {
+      await this.#pending.get(lease)?.();
+      this.#pending.delete(lease);
+    } catch {
+      this.#later();
+    }
+  }
+
+  #keep(lease: Lease, again: () => Promise<void>): void {
+    if (this.#isClosed) return;
+    this.#pending.set(lease, again);
+    this.#later();
+  }
+
+  #later(): void {
+    if (this.#isClosed) return;
+    this.#timer ??= setTimeout(() => {
+      this.#timer = undefined;
+      this.retryAll();
+    }, AGAIN_MS).unref();
+  }
+
+  async #free(lease: Lease, { etcdLease, names, moving }: Hold): Promise<void> {
+    const { transactions, leases } = this.context;
+    const { keepFor, mark, owner, keys } = lease;
+    const limit = limitOf(lease.ttl);
+    const isOwn = !etcdLease.shared;
+    if (moving) await leases.revoke(moving, limit);
+    if (isOwn && keepFor === 0 && !mark) return leases.revoke(etcdLease, limit);
+    const others: object[] = [];
+    if (mark) {
+      const life = await leases.once(secondsOf(mark.life), limit);
+      const name = tickName(this.context.names.of(keys[0] ?? ''), mark.schedule, mark.at);
+      others.push(put(name, tickValue(wellFormed(owner), mark.life), life.id));
+    }
+    const kept = keepFor > 0 ? await this.#kept(lease, names, keepFor, limit) : [];
+    const freed = [...names.map(remove), ...others];
+    // What has lapsed is not kept.
+    await transactions.run(
+      { compare: keepFor > 0 ? names.map(present) : [], success: [...freed, ...kept], failure: freed },
+      limit,
+    );
+    if (isOwn) await leases.revoke(etcdLease, limit);
+  }
+
+  /** Has the keys kept for a last while, by names that are not extended. */
+  async #kept({ keys }: Lease, names: readonly string[], keepFor: number, limit: number): Promise<object[]> {
+    const { transactions, leases } = this.context;
+    const stored = keys.map((key) => this.context.names.of(key));
+    const look = await transactions.run({ success: stored.map((key) => get(holdersOf(key))) }, limit);
+    const found = stored.flatMap((key, index) => viewOf(key, entriesAt(look, index)).holders);
+    const mine = names
+      .map((name) => found.find((holder) => holder.name === name))
+      .filter((holder): holder is FoundHolder => holder !== undefined);
+    const { id } = await leases.once(secondsOf(keepFor), limit);
+    return mine.map(({ name, owner, since, permits, revision }) =>
+      put(keptName(name), holderValue(owner, since, permits, revision), id),
+    );
+  }
+
+  /** Sees to it that none of it is there, and that none of it comes. */
+  async #clean({ etcdLease, names, mayCome }: Remains): Promise<void> {
+    const { transactions, leases } = this.context;
+    const limit = limitOf(etcdLease.ttl);
+    if (!etcdLease.shared) return leases.revoke(etcdLease, limit);
+    if (etcdLease.gone) return;
+    const fence = mayCome ? [put(etcdLease.fenceName, '', etcdLease.id)] : [];
+    try {
+      const { header } = await transactions.run({ success: [...fence, ...names.map(remove)] }, limit);
+      if (mayCome) etcdLease.fence = Math.max(etcdLease.fence, revisionOf(header));
+    } catch (error) {
+      // The lease is no more, and so nothing can end with it.
+      if (!(error instanceof GatewayError && error.isNotFound)) throw error;
+    }
+  }
+}

@@ -1,0 +1,76 @@
+import type { Subscription } from '../../core/ports.js';
+import type { WaiterId } from '../../core/waiter-id.js';
+import type { Gateway } from './gateway.js';
+import { KeyWatch, type Watcher } from './key-watch.js';
+import { type Names, waiterName } from './names.js';
+import type { Transactions } from './transactions.js';
+
+/** So many keys are watched by a process at a time, each over a connection of its own; who waits for others polls. */
+const MOST_WATCHES = 100;
+
+/** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
+const UNWATCHED_JITTER_MS = 100;
+
+type OnMessage = (after: number, turn: boolean, released?: string) => void;
+
+/** Tells those of this process who wait when they may try. */
+export class Watches {
+  readonly #watches = new Map<string, KeyWatch>();
+
+  constructor(
+    private readonly gateway: Gateway,
+    private readonly transactions: Transactions,
+    private readonly names: Names,
+  ) {}
+
+  listen(waiter: WaiterId, onMessage: OnMessage): Subscription {
+    const keys = waiter.keys.map((key) => this.names.of(key));
+    const watches = keys.map((key) => this.#watch(key));
+    let isReady = false;
+    let isStopped = false;
+    const ready = (): boolean => !isStopped && watches.every((watch) => watch?.ready === true);
+    const changed = (): void => {
+      if (ready() === isReady) return;
+      isReady = !isReady;
+      onMessage(isReady ? 0 : Math.random() * UNWATCHED_JITTER_MS, false);
+    };
+    const watchers = watches.map((): Watcher => ({
+      waiter: waiterName(waiter),
+      told: onMessage,
+      changed,
+      last: 'wait',
+    }));
+    for (const [index, watch] of watches.entries()) watch?.watchers.add(watchers[index] as Watcher);
+    changed();
+    return {
+      get ready() {
+        return ready();
+      },
+      stop: () => {
+        isStopped = true;
+        for (const [index, watch] of watches.entries())
+          if (watch) this.#leave(keys[index] as string, watch, watchers[index] as Watcher);
+      },
+    };
+  }
+
+  close(): void {
+    for (const watch of this.#watches.values()) watch.close();
+    this.#watches.clear();
+  }
+
+  #watch(key: string): KeyWatch | undefined {
+    const known = this.#watches.get(key);
+    if (known || this.#watches.size >= MOST_WATCHES) return known;
+    const watch = new KeyWatch(key, this.gateway, this.transactions);
+    this.#watches.set(key, watch);
+    return watch;
+  }
+
+  #leave(key: string, watch: KeyWatch, watcher: Watcher): void {
+    watch.watchers.delete(watcher);
+    if (watch.watchers.size > 0 || this.#watches.get(key) !== watch) return;
+    this.#watches.delete(key);
+    watch.close();
+  }
+}

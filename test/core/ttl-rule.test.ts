@@ -1,0 +1,38 @@
+import { expect, test } from '@jest/globals';
+import type { LockStore } from '../../lib/core/ports.js';
+import { checkTtl } from '../../lib/core/ttl-rule.js';
+import { redlockOver } from '../support/core.js';
+import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
+
+const BY_THE_SECOND = { least: 2_000, step: 1_000, reason: 'it counts seconds' };
+
+function storeOfSeconds(): MemoryStore {
+  return Object.assign(new MemoryStore(), { name: 'a store', ttls: BY_THE_SECOND });
+}
+
+test.each([1_000, 1_999, 2_500, 10])(
+  'refuses a ttl that a store cannot keep, and says what it can: %p',
+  (ttl) => {
+    expect(() => checkTtl([storeOfSeconds()], ttl)).toThrow(
+      new RangeError(
+        `Expected \`ttl\` to be a multiple of 1000 ms, at least 2000, for a store, got ${ttl}: it counts seconds`,
+      ),
+    );
+  },
+);
+
+test('takes a ttl that the store can keep, and any where it says nothing', () => {
+  const stores: readonly LockStore[] = [new MemoryStore(), storeOfSeconds()];
+  expect(() => checkTtl(stores, 2_000)).not.toThrow();
+  expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
+});
+
+test('is kept by acquire and by extend, before anything is asked', async () => {
+  const redlock = redlockOver([storeOfSeconds()]);
+  const options = { renew: true, signals: [], retry: { timeout: 1, attempts: 1, delay: 0, jitter: 0 } };
+  expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);
+  const lock = await redlock.acquire(['a'], { ...options, ttl: 2_000 });
+  await expect(lock.extend(2_500)).rejects.toThrow(RangeError);
+  await lock.extend(3_000);
+  await lock.release();
+});

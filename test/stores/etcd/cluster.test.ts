@@ -1,0 +1,211 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { setTimeout as delay } from 'node:timers/promises';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
+import { redlockOver } from '../../support/core.js';
+import {
+  type EtcdServer,
+  hasEtcd,
+  oldLeadersRevoke,
+  startEtcd,
+  startEtcdCluster,
+} from '../../support/etcd-server.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { newTerms } from '../../support/postgres-store.js';
+import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
+import { until } from '../../support/until.js';
+import { contend } from './contend.js';
+
+// A cluster of three members, of which one is killed, stands still or is out of reach. The long runs are
+// `npm run test:faults`.
+
+const LONG = process.env['FAULTS'] === 'long';
+
+const once: AcquireOptions = { ttl: 2_000, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireOptions = {
+  ...once,
+  retry: { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 20 },
+};
+
+(hasEtcd() ? describe : describe.skip)('a cluster of three', () => {
+  let servers: EtcdServer[];
+  let nextKey = 0;
+
+  beforeAll(async () => {
+    servers = await startEtcdCluster(3);
+  });
+  afterAll(async () => {
+    await Promise.all(servers.map((server) => server.stop()));
+  });
+
+  const freshKey = (): string => `key:${nextKey++}`;
+
+  async function newProcess(
+    to: readonly { readonly host: string; readonly port: number }[],
+  ): Promise<Redlock> {
+    const endpoints = to.map(({ host, port }) => `http://${host}:${port}`);
+    const store = new EtcdStore({ endpoints }, newTerms());
+    cleanUpAfterTests(() => store.close());
+    await store.connect();
+    return redlockOver([store]);
+  }
+
+  async function leader(): Promise<EtcdServer> {
+    let found: EtcdServer | undefined;
+    await until(async () => {
+      const all = await Promise.all(servers.map((server) => server.isLeader().catch(() => false)));
+      found = servers[all.indexOf(true)];
+      return found !== undefined;
+    });
+    return found!;
+  }
+
+  /** The members, first the one that is named. */
+  const from = (first: EtcdServer): EtcdServer[] => [first, ...servers.filter((server) => server !== first)];
+
+  /** All members work, and have come to the same leader. */
+  async function whole(): Promise<void> {
+    for (const server of servers) await server.start();
+    await until(async () => {
+      const all = await Promise.all(servers.map((server) => server.isLeader().catch(() => undefined)));
+      return all.filter((each) => each === true).length === 1 && !all.includes(undefined);
+    });
+  }
+
+  test('keeps a lock though the leader is killed that was asked for it, and goes on with larger tokens', async () => {
+    const first = await leader();
+    const redlock = await newProcess(from(first));
+    const [kept, freed] = [freshKey(), freshKey()];
+    const lock = await redlock.acquire([kept], { ...waiting, ttl: 5_000 });
+    const before = await redlock.acquire([freed], waiting);
+    await before.release();
+    await first.kill();
+    const after = await redlock.acquire([freed], waiting);
+    expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
+    await delay(2_500);
+    expect(lock.isHeld()).toBe(true);
+    await Promise.all([lock.release(), after.release()]);
+    await redlock.close();
+    await whole();
+  });
+
+  test('grants a lock to nobody else while its holder counts on it, though the leader stood still meanwhile', async () => {
+    const first = await leader();
+    const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
+    const key = freshKey();
+    const lock = await holder.acquire([key], waiting);
+    let lost = 0;
+    lock.signal.addEventListener('abort', () => (lost = performance.now()));
+    first.pause();
+    const next = await other.acquire([key], waiting);
+    const granted = performance.now();
+    expect(lock.isHeld()).toBe(false);
+    first.resume();
+    await delay(300);
+    // What the old leader answers to a renewal that lay there counts for nothing.
+    expect(lock.isHeld()).toBe(false);
+    expect(lost).toBeGreaterThan(0);
+    expect(lost).toBeLessThanOrEqual(granted);
+    expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
+    await Promise.all([lock.release(), next.release()]);
+    await Promise.all([holder.close(), other.close()]);
+    await whole();
+  });
+
+  test('renews over another member when the one that is asked is out of reach', async () => {
+    const proxy = await startTcpProxy(servers[0]!);
+    const redlock = await newProcess([proxy, ...servers.slice(1)]);
+    const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 3_000 });
+    proxy.blackHole();
+    await delay(4_500);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+    await redlock.close();
+    await proxy.close();
+  });
+
+  test('grants and renews nothing over a member that has lost the majority, and says so', async () => {
+    const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
+    const redlock = await newProcess([alone]);
+    const lock = await redlock.acquire([freshKey()], waiting);
+    for (const server of others) server.pause();
+    await expect(
+      redlock.acquire([freshKey()], { ...once, retry: { ...waiting.retry, timeout: 1_000 } }),
+    ).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    await until(() => !lock.isHeld());
+    for (const server of others) server.resume();
+    await whole();
+    await lock.release();
+    const after = await redlock.acquire([freshKey()], waiting);
+    await after.release();
+    await redlock.close();
+  });
+
+  test('is refused at start-up when its endpoints are those of two clusters', async () => {
+    const another = await startEtcd();
+    const store = new EtcdStore({ endpoints: [servers[0]!.url, another.url] }, newTerms());
+    await expect(store.connect()).rejects.toThrow('its endpoints belong to different clusters');
+    await store.close();
+    await another.stop();
+  });
+
+  describe('many who contend', () => {
+    const DURATION = LONG ? 30_000 : 7_000;
+
+    const faults: readonly (readonly [string, (ways: readonly TcpProxy[]) => Promise<unknown>])[] = [
+      [
+        'the leader is killed and back',
+        async () => {
+          const first = await leader();
+          await first.kill();
+          await delay(1_500);
+          await first.start();
+        },
+      ],
+      [
+        'the leader stands still for longer than a ttl',
+        async () => {
+          const first = await leader();
+          first.pause();
+          await delay(3_000);
+          first.resume();
+        },
+      ],
+      [
+        'a member is out of reach, then another',
+        async (ways) => {
+          const way = ways[Math.floor(Math.random() * ways.length)];
+          way?.blackHole();
+          await delay(2_000);
+          await way?.heal();
+        },
+      ],
+    ];
+
+    test.each(LONG ? faults : faults.slice(0, 2))(
+      'never overlap, and their tokens are in order: %s',
+      async (name, fault) => {
+        const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
+        const processes = await Promise.all(
+          ways.map((_way, index) => newProcess([...ways.slice(index), ...ways.slice(0, index)])),
+        );
+        const { overlaps, tokenFaults, late, acquisitions } = await contend(processes, DURATION, async () => {
+          for (const end = performance.now() + DURATION - 5_000; performance.now() < end;) {
+            await delay(1_000);
+            await fault(ways);
+          }
+        });
+        expect({ tokenFaults, late }).toEqual({ tokenFaults: [], late: [] });
+        const isSpoilt = name.includes('stands still') && oldLeadersRevoke();
+        if (isSpoilt) process.stderr.write('Not judged: overlaps, which this etcd causes by issue 15247.\n');
+        expect(isSpoilt ? [] : overlaps).toEqual([]);
+        expect(acquisitions).toBeGreaterThan(20);
+        await whole();
+        await until(async () => (await servers[0]!.holders()).length === 0, 10_000);
+        await Promise.all(processes.map((redlock) => redlock.close()));
+        await Promise.all(ways.map((way) => way.close()));
+      },
+    );
+  });
+});

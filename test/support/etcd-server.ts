@@ -1,0 +1,235 @@
+import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { closeSync, existsSync, openSync } from 'node:fs';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { freePort, LOOPBACK } from './free-port.js';
+import { cleanUpAfterTests } from './leftovers.js';
+import { startWatchdog } from './watchdog.js';
+
+const START_TIMEOUT = 60_000;
+
+/** Milliseconds; so short that a lease may be granted for one second, and that a cluster elects a new leader in less. */
+const QUICK = { heartbeat: 20, election: 200 };
+
+/** What `etcd` says of itself and of its options; `undefined` where there is none on the PATH. */
+const help = ((): string | undefined => {
+  try {
+    return execFileSync('etcd', ['--help'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
+  } catch {
+    return undefined;
+  }
+})();
+
+/** Whether there is an etcd on the PATH; says once how to get one. */
+export function hasEtcd(): boolean {
+  if (help === undefined)
+    process.stderr.write('Skipped: no `etcd` on the PATH; on Debian it is `apt-get install etcd-server`.\n');
+  return help !== undefined;
+}
+
+/**
+ * Whether an old leader that goes on revokes leases which the new one has renewed (etcd issue 15247): then locks can overlap,
+ * and only tokens can be tested while a leader stands still.
+ */
+export function oldLeadersRevoke(): boolean {
+  const version = execFileSync('etcd', ['--version'], { encoding: 'utf8' });
+  const [, line = '', patch] = /(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
+  const mended = { '3.4': 31, '3.5': 13 }[line];
+  return mended !== undefined && Number(patch) < mended;
+}
+
+export interface StartEtcdOptions {
+  /** Arguments after ours, so that they win. */
+  readonly args?: readonly string[];
+  /** Milliseconds between heartbeats, and without one until an election; leases last at least one and a half of the latter. */
+  readonly timing?: { readonly heartbeat: number; readonly election: number };
+}
+
+/** Starts one etcd on the loopback interface; resolves when it answers. */
+export async function startEtcd(options: StartEtcdOptions = {}): Promise<EtcdServer> {
+  const [server] = await startEtcdCluster(1, options);
+  return server as EtcdServer;
+}
+
+/** Starts a cluster of so many members. */
+export async function startEtcdCluster(count: number, options: StartEtcdOptions = {}): Promise<EtcdServer[]> {
+  const members = await Promise.all(
+    Array.from({ length: count }, async (_, index) => ({
+      name: `m${index}`,
+      port: await freePort(),
+      peerPort: await freePort(),
+    })),
+  );
+  const cluster = members.map(({ name, peerPort }) => `${name}=http://${LOOPBACK}:${peerPort}`).join(',');
+  const servers = members.map((member) => new EtcdServer(member, cluster, options));
+  try {
+    await Promise.all(servers.map((server) => server.start()));
+    return servers;
+  } catch (error) {
+    await Promise.all(servers.map((server) => server.stop()));
+    throw error;
+  }
+}
+
+interface Member {
+  readonly name: string;
+  readonly port: number;
+  readonly peerPort: number;
+}
+
+/**
+ * An etcd that belongs to the test that started it. It is stopped after the test file at the latest, and a watchdog ends it
+ * when the test process itself is killed.
+ */
+export class EtcdServer {
+  readonly host = LOOPBACK;
+  readonly #forget: () => void;
+  #process: ChildProcess | undefined;
+  #exited: Promise<void> = Promise.resolve();
+  #folder: string | undefined;
+
+  constructor(
+    private readonly member: Member,
+    private readonly cluster: string,
+    private readonly options: StartEtcdOptions,
+  ) {
+    this.#forget = cleanUpAfterTests(() => this.stop());
+  }
+
+  get port(): number {
+    return this.member.port;
+  }
+
+  get url(): string {
+    return `http://${this.host}:${this.port}`;
+  }
+
+  get pid(): number {
+    const pid = this.#process?.pid;
+    if (pid === undefined) throw new Error(`the etcd on port ${this.port} is not running`);
+    return pid;
+  }
+
+  get running(): boolean {
+    return this.#process !== undefined;
+  }
+
+  /** Does nothing when it runs. Resolves when it answers what needs a majority. */
+  async start(): Promise<void> {
+    if (this.#process) return;
+    // In memory, where there is such a folder: versions before 3.5 cannot do without fsync.
+    this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'etcd-test-'));
+    this.#launch(this.#folder);
+    const deadline = performance.now() + START_TIMEOUT;
+    while (!(await this.call('kv/range', { key: 'eA==' }).then(Boolean, () => false))) {
+      if (!this.#process || performance.now() > deadline) {
+        const log = await readFile(join(this.#folder, 'etcd.log'), 'utf8');
+        throw new Error(`etcd did not answer on port ${this.port}. It said:\n${log.slice(-4_000)}`);
+      }
+      await sleep(20);
+    }
+  }
+
+  /** Asks its JSON gateway, past the store. */
+  async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 2_000): Promise<Reply> {
+    const response = await fetch(`${this.url}/v3/${path}`, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      signal: AbortSignal.timeout(limit),
+    });
+    const text = await response.text();
+    if (!response.ok) throw new Error(text);
+    return JSON.parse(text) as Reply;
+  }
+
+  /** The names of all keys, and what they end with. */
+  async keys(prefix = 'nestjs-redlock/'): Promise<{ readonly key: string; readonly lease: string }[]> {
+    const key = Buffer.from(prefix).toString('base64');
+    const range_end = Buffer.from(`${prefix}\u{10FFFF}`).toString('base64');
+    const { kvs = [] } = await this.call<{ kvs?: { key: string; lease?: string }[] }>('kv/range', {
+      key,
+      range_end,
+      keys_only: true,
+    });
+    return kvs.map((each) => ({
+      key: Buffer.from(each.key, 'base64').toString(),
+      lease: each.lease ?? '0',
+    }));
+  }
+
+  /** The names of those who hold a key. */
+  async holders(): Promise<string[]> {
+    return (await this.keys()).map(({ key }) => key).filter((key) => key.includes('\0h\0'));
+  }
+
+  async isLeader(): Promise<boolean> {
+    const { header, leader } = await this.call<{ header: { member_id: string }; leader?: string }>(
+      'maintenance/status',
+      {},
+      500,
+    );
+    return leader === header.member_id;
+  }
+
+  /** SIGKILL, as in a crash. */
+  async kill(): Promise<void> {
+    this.#process?.ref();
+    this.#process?.kill('SIGKILL');
+    await this.#exited;
+  }
+
+  /** SIGSTOP: connections stay open, nothing is answered. */
+  pause(): void {
+    process.kill(this.pid, 'SIGSTOP');
+  }
+
+  resume(): void {
+    process.kill(this.pid, 'SIGCONT');
+  }
+
+  /** Kills it if it runs, and starts it on the same port with the same data. */
+  async restart(): Promise<void> {
+    await this.kill();
+    await this.start();
+  }
+
+  async stop(): Promise<void> {
+    this.#forget();
+    await this.kill();
+    if (this.#folder !== undefined) await rm(this.#folder, { recursive: true, force: true });
+    this.#folder = undefined;
+  }
+
+  #launch(folder: string): void {
+    const { name, port, peerPort } = this.member;
+    const { timing = QUICK, args = [] } = this.options;
+    const [client, peer] = [`http://${LOOPBACK}:${port}`, `http://${LOOPBACK}:${peerPort}`];
+    const log = openSync(join(folder, 'etcd.log'), 'a');
+    const all = [
+      ...['--name', name, '--data-dir', join(folder, 'data')],
+      ...['--listen-client-urls', client, '--advertise-client-urls', client],
+      ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
+      ...['--initial-cluster', this.cluster],
+      ...['--heartbeat-interval', String(timing.heartbeat), '--election-timeout', String(timing.election)],
+      ...(help?.includes('--unsafe-no-fsync') ? ['--unsafe-no-fsync'] : []),
+      ...args,
+    ];
+    // In a session of its own, so that Ctrl-C in the terminal reaches Jest alone, also when the server is paused.
+    const child = spawn('etcd', all, { detached: true, stdio: ['ignore', log, log] });
+    closeSync(log);
+    child.unref();
+    this.#process = child;
+    const watchdog = child.pid === undefined ? undefined : startWatchdog(child.pid, folder);
+    this.#exited = new Promise((resolve) => {
+      const ended = (): void => {
+        watchdog?.kill('SIGKILL');
+        this.#process = undefined;
+        resolve();
+      };
+      child.once('exit', ended);
+      child.once('error', ended);
+    });
+  }
+}
