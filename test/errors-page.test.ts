@@ -23,6 +23,7 @@ import {
   WithLock,
 } from '../lib/index.js';
 import { etcd } from '../lib/etcd/index.js';
+import { createClient } from 'redis';
 import { selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
@@ -302,6 +303,10 @@ describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
       // As after a lock that was taken when the clock of the server was centuries ahead.
       await redis.client().setrange('lock:{key}', 2, String(Number.MAX_SAFE_INTEGER));
       return whyUnavailable(locks);
+    },
+    'the client that was passed in as `nodes` is not open ...': async () => {
+      server = await startRedis();
+      return whyUnavailable(await locksOn(createClient({ url: server.url })));
     },
     'the client that was passed in is still connected ...': async () => {
       const master = (server = await startRedis());

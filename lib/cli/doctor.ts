@@ -68,7 +68,7 @@ async function examineNode(
   const servers: ServerExam[] = [];
   try {
     await opened?.catch(async (error: Error) => Promise.reject(await reasonOf(channel, error)));
-    for (const server of serversOf(client)) {
+    for (const server of serversOf(client as Redis | Cluster)) {
       const itsName = client.isCluster ? addressOf(server) : name;
       servers.push(await examineServer(itsName, server, client.isCluster, guarded && !client.isCluster));
     }

@@ -98,7 +98,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
     findings.push({ level: 'problem', text: adviceOn(error as Error, keyPrefix) });
   }
   try {
-    await publishAndSubscribe(client, wakeChannel(keyPrefix, client.isCluster, PROBE_NAME, PROBE_NAME));
+    const wake = wakeChannel(keyPrefix, client.isCluster, PROBE_NAME, PROBE_NAME);
+    await publishAndSubscribe(client as Redis | Cluster, wake);
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
@@ -181,7 +182,7 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
     const heard = new Promise<void>((resolve, reject) => {
       const denied = (): void => reject(new Error('NOPERM its user may not subscribe'));
       subscriber = client.isCluster
-        ? new ClusterSubscriber(client as Cluster, denied)
+        ? new ClusterSubscriber(client, denied)
         : new Subscriber(() => copyForMessages(client as Redis), false, denied);
       const ready = (arriving: boolean): void => {
         if (arriving) resolve();

@@ -1,6 +1,7 @@
 import { checkStore } from '../core/check-store.js';
 import { badNumber, badOption } from '../core/checks.js';
 import type { Store } from '../core/ports.js';
+import { isClient } from '../stores/redis/driver-for.js';
 import type { StoreFactory } from '../core/store-factory.js';
 
 /** What the option `nodes` may be, for messages. */
@@ -37,7 +38,7 @@ export function checkNode(node: unknown, count: number): void {
     if (typeof node.openStore !== 'function')
       throw badOption('nodes.openStore', 'a function', node.openStore);
   } else if (isStore(node)) checkStore(node, 'the store in `nodes`');
-  else checkObject(node);
+  else if (!isClient(node)) checkObject(node);
 }
 
 /** What makes a store, such as `postgres(...)`. By what it can do: the application may have two copies of this package. */
@@ -90,8 +91,11 @@ function checkObject(node: object): void {
   const [unknown, remedy] = UNKNOWN_TO_IOREDIS.find(([name]) => name in node) ?? [];
   if (unknown !== undefined)
     refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
-  if ('connect' in node && typeof node.connect === 'function' && !('evalsha' in node)) {
-    refuse('a client of another package; give a `Redis` or `Cluster` of ioredis');
+  if ('connect' in node && typeof node.connect === 'function') {
+    refuse(
+      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, what `createClient` of ' +
+        'node-redis 5 or 6 returns, or `createCluster` or `createSentinel` of node-redis 6',
+    );
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
   if (db !== undefined && !isDatabase(db))

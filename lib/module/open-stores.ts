@@ -1,5 +1,6 @@
 import { RedisStore } from '../stores/redis/redis-store.js';
-import { type Client, openClient } from '../stores/redis/connection/connection.js';
+import { openClient } from '../stores/redis/connection/connection.js';
+import { driverFor, isClient } from '../stores/redis/driver-for.js';
 import { MemoryStore } from '../stores/memory/memory-store.js';
 import { checkStore } from '../core/check-store.js';
 import { isFactory, isStore } from './check-node.js';
@@ -39,17 +40,12 @@ export function openStores(
       checkStore(store, 'what `openStore` in `nodes` returned');
       return store;
     }
-    return isClient(node)
-      ? new RedisStore(node, false, context)
+    return typeof node === 'object' && isClient(node)
+      ? new RedisStore(driverFor(node), false, context)
       : new RedisStore(openClient(node), true, context);
   });
 }
 
 function isList(nodes: RedlockModuleOptions['nodes']): nodes is readonly RedlockNodeOption[] {
   return Array.isArray(nodes);
-}
-
-/** By what it can do, not by its class: the application may have another copy of ioredis than this package. */
-function isClient(node: RedlockNodeOption): node is Client {
-  return typeof node === 'object' && 'evalsha' in node && 'status' in node;
 }

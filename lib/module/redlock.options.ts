@@ -1,6 +1,7 @@
-import type { Cluster, Redis, RedisOptions } from 'ioredis';
+import type { RedisOptions } from 'ioredis';
 import type { Store } from '../core/ports.js';
 import type { StoreFactory } from '../core/store-factory.js';
+import type { RedisClient } from '../stores/redis/driver-for.js';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 import { checkNode, isStandAlone, NODES_RULE } from './check-node.js';
 import {
@@ -20,10 +21,11 @@ import {
 } from '../core/lock-options.js';
 
 /**
- * One Redis: a URL, ioredis options, or a client of yours, which is used and never closed. Or another store: what a factory
+ * One Redis: a URL, ioredis options, or a client of yours, which is used and never closed: a `Redis` or `Cluster` of ioredis
+ * or iovalkey, or what `createClient`, `createCluster` or `createSentinel` of node-redis returns. Or another store: what a factory
  * such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd` returns, or an object of yours that is one, which the module closes.
  */
-export type RedlockNodeOption = string | RedisOptions | Redis | Cluster | StoreFactory | Store;
+export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 
 /** What `RedlockModule.forRoot` takes. */
 export interface RedlockModuleOptions {

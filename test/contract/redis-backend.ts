@@ -1,16 +1,21 @@
 import type { RedisStore } from '../../lib/stores/redis/redis-store.js';
-import { countLocks, nodesTo } from '../support/core.js';
+import { type ClientMaker, storeOver } from '../support/clients.js';
+import { countLocks, newFleet, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import type { Backend } from './lock-contract.js';
 
-/** So many real servers, of which the first `down` are killed before anybody connects. */
-export async function redisBackend(count: number, down = 0): Promise<Backend> {
+/**
+ * So many real servers, of which the first `down` are killed before anybody connects.
+ *
+ * @param passedIn - makes a client to be passed in; without it the connections are made from URLs
+ */
+export async function redisBackend(count: number, down = 0, passedIn?: ClientMaker): Promise<Backend> {
   const servers = await startRedisNodes(count);
   await Promise.all(servers.slice(0, down).map((server) => server.kill()));
   const alive = servers.slice(down);
   const lookers = alive.map((server) => server.client());
   return {
-    nodes: () => connectedNodes(servers, down),
+    nodes: () => connectedNodes(servers, down, passedIn),
     async countKeys() {
       const sizes = await Promise.all(lookers.map(countLocks));
       return sizes.reduce((sum, size) => sum + size, 0);
@@ -21,8 +26,14 @@ export async function redisBackend(count: number, down = 0): Promise<Backend> {
   };
 }
 
-async function connectedNodes(servers: readonly RedisServer[], down: number): Promise<RedisStore[]> {
-  const nodes = nodesTo(servers.map(({ url }) => url));
+async function connectedNodes(
+  servers: readonly RedisServer[],
+  down: number,
+  passedIn: ClientMaker | undefined,
+): Promise<RedisStore[]> {
+  const urls = servers.map(({ url }) => url);
+  const context = newFleet(false, urls.length > 1);
+  const nodes = passedIn ? urls.map((url) => storeOver(passedIn(url), context)) : nodesTo(urls, context);
   await Promise.all(
     nodes.map((node, index) =>
       node.connect().catch((error: unknown) => {

@@ -1,5 +1,6 @@
 import { clients } from './scenarios/clients.js';
 import { network } from './scenarios/network.js';
+import { nodeRedis } from './scenarios/node-redis.js';
 import { stalls } from './scenarios/stalls.js';
 import { playAll } from './suite.js';
 
@@ -7,4 +8,5 @@ playAll([
   ['stalls', stalls],
   ['network', network],
   ['clients', clients],
+  ['clients of node-redis that are passed in', nodeRedis],
 ]);

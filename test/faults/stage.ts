@@ -117,6 +117,7 @@ export class Stage {
         leastHold: 0,
         rest: 0,
         loops: 1,
+        passesIn: false,
         ...options,
         // Ten clients that poll much more often than this mostly split the votes between them.
         retry: { timeout: 5_000, delay: 30, jitter: 80, ...retry },

@@ -28,6 +28,8 @@ export interface WorkerOptions {
   /** One of them, at random, each time. */
   readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
+  /** Passes clients of node-redis in, that lead to the nodes, which are URLs then. */
+  readonly passesIn: boolean;
   readonly ttl: number;
   readonly renew: boolean;
   readonly retry: {
@@ -86,14 +88,31 @@ Logger.overrideLogger(false);
 const { openRuntime } = await import('../../lib/module/open-runtime.js');
 const { LockService } = await import('../../lib/service/lock.service.js');
 
+/** The application closes them. */
+const passedIn: { destroy(): void }[] = [];
 const register = await RegisterClient.open(options.registerPort);
-const locker: LockRuntime = await openRuntime(options.module);
+const locker: LockRuntime = await openRuntime({ ...options.module, nodes: await nodes() });
 const locks = new LockService(locker);
 /** The attempts that hold the lock. */
 const relying = new Set<number>();
 let attempts = 0;
 const orders = { stop: false, blockFor: 0 };
 let running: Promise<unknown> | undefined;
+
+async function nodes(): Promise<RedlockModuleOptions['nodes']> {
+  const given = options.module.nodes;
+  if (!options.passesIn) return given;
+  const { createClient } = await import('redis');
+  return Promise.all(
+    (given as readonly string[]).map(async (url) => {
+      const client = createClient({ url });
+      client.on('error', () => undefined);
+      await client.connect();
+      passedIn.push(client);
+      return client;
+    }),
+  );
+}
 
 async function loop(): Promise<void> {
   while (!orders.stop) {
@@ -209,6 +228,7 @@ async function obey(command: string): Promise<void> {
     await locker.close();
     note({ event: 'closed' });
     await running;
+    for (const client of passedIn) client.destroy();
     register.close();
     commands.close();
     process.stdin.destroy();

@@ -653,7 +653,7 @@ describe('what ioredis would take for a Redis on localhost is refused as a node'
     [['redis://:secret@host'], /got an array in the array$/],
     [
       { connect: () => undefined, evalSha: () => undefined },
-      /got a client of another package; give a `Redis`/,
+      /got a client of another package or version; give a `Redis`/,
     ],
   ])('%j', (node, message) => {
     const nodes = ['redis://localhost:6379', node] as unknown as string[];

@@ -24,6 +24,18 @@ export function startClusterServer(args: readonly string[]): Promise<RedisServer
   return startRedis({ args: [...ours, '--cluster-allow-replica-migration', 'no', ...args] });
 }
 
+/** One more server of a Cluster: a replica of the master, in step with it. */
+export async function addReplica(masters: readonly RedisServer[], master: RedisServer): Promise<RedisServer> {
+  // Otherwise the master waits five seconds for more replicas.
+  await master.client().config('SET', 'repl-diskless-sync-delay', 0);
+  const replica = await startClusterServer([]);
+  await meet([...masters, replica]);
+  const id = String(await master.client().call('CLUSTER', 'MYID'));
+  await replica.client().call('CLUSTER', 'REPLICATE', id);
+  await until(async () => (await master.client().info('replication')).includes('state=online'));
+  return replica;
+}
+
 /** Resolves when all of them know each other. */
 export async function meet(servers: readonly RedisServer[]): Promise<void> {
   const clients = servers.map((server) => server.client());

@@ -1,5 +1,10 @@
 // Compiled by `npm run typecheck`, never run: what must not compile is marked, and an unused mark is an error.
 import { expectTypeOf } from 'expect-type';
+import { Cluster, Redis } from 'ioredis';
+import { Cluster as Cluster6, Redis as Redis6 } from 'ioredis-6';
+import { Cluster as ValkeyCluster, Redis as Valkey } from 'iovalkey';
+import { createClient, createClientPool, createCluster, createSentinel } from 'redis';
+import { createClient as createClient5 } from 'redis-5';
 import type { Observable } from 'rxjs';
 import type { Readable } from 'node:stream';
 import {
@@ -279,6 +284,28 @@ export async function service(locks: LockService): Promise<void> {
   // @ts-expect-error - it is read only
   lock.keys = [];
 }
+
+const sentinel = { name: 'locks', sentinelRootNodes: [{ host: 'a', port: 26_379 }] };
+
+/** Clients of the application's, by structure: none of these packages but ioredis is a peer. */
+export const clients: RedlockModuleOptions[] = [
+  { nodes: new Redis() },
+  { nodes: new Cluster([]) },
+  { nodes: [new Redis6(), new Redis6()] },
+  { nodes: new Cluster6([]) },
+  { nodes: new Valkey() },
+  { nodes: new ValkeyCluster([]) },
+  { nodes: createClient() },
+  { nodes: createClient({ RESP: 2, commandOptions: { typeMapping: { 36: Buffer } } }) },
+  { nodes: createCluster({ rootNodes: [] }) },
+  { nodes: createSentinel(sentinel) },
+  { nodes: createClient5() },
+  { nodes: ['redis://a', createClient(), new Redis()] },
+  // @ts-expect-error - commands of one lock must go over one connection
+  { nodes: createClientPool() },
+  // @ts-expect-error - it resolves to a client
+  { nodes: createClient().connect() },
+];
 
 export const options: RedlockModuleOptions[] = [
   { nodes: 'memory' },

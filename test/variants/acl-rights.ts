@@ -16,6 +16,9 @@ export const RIGHTS = [
 /** What a user of a Cluster needs beside it. */
 export const CLUSTER_RIGHTS = rightsAfter('```\n(?=\\+cluster)');
 
+/** What a user of a client of node-redis needs beside the first. */
+export const NODE_REDIS_RIGHTS = rightsAfter('```\n(?=\\+ping)');
+
 function rightsAfter(pattern: string): string[] {
   const rights = new RegExp(`${pattern}(.*)`).exec(page)?.[1];
   if (rights === undefined) throw new Error(`docs/choosing-nodes.md has nothing like ${pattern}`);

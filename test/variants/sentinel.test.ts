@@ -6,59 +6,24 @@ import { type LockHandle, LockService, LockUnavailableError } from '../../lib/in
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
-import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
+import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sentinel-group.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
 
 const once = { retry: false } as const;
 
-/** Milliseconds: a Sentinel that stood still for two seconds does nothing for thirty (its TILT mode). */
-const PATIENCE = 90_000;
-
-/** A master with a replica, and the Sentinels that watch them. */
-interface Group {
-  readonly master: RedisServer;
-  readonly replica: RedisServer;
-  readonly sentinels: readonly RedisServer[];
-}
-
-async function startGroup(sentinelCount = 1): Promise<Group> {
-  // Otherwise it waits five seconds for more replicas.
-  const master = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
-  const replica = await startRedis({ args: ['--replicaof', master.host, String(master.port)] });
-  const looker = master.client();
-  await until(async () => (await looker.info('replication')).includes('state=online'));
-  const sentinels = await startRedisNodes(sentinelCount, {
-    args: ['--sentinel'],
-    config: [
-      `sentinel monitor locks ${master.host} ${master.port} 1`,
-      'sentinel down-after-milliseconds locks 500',
-      'sentinel failover-timeout locks 2000',
-      '',
-    ].join('\n'),
-  });
-  for (const sentinel of sentinels) {
-    // Until it has found the replica it cannot fail over; until it has found the others it does not tell them.
-    const found = async (what: string, count: number): Promise<boolean> =>
-      ((await sentinel.client().call('SENTINEL', what, 'locks')) as unknown[]).length === count;
-    await until(() => found('REPLICAS', 1), PATIENCE);
-    await until(() => found('SENTINELS', sentinelCount - 1), PATIENCE);
-  }
-  return { master, replica, sentinels };
-}
-
 interface SentinelOptions {
   readonly sentinels: { host: string; port: number }[];
   readonly name: string;
 }
 
-function optionsOf({ sentinels }: Group): SentinelOptions {
+function optionsOf({ sentinels }: SentinelGroup): SentinelOptions {
   return { sentinels: sentinels.map(({ host, port }) => ({ host, port })), name: 'locks' };
 }
 
 /** A client of the user's. */
-function ioredis6(group: Group): Redis6 {
+function ioredis6(group: SentinelGroup): Redis6 {
   const client = new Redis6(optionsOf(group));
   // Left open, it would keep Jest from ending.
   cleanUpAfterTests(async () => client.disconnect());
@@ -68,14 +33,14 @@ function ioredis6(group: Group): Redis6 {
 }
 
 describe('a master that a Sentinel watches', () => {
-  let group: Group;
+  let group: SentinelGroup;
   /** With ioredis 5, over a connection of ours; and with ioredis 6, over a client of the user's. */
   let apps: INestApplication[];
   let five: LockService;
   let six: LockService;
 
   beforeAll(async () => {
-    group = await startGroup();
+    group = await startSentinelGroup();
     apps = await Promise.all([
       // What ioredis has for following a fail-over ended the client when its master died.
       startApp({}, { nodes: { ...optionsOf(group), failoverDetector: true } }),
@@ -131,11 +96,11 @@ describe('a fail-over that is requested, after which the old master stays one fo
   /** Milliseconds; over before the old master is a replica. */
   const TTL = 8_000;
 
-  let group: Group;
+  let group: SentinelGroup;
   let oldMaster: Redis;
   let newMaster: Redis;
   beforeEach(async () => {
-    group = await startGroup(3);
+    group = await startSentinelGroup(3);
     [oldMaster, newMaster] = [group.master.client(), group.replica.client()];
   });
 

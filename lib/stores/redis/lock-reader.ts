@@ -1,7 +1,7 @@
-import type { Cluster, Redis } from 'ioredis';
 import type { KeyState } from '../../core/ports.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
+import { mastersOf } from './connection/driver.js';
 import { keyOfLock, lockPattern } from './lock-key.js';
 import { packRead, READ, readKeyState } from './scripts/read.js';
 
@@ -32,9 +32,7 @@ export class LockReader {
     const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
     // Sent, so that a Cluster that is not connected is an error and not one without masters.
-    const servers = await this.channel.send(async () =>
-      client.isCluster ? (client as Cluster).nodes('master') : [client as Redis],
-    );
+    const servers = await this.channel.send(async () => mastersOf(client));
     for (const server of servers) {
       let cursor = '0';
       do {

@@ -22,9 +22,10 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { Acquisitions } from './acquisitions.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { ClusterConnecting } from './connection/cluster-connecting.js';
-import { CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
+import { CLOSED, CommandChannel, isRefusal, type Packed } from './connection/command-channel.js';
 import { withAdvice } from './connection/connection-advice.js';
-import { type Client, keyPrefixOf, nameOf } from './connection/connection.js';
+import { keyPrefixOf, nameOf } from './connection/connection.js';
+import { type Driver, mastersOf, type Server } from './connection/driver.js';
 import { MasterWatch } from './connection/master-watch.js';
 import { ServerProbe } from './health/server-probe.js';
 import { channelBase, markerKey, probeKey, wakeChannel } from './lock-key.js';
@@ -50,7 +51,7 @@ import type { StoreContext } from './store-context.js';
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
- * One Redis, over an ioredis client.
+ * One Redis, over a client of ioredis, iovalkey or node-redis.
  *
  * One command and one round trip for each kind of request, but after a `SCRIPT FLUSH` or on a new server, where the script
  * is sent once.
@@ -91,7 +92,7 @@ export class RedisStore
    * @param opened - whether the client was made for us, so that it is ours to close
    */
   constructor(
-    private readonly client: Client,
+    private readonly client: Driver,
     private readonly opened: boolean,
     private readonly context: StoreContext,
   ) {
@@ -116,13 +117,14 @@ export class RedisStore
     };
     this.#acquisitions = new Acquisitions(node);
     this.#releases = new Releases(node, this.#acquisitions);
-    if (!client.isCluster && (client as Redis).options.sentinels) {
+    if ('sentinels' in client.options && client.options.sentinels) {
       this.#masterWatch = new MasterWatch(client as Redis, (master) => {
         this.#channel.follow(master);
         if (this.#subscriber instanceof Subscriber) this.#subscriber.follow(master);
       });
     }
-    this.#connecting = client.isCluster ? new ClusterConnecting(client as Cluster) : undefined;
+    this.#connecting =
+      client.isCluster && !client.detach ? new ClusterConnecting(client as Cluster) : undefined;
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
     // A Cluster has heard which masters it has.
@@ -139,7 +141,9 @@ export class RedisStore
 
   async #connect(): Promise<void> {
     const { status } = this.client;
-    if (status === 'ready') {
+    if (this.#channel.isClosed) {
+      throw CLOSED;
+    } else if (status === 'ready') {
       this.#onReady();
     } else {
       const ready = new Promise<void>((resolve) => {
@@ -314,6 +318,7 @@ export class RedisStore
     if (this.#whenReady) this.client.off('ready', this.#whenReady);
     this.#releases.close();
     if (this.opened) this.client.disconnect();
+    else this.client.detach?.();
     return Promise.resolve();
   }
 
@@ -343,8 +348,8 @@ export class RedisStore
         `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
           `with ACL SETUSER <user> &${channels} ${commands}`,
       );
-    return client.isCluster
-      ? new ClusterSubscriber(client as Cluster, denied)
-      : new Subscriber(() => copyForMessages(client as Redis), false, denied);
+    if (client.isCluster) return new ClusterSubscriber(client, denied);
+    const [server] = mastersOf(client) as [Server];
+    return new Subscriber(() => copyForMessages(server), false, denied);
   }
 }

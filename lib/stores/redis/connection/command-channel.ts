@@ -1,6 +1,7 @@
 import type { Redis } from 'ioredis';
-import { canSendNow, type Client } from './connection.js';
+import { canSendNow } from './connection.js';
 import { adviceOnConnection } from './connection-advice.js';
+import type { Driver, Packed } from './driver.js';
 import { leadsTo, type MasterAddress } from './master-address.js';
 import type { Script } from '../scripts/script.js';
 import { StallDetector } from './stall-detector.js';
@@ -15,10 +16,15 @@ const OLD_MASTER = new Error(
 const READS_DATA = new Error('LOADING the server is still reading its data into memory');
 const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: READS_DATA });
 
+/** The application did not connect its client, or has closed it. */
+export const CLOSED = new Error(
+  'the client that was passed in as `nodes` is not open; connect it before the module starts, such as with ' +
+    '`await client.connect()`, and close it after the module has shut down',
+);
+
 /** How often a server that reads its data is asked whether it still does, in milliseconds. */
 const LOADING_AGAIN_MS = 1_000;
-/** The number of keys, the keys, and the arguments of a script. */
-export type Packed = readonly [keys: number, ...rest: (string | number)[]];
+export type { Packed } from './driver.js';
 
 /**
  * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
@@ -38,7 +44,7 @@ export class CommandChannel {
    * to replace
    */
   constructor(
-    readonly client: Client,
+    readonly client: Driver,
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
@@ -72,6 +78,11 @@ export class CommandChannel {
   /** The server has no database of the number that the connection is for: ioredis goes on with database 0. */
   get lacksDatabase(): boolean {
     return this.#lacksDatabase;
+  }
+
+  /** Nothing will be connected by itself: the application has to. */
+  get isClosed(): boolean {
+    return !this.opened && this.client.status === 'end';
   }
 
   /** There is a new connection, of which nothing bad is known. */
@@ -142,7 +153,8 @@ export class CommandChannel {
   readonly #onConnect = (): void => {
     this.#isLoading = false;
     clearTimeout(this.#loadingTimer);
-    if (!this.client.isCluster) this.#askWhetherLoading(this.client as Redis);
+    if (this.client.status === 'connect' && !this.client.isCluster)
+      this.#askWhetherLoading(this.client as Redis);
   };
 
   /** A client that is connected is not ready until the server has read its data, and does not say why. */
@@ -169,7 +181,8 @@ export class CommandChannel {
     if (this.leadsToOldMaster) return OLD_MASTER;
     if (this.#isLoading && this.client.status === 'connect') return LOADING;
     if (this.#silence.isSilent) return SILENT;
-    const cause = this.#lastError;
+    if (this.isClosed) return CLOSED;
+    const cause = this.#lastError ?? this.client.lastError;
     if (!this.#notConnected || this.#notConnected.cause !== cause) {
       const { message } = cause ?? {};
       const reason = message === undefined ? '' : ` (${message})`;
@@ -188,7 +201,7 @@ export class CommandChannel {
       );
     }
     // It was a master when we connected. After a fail-over its address may lead to the new one.
-    if (error.message.startsWith('READONLY') && this.opened) (this.client as Redis).stream?.destroy();
+    if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();
     return error;
   }
 }

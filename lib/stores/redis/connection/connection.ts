@@ -1,6 +1,7 @@
 import { type Cluster, Redis, type RedisOptions } from 'ioredis';
+import type { Driver, DriverOptions, Server } from './driver.js';
 
-/** A client that commands can be sent with. */
+/** A client of ioredis. */
 export type Client = Redis | Cluster;
 
 /**
@@ -36,25 +37,25 @@ export function openClient(node: string | RedisOptions): Redis {
     : new Redis({ ...PREFERRED, ...node, ...FORCED });
 }
 
-/** Whether a command would be written to the socket at once. Otherwise ioredis may queue it (S15). */
-export function canSendNow(client: Client): boolean {
-  if (client.status !== 'ready') return false;
-  return client.isCluster || ((client as Redis).stream?.writable ?? false);
+/** Whether a command would be written to the socket at once. Otherwise the client may queue it (S15). */
+export function canSendNow(client: Driver): boolean {
+  return client.status === 'ready' && (client.stream?.writable ?? true);
 }
 
 /** What a client puts before the keys of its commands by itself, but not before patterns, arguments and most channels. */
-export function keyPrefixOf(client: Client): string {
-  return client.options.keyPrefix ?? '';
+export function keyPrefixOf({ options }: { readonly options: DriverOptions }): string {
+  return options.keyPrefix ?? '';
 }
 
 /** Where a client connects to, without credentials. A Cluster and Sentinels are told apart by the first address given. */
-export function addressOf(client: Client): string {
-  if (client.isCluster) {
+export function addressOf(client: Driver | Server): string {
+  if ('address' in client && client.address !== undefined) return client.address;
+  if ('isCluster' in client && client.isCluster) {
     const [first = ''] = (client as unknown as { startupNodes: (RedisOptions | string | number)[] })
       .startupNodes;
     return `cluster ${addressOf(openClient(typeof first === 'object' ? first : String(first)))}`;
   }
-  const { path, sentinels, name, host, port, db } = (client as Redis).options;
+  const { path, sentinels, name, host, port, db } = client.options as RedisOptions;
   if (path) return path;
   if (sentinels) {
     const [first] = sentinels;
@@ -64,7 +65,7 @@ export function addressOf(client: Client): string {
 }
 
 /** A name for a client that none of the `taken` has, and adds it to them: what is counted by name must not collapse. */
-export function nameOf(client: Client, taken: Set<string>): string {
+export function nameOf(client: Driver, taken: Set<string>): string {
   const address = addressOf(client);
   let name = address;
   for (let count = 2; taken.has(name); count++) name = `${address} (${count})`;

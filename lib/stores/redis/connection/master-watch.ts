@@ -11,6 +11,7 @@ const ASK_EVERY_MS = 500;
 
 /** One Sentinel, and where it said last that the master is. */
 interface Sentinel {
+  readonly client: Redis;
   readonly channel: CommandChannel;
   said: string | undefined;
 }
@@ -56,7 +57,7 @@ export class MasterWatch {
 
   #open(address: SentinelAddress): Sentinel {
     const client = openClient(optionsFor(this.client.options, address));
-    const sentinel: Sentinel = { channel: new CommandChannel(client, true), said: undefined };
+    const sentinel: Sentinel = { client, channel: new CommandChannel(client, true), said: undefined };
     // What it says later is compared with its first answer, so that is wanted at once.
     client.on('ready', () => this.#ask(sentinel));
     sentinel.channel.open().catch(() => undefined);
@@ -68,7 +69,7 @@ export class MasterWatch {
   }
 
   #ask(sentinel: Sentinel): void {
-    const { client } = sentinel.channel;
+    const { client } = sentinel;
     const { name = '' } = this.client.options;
     sentinel.channel
       .send(() => client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name))

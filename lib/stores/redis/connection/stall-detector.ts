@@ -1,5 +1,4 @@
-import type { Client } from './connection.js';
-import type { Redis } from 'ioredis';
+import type { Driver } from './driver.js';
 
 /** Who has not answered for so many milliseconds is asked nothing more until an answer comes. */
 const SILENT_AFTER_MS = 1_000;
@@ -34,7 +33,7 @@ export class StallDetector {
 
   /** @param opened - whether the client is ours, so that its connections are ours to end */
   constructor(
-    private readonly client: Client,
+    private readonly client: Driver,
     private readonly opened: boolean,
   ) {
     if (!opened) return;
@@ -93,7 +92,7 @@ export class StallDetector {
     const silence = performance.now() - this.#since;
     this.#silent = silence >= SILENT_AFTER_MS;
     if (silence >= HUNG_AFTER_MS && this.opened) {
-      (this.client as Redis).stream?.destroy();
+      this.client.stream?.destroy();
     } else if (silence < HUNG_AFTER_MS || this.#unanswered > 0) {
       const next = [SILENT_AFTER_MS, HUNG_AFTER_MS].find((bound) => bound > silence) ?? Infinity;
       this.#lookAfter(Math.min(SILENT_AFTER_MS, next - silence));

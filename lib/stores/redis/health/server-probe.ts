@@ -1,9 +1,9 @@
-import type { Cluster, Redis } from 'ioredis';
 import { elapsedSince, type Instant, now } from '../../../core/clock.js';
 import { UnfitStoreError } from '../../../core/errors.js';
 import { ServerClock } from '../../../core/server-clock.js';
 import { type CommandChannel, isRefusal, type Packed } from '../connection/command-channel.js';
 import { addressOf } from '../connection/connection.js';
+import { mastersOf, type Server } from '../connection/driver.js';
 import type { StoreContext } from '../store-context.js';
 import { markerKey, probeKey } from '../lock-key.js';
 import { NO_SUCH_DATABASE, unsafeBecause, untoldBy, weakBecause } from './server-weaknesses.js';
@@ -43,7 +43,7 @@ export class ServerProbe {
   /** How long the server had been up, at a time of `performance.now()`. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
   /** Those that were asked last. */
-  #servers: readonly Redis[] = [];
+  #servers: readonly Server[] = [];
   /** Those in the list of the context that are of this node. */
   #runIds: readonly string[] = [];
 
@@ -156,9 +156,8 @@ export class ServerProbe {
     judge();
   }
 
-  #serversNow(): readonly Redis[] {
-    const { client } = this.channel;
-    return client.isCluster ? (client as Cluster).nodes('master') : [client as Redis];
+  #serversNow(): readonly Server[] {
+    return mastersOf(this.channel.client);
   }
 
   /** Waits for an answer, from a Cluster not for ever: the other masters vote. Resolves to whether it is there. */
@@ -177,7 +176,7 @@ export class ServerProbe {
   }
 
   /** `undefined` when its user may not ask, or a master of a Cluster is away. */
-  async #ask(server: Redis): Promise<Answer | undefined> {
+  async #ask(server: Server): Promise<Answer | undefined> {
     try {
       const report = parseInfo(await this.channel.send(() => server.info()));
       const appendfsync = report.appendOnly && !this.#mayForget ? await this.#appendfsync(server) : undefined;
@@ -226,7 +225,7 @@ export class ServerProbe {
   }
 
   /** `undefined` when the server does not say, as many that are hosted by others. */
-  async #appendfsync(server: Redis): Promise<string | undefined> {
+  async #appendfsync(server: Server): Promise<string | undefined> {
     try {
       const [, value] = (await this.channel.send(() => server.config('GET', 'appendfsync'))) as string[];
       return value;

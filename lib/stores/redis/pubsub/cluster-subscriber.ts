@@ -1,5 +1,6 @@
 import type { Cluster } from 'ioredis';
 import { keyPrefixOf } from '../connection/connection.js';
+import { type Driver, mastersOf, type ServerAddress } from '../connection/driver.js';
 import type { Subscription } from '../../../core/ports.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
@@ -17,7 +18,7 @@ export class ClusterSubscriber {
   readonly subscribed = false;
 
   constructor(
-    private readonly client: Cluster,
+    private readonly client: Driver,
     private readonly denied: () => void,
   ) {}
 
@@ -49,7 +50,7 @@ export class ClusterSubscriber {
 
   /** Any server tells, when it is asked for a key in the slot of the channel. */
   async #serverOf(channel: string): Promise<Subscriber | undefined> {
-    const [master] = this.client.nodes('master');
+    const [master] = mastersOf(this.client);
     if (!master) return undefined;
     const { host = '', port = 0 } = master.options;
     // The name of the channel is whole. What this connection puts before a key comes off first.
@@ -68,14 +69,9 @@ export class ClusterSubscriber {
   }
 
   /** Where the client goes for the address that a server is known by. */
-  #mapped(server: Address): Address {
-    const { natMap } = this.client.options;
+  #mapped(server: ServerAddress): ServerAddress {
+    const { natMap } = (this.client as Cluster).options;
     const address = `${server.host}:${server.port}`;
     return (typeof natMap === 'function' ? natMap(address) : natMap?.[address]) ?? server;
   }
-}
-
-interface Address {
-  readonly host: string;
-  readonly port: number;
 }

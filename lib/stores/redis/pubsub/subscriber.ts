@@ -1,5 +1,6 @@
-import type { Redis, RedisOptions } from 'ioredis';
+import type { Redis } from 'ioredis';
 import type { Subscription } from '../../../core/ports.js';
+import type { MessageConnection, Server, ServerAddress } from '../connection/driver.js';
 import { leadsTo, type MasterAddress } from '../connection/master-address.js';
 
 /** How long a connection is kept that nobody listens on, in milliseconds. */
@@ -30,7 +31,7 @@ export interface Listener {
  */
 export class Subscriber {
   readonly #channels = new Map<string, Channel>();
-  #connection: Redis | undefined;
+  #connection: MessageConnection | undefined;
   #connected = false;
   #heartbeat: NodeJS.Timeout | undefined;
   #idle: NodeJS.Timeout | undefined;
@@ -41,7 +42,7 @@ export class Subscriber {
    * @param denied - called when the user has no right to a channel
    */
   constructor(
-    private readonly open: () => Redis,
+    private readonly open: () => MessageConnection,
     private readonly sharded: boolean,
     private readonly denied: () => void,
   ) {}
@@ -151,7 +152,7 @@ export class Subscriber {
    * A server that hangs ends no connection, and its messages do not come. Subscribing once more changes nothing, and needs
    * no further right.
    */
-  #beginHeartbeat(connection: Redis): void {
+  #beginHeartbeat(connection: MessageConnection): void {
     let answered = true;
     const heard = (): void => {
       answered = true;
@@ -172,7 +173,7 @@ export class Subscriber {
     waitForNext();
   }
 
-  #send(connection: Redis, channel: string): Promise<unknown> {
+  #send(connection: MessageConnection, channel: string): Promise<unknown> {
     return this.sharded ? connection.ssubscribe(channel) : connection.subscribe(channel);
   }
 
@@ -189,10 +190,11 @@ function setReady(channel: Channel, ready: boolean): void {
   for (const listener of channel.listeners) listener.ready(ready);
 }
 
-/** A connection like the client's, but for messages. */
-export function copyForMessages(client: Redis, server: RedisOptions = {}): Redis {
-  return client.duplicate({
-    ...server,
+/** A connection like that to the server, or to another one of its Cluster, but for messages. */
+export function copyForMessages(server: Server, at?: ServerAddress): MessageConnection {
+  if (server.messages) return server.messages(at);
+  return (server as Redis).duplicate({
+    ...at,
     // ioredis would put it before the names of sharded channels.
     keyPrefix: '',
     lazyConnect: true,

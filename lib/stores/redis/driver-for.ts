@@ -1,0 +1,46 @@
+import type { Driver } from './connection/driver.js';
+import type { ClusterClient, SentinelClient, SingleClient } from './node-redis/client-types.js';
+import { ClusterDriver } from './node-redis/cluster-driver.js';
+import { SentinelDriver } from './node-redis/sentinel-driver.js';
+import { SingleDriver } from './node-redis/single-driver.js';
+
+/** A `Redis` or `Cluster` of ioredis 5 or 6, or of iovalkey. */
+export interface IoredisClient {
+  readonly status: string;
+  readonly isCluster: boolean;
+  evalsha(...args: never[]): unknown;
+  duplicate(...args: never[]): unknown;
+}
+
+/** What `createClient` of node-redis 5 or 6 returns, or `createCluster` or `createSentinel` of node-redis 6. */
+export interface NodeRedisClient {
+  readonly isOpen: boolean;
+  readonly isReady: boolean;
+  sendCommand(...args: never[]): Promise<unknown>;
+  duplicate(...args: never[]): unknown;
+}
+
+/** A client of the application's, by what it can do and not by its class: there may be another copy of its package. */
+export type RedisClient = IoredisClient | NodeRedisClient;
+
+export function isClient(node: object): node is RedisClient {
+  return isIoredis(node) || isNodeRedis(node);
+}
+
+/** Makes a driver of a client, of which it closes nothing. */
+export function driverFor(client: RedisClient): Driver {
+  if (isIoredis(client)) return client as unknown as Driver;
+  if ('masters' in client) return new ClusterDriver(client as unknown as ClusterClient);
+  if ('getSentinelNode' in client) return new SentinelDriver(client as unknown as SentinelClient);
+  return new SingleDriver(client as unknown as SingleClient);
+}
+
+function isIoredis(node: object): node is IoredisClient {
+  return 'evalsha' in node && 'status' in node;
+}
+
+/** Clusters of node-redis 5 do not tell whether they are ready, those of 4 have no `socketEpoch`, and pools neither. */
+function isNodeRedis(node: object): node is NodeRedisClient {
+  if (!('sendCommand' in node && 'isReady' in node)) return false;
+  return 'masters' in node || 'getSentinelNode' in node || 'socketEpoch' in node;
+}

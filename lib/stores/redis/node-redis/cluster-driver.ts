@@ -1,0 +1,112 @@
+import { errorMonitor } from 'node:events';
+import type { DriverOptions, Server, ServerAddress } from '../connection/driver.js';
+import { type ClusterClient, type ClusterMaster, PLAINLY, type SocketOptions } from './client-types.js';
+import { NodeRedisDriver } from './node-redis-driver.js';
+import { NodeRedisMessages } from './node-redis-messages.js';
+import { NodeRedisServer } from './node-redis-server.js';
+
+/** What `createCluster` of node-redis returns. */
+export class ClusterDriver extends NodeRedisDriver {
+  readonly isCluster = true;
+  readonly options: DriverOptions & { readonly natMap: (address: string) => ServerAddress | undefined };
+  readonly address: string;
+  /** The servers, and the connection that each had when it was made: behind a new one can be another server. */
+  readonly #servers = new WeakMap<ClusterMaster, { readonly epoch: number; readonly server: Server }>();
+  #wasReady: boolean;
+
+  constructor(private readonly client: ClusterClient) {
+    super();
+    const { _keyPrefix: keyPrefix, _options: clusterOptions } = client;
+    const { rootNodes, nodeAddressMap } = clusterOptions;
+    this.options = {
+      keyPrefix,
+      natMap: (address) => {
+        const mapped =
+          typeof nodeAddressMap === 'function' ? nodeAddressMap(address) : nodeAddressMap?.[address];
+        return mapped && addressOf(mapped);
+      },
+    };
+    const [first = {}] = rootNodes;
+    const { host, port } = first.url ? addressInUrl(first.url) : addressOf(first.socket ?? {});
+    this.address = `cluster ${host}:${port}`;
+    this.#wasReady = this.#isReady;
+    for (const event of EVENTS) client.on(event, this.#look);
+    client.on('node-ready', this.#onNodeReady);
+    client.on('node-error', this.#onError);
+    // Another kind of listener would silence the errors of a client that is not ours.
+    client.on(errorMonitor, this.#onError);
+  }
+
+  get status(): string {
+    if (this.#isReady) return 'ready';
+    return this.client.isOpen ? 'reconnecting' : 'end';
+  }
+
+  connect(): Promise<unknown> {
+    return this.client.connect();
+  }
+
+  nodes(): readonly Server[] {
+    return this.client.masters.map((master) => this.#serverOf(master));
+  }
+
+  detach(): void {
+    for (const event of EVENTS) this.client.off(event, this.#look);
+    this.client.off('node-ready', this.#onNodeReady);
+    this.client.off('node-error', this.#onError);
+    this.client.off(errorMonitor, this.#onError);
+  }
+
+  protected send(args: readonly string[], key: string | undefined): Promise<unknown> {
+    return this.client.sendCommand(key, false, args, PLAINLY);
+  }
+
+  /** With `minimizeConnections` a master has no client until something is asked of it. */
+  get #isReady(): boolean {
+    return this.client.isReady && this.client.masters.some(({ client }) => client?.isReady ?? true);
+  }
+
+  readonly #look = (): void => {
+    const isReady = this.#isReady;
+    if (isReady === this.#wasReady) return;
+    this.#wasReady = isReady;
+    this.emit(isReady ? 'ready' : 'close');
+  };
+
+  readonly #onNodeReady = (): void => {
+    this.#look();
+    // A master is new, or has a new connection.
+    this.emit('refresh');
+  };
+
+  readonly #onError = (error: Error): void => {
+    this.lastError = error;
+    this.#look();
+  };
+
+  #serverOf(master: ClusterMaster): Server {
+    const epoch = master.client?.socketEpoch ?? 0;
+    const known = this.#servers.get(master);
+    if (known?.epoch === epoch) return known.server;
+    const { host, port } = master;
+    const clientOf = () => this.client.nodeClient(master);
+    const server = new NodeRedisServer(
+      async (args) => (await clientOf()).sendCommand(args, PLAINLY),
+      { host, port, keyPrefix: this.options.keyPrefix },
+      (at) => new NodeRedisMessages(clientOf, at),
+    );
+    this.#servers.set(master, { epoch, server });
+    return server;
+  }
+}
+
+const EVENTS = ['connect', 'disconnect', 'node-disconnect', 'node-reconnecting'] as const;
+
+function addressOf({ host = 'localhost', port = 6379 }: SocketOptions): ServerAddress {
+  return { host, port };
+}
+
+function addressInUrl(url: string): ServerAddress {
+  const { hostname, port } = new URL(url);
+  return { host: hostname, port: port === '' ? 6379 : Number(port) };
+}

@@ -1,0 +1,72 @@
+import { EventEmitter } from 'node:events';
+import type { Driver, DriverOptions, Packed, Server } from '../connection/driver.js';
+
+/** An error of the server begins with its code, such as `NOSCRIPT` or `ERR`; one of the client does not. */
+const CODE = /^[A-Z]{2,}[A-Z_]* /;
+
+/**
+ * A client of node-redis that was passed in, as a {@link Driver}: the same commands, answers, events and names of errors as
+ * ioredis has.
+ */
+export abstract class NodeRedisDriver extends EventEmitter implements Driver {
+  abstract readonly status: string;
+  abstract readonly isCluster: boolean;
+  abstract readonly options: DriverOptions;
+  abstract readonly address: string;
+  lastError: Error | undefined;
+
+  constructor() {
+    super();
+    // Several parts of a store listen, for each connection.
+    this.setMaxListeners(0);
+  }
+
+  abstract connect(): Promise<unknown>;
+  abstract nodes(role: 'master'): readonly Server[];
+  abstract detach(): void;
+
+  /** It is the application's. */
+  disconnect(): void {
+    this.detach();
+  }
+
+  evalsha(sha: string, ...packed: Packed): Promise<unknown> {
+    return this.#run('EVALSHA', sha, packed);
+  }
+
+  eval(lua: string, ...packed: Packed): Promise<unknown> {
+    return this.#run('EVAL', lua, packed);
+  }
+
+  /** @param key - the first of the command's keys */
+  protected abstract send(args: readonly string[], key: string | undefined): Promise<unknown>;
+
+  #run(command: string, script: string, packed: Packed): Promise<unknown> {
+    const [keys] = packed;
+    const prefix = this.options.keyPrefix ?? '';
+    const args = [command, script];
+    for (let index = 0; index < packed.length; index++) {
+      const text = String(packed[index]);
+      args.push(index > 0 && index <= keys ? prefix + text : text);
+    }
+    return likeIoredis(this.send(args, keys > 0 ? args[3] : undefined));
+  }
+}
+
+/** Gives the errors of a server, also those inside an answer, the name by which the rest knows them. */
+export function likeIoredis<T>(answer: Promise<T>): Promise<T> {
+  return answer.then(
+    (reply) => {
+      if (Array.isArray(reply)) for (const item of reply) named(item);
+      return reply;
+    },
+    (error: unknown) => {
+      throw named(error);
+    },
+  );
+}
+
+function named(value: unknown): unknown {
+  if (value instanceof Error && CODE.test(value.message)) value.name = 'ReplyError';
+  return value;
+}

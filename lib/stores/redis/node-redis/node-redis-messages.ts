@@ -1,0 +1,134 @@
+import { EventEmitter } from 'node:events';
+import type { MessageConnection, ServerAddress } from '../connection/driver.js';
+import { PLAINLY, type SingleClient } from './client-types.js';
+
+/** How long a connection may take until it is ready, in milliseconds. */
+const CONNECT_LIMIT_MS = 5_000;
+
+/**
+ * A connection for messages like that of a client of node-redis. A client that has lost its connection is replaced: a
+ * server that hangs ends none, and node-redis has no way to end it but for good.
+ */
+export class NodeRedisMessages extends EventEmitter implements MessageConnection {
+  #client: SingleClient | undefined;
+  /** Those that the server has confirmed. */
+  readonly #confirmed = new Set<string>();
+  #attempts = 0;
+  #timer: NodeJS.Timeout | undefined;
+  #closed = false;
+
+  constructor(
+    private readonly like: () => Promise<SingleClient>,
+    private readonly at?: ServerAddress,
+  ) {
+    super();
+  }
+
+  get stream(): MessageConnection['stream'] {
+    return { destroy: () => this.#lost(this.#client) };
+  }
+
+  connect(): Promise<void> {
+    return this.#open();
+  }
+
+  disconnect(): void {
+    this.#closed = true;
+    clearTimeout(this.#timer);
+    const client = this.#client;
+    this.#client = undefined;
+    if (client) destroy(client);
+  }
+
+  /** node-redis does not ask the server again for what it has subscribed to. */
+  subscribe(channel: string): Promise<unknown> {
+    return this.#confirm(channel, (client) => client.subscribe(channel, this.#receive));
+  }
+
+  ssubscribe(channel: string): Promise<unknown> {
+    return this.#confirm(channel, (client) => client.sSubscribe(channel, this.#receive));
+  }
+
+  async sunsubscribe(channel: string): Promise<void> {
+    this.#confirmed.delete(channel);
+    await this.#client?.sUnsubscribe(channel);
+  }
+
+  readonly #receive = (message: string, channel: string): void => {
+    this.emit('message', channel, message);
+  };
+
+  async #confirm(channel: string, subscribe: (client: SingleClient) => Promise<void>): Promise<void> {
+    const client = this.#client;
+    if (!client?.isReady) throw new Error('not connected');
+    if (this.#confirmed.has(channel)) {
+      await client.sendCommand(['PING'], PLAINLY);
+      return;
+    }
+    await subscribe(client);
+    if (client === this.#client) this.#confirmed.add(channel);
+  }
+
+  async #open(): Promise<void> {
+    let client: SingleClient;
+    try {
+      client = copyOf(await this.like(), this.at);
+    } catch {
+      return this.#again();
+    }
+    if (this.#closed) return;
+    this.#client = client;
+    const lost = (): void => this.#lost(client);
+    client.on('error', lost);
+    client.on('end', lost);
+    client.on('sharded-channel-moved', (channel: string) => {
+      this.#confirmed.delete(channel);
+      this.emit('sunsubscribe', channel);
+    });
+    this.#timer = setTimeout(lost, CONNECT_LIMIT_MS).unref();
+    try {
+      await client.connect();
+    } catch {
+      return lost();
+    }
+    if (client !== this.#client) return;
+    clearTimeout(this.#timer);
+    this.#attempts = 0;
+    this.emit('ready');
+  }
+
+  #lost(client: SingleClient | undefined): void {
+    if (!client || client !== this.#client) return;
+    this.#client = undefined;
+    this.#confirmed.clear();
+    clearTimeout(this.#timer);
+    destroy(client);
+    this.emit('close');
+    this.#again();
+  }
+
+  #again(): void {
+    if (this.#closed) return;
+    this.#attempts++;
+    this.#timer = setTimeout(() => void this.#open(), Math.min(this.#attempts * 20, 500)).unref();
+  }
+}
+
+function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClient {
+  return client.duplicate({
+    // It would win over the address below; what else it says is in the options by now.
+    url: undefined,
+    name: 'nestjs-redlock-messages',
+    disableOfflineQueue: true,
+    readonly: false,
+    pingInterval: 0,
+    clientSideCache: undefined,
+    emitInvalidate: false,
+    socket: { ...client.options.socket, ...at, connectTimeout: 2_000, reconnectStrategy: false },
+  });
+}
+
+/** It throws when it is closed already. */
+function destroy(client: SingleClient): void {
+  if (client.isOpen) client.destroy();
+}

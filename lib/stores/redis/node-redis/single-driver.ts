@@ -1,0 +1,83 @@
+import { errorMonitor } from 'node:events';
+import type { DriverOptions, Server } from '../connection/driver.js';
+import { PLAINLY, type SingleClient } from './client-types.js';
+import { NodeRedisDriver } from './node-redis-driver.js';
+import { NodeRedisMessages } from './node-redis-messages.js';
+import { NodeRedisServer } from './node-redis-server.js';
+
+/** What `createClient` of node-redis returns. */
+export class SingleDriver extends NodeRedisDriver {
+  readonly isCluster = false;
+  readonly options: DriverOptions;
+  readonly address: string;
+  readonly #servers: readonly Server[];
+
+  constructor(private readonly client: SingleClient) {
+    super();
+    this.options = optionsOf(client);
+    const { path, host, port, db } = this.options;
+    this.address = path ?? `${host}:${port}${db ? `/${db}` : ''}`;
+    this.#servers = [
+      new NodeRedisServer(
+        (args) => client.sendCommand(args, PLAINLY),
+        this.options,
+        (at) => new NodeRedisMessages(() => Promise.resolve(client), at),
+      ),
+    ];
+    client.on('ready', this.#onReady);
+    client.on('end', this.#onEnd);
+    // Another kind of listener would silence the errors of a client that is not ours.
+    client.on(errorMonitor, this.#onError);
+  }
+
+  get status(): string {
+    if (this.client.isReady) return 'ready';
+    return this.client.isOpen ? 'reconnecting' : 'end';
+  }
+
+  connect(): Promise<unknown> {
+    return this.client.connect();
+  }
+
+  nodes(): readonly Server[] {
+    return this.#servers;
+  }
+
+  detach(): void {
+    this.client.off('ready', this.#onReady);
+    this.client.off('end', this.#onEnd);
+    this.client.off(errorMonitor, this.#onError);
+  }
+
+  protected send(args: readonly string[]): Promise<unknown> {
+    return this.client.sendCommand(args, PLAINLY);
+  }
+
+  readonly #onReady = (): void => {
+    this.lastError = undefined;
+    this.emit('ready');
+  };
+
+  readonly #onEnd = (): void => {
+    this.emit('close');
+  };
+
+  /** Also what ends no connection is told by it. */
+  readonly #onError = (error: Error): void => {
+    if (this.client.isReady) return;
+    this.lastError = error;
+    this.emit('close');
+  };
+}
+
+/** Where a client leads. */
+export function optionsOf({ options, _keyPrefix }: SingleClient): DriverOptions {
+  const { socket, database } = options;
+  return {
+    host: socket?.host ?? 'localhost',
+    port: socket?.port ?? 6379,
+    path: socket?.path,
+    db: database,
+    keyPrefix: _keyPrefix,
+  };
+}

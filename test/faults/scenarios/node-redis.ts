@@ -1,0 +1,58 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
+import { crash } from './crashes.js';
+
+// Clients of node-redis, which the application passes in: they queue while they are not connected, and connect again.
+
+const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
+
+export const nodeRedis: readonly Scenario[] = [
+  {
+    name: 'node-redis: SIGKILL of the only node, persistent',
+    stage: { nodes: 1, nodeArgs: DURABLE },
+    clients: 4,
+    client: { passesIn: true },
+    seconds: [3, 20],
+    faults: (play) => repeat(play, 1_000, () => crash(play.stage.servers, 200)),
+  },
+  {
+    name: 'node-redis: SIGSTOP of the only node beyond the ttl',
+    stage: { nodes: 1 },
+    clients: 4,
+    client: { passesIn: true, ttl: 800, leastHold: 1_500, hold: 1_500 },
+    seconds: [3, 20],
+    faults: (play) =>
+      repeat(play, 500, async () => {
+        const [server] = play.stage.servers;
+        server!.pause();
+        await sleep(1_200);
+        server!.resume();
+      }),
+    enough: (events) => countOf(events, 'lost') > 0,
+  },
+  network('connections cut in flight', 20, (proxy) => proxy.cut()),
+  network('replies dropped (S6)', 300, (proxy) => proxy.dropReplies()),
+  network('requests held up, and delivered late (S15, S16)', 400, (proxy) => proxy.holdRequests()),
+];
+
+/** Puts a fault on two of three connections for a time, again and again. */
+function network(
+  name: string,
+  duration: number,
+  fault: (proxy: Play['stage']['proxies'][number]) => void,
+): Scenario {
+  return {
+    name: `node-redis: ${name}`,
+    stage: { nodes: 3, proxies: true },
+    clients: 4,
+    client: { passesIn: true, ttl: 3_000 },
+    seconds: [2, 10],
+    faults: (play) =>
+      repeat(play, 200, async () => {
+        const proxies = some(2, play.stage.proxies);
+        for (const proxy of proxies) fault(proxy);
+        await sleep(duration);
+        await Promise.all(proxies.map((proxy) => proxy.heal()));
+      }),
+  };
+}

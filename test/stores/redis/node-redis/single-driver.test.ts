@@ -1,0 +1,159 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { Redis } from 'ioredis';
+import { createClient, RESP_TYPES } from 'redis';
+import { LockService, LockUnavailableError } from '../../../../lib/index.js';
+import { NO_RETRY } from '../../../../lib/core/lock-options.js';
+import { nodeRedis, storeOver } from '../../../support/clients.js';
+import { heldKeys, newFleet, redlockOver } from '../../../support/core.js';
+import { cleanUpAfterTests } from '../../../support/leftovers.js';
+import { startApp } from '../../../support/nest-app.js';
+import { PATIENT } from '../../../support/patience.js';
+import { type RedisServer, startRedis } from '../../../support/redis-server.js';
+import { until } from '../../../support/until.js';
+import { NODE_REDIS_RIGHTS, RIGHTS } from '../../../variants/acl-rights.js';
+
+// What differs between a client of node-redis and one of ioredis.
+
+const once = { retry: false } as const;
+const terms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
+
+let server: RedisServer;
+let looker: Redis;
+beforeAll(async () => {
+  server = await startRedis({ args: ['--appendonly', 'yes'] });
+  looker = server.client();
+});
+
+describe('a client that is passed in', () => {
+  test('is refused by name while it is not connected, votes from then on, and not any more when it was closed', async () => {
+    const client = createClient({ url: server.url });
+    client.on('error', () => undefined);
+    const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
+    await expect(locks.acquire('k', once)).rejects.toThrow(
+      'the client that was passed in as `nodes` is not open; connect it before the module starts',
+    );
+    await client.connect();
+    await until(async () => (await locks.tryAcquire('k').catch(() => null)) !== null);
+    client.destroy();
+    await expect(locks.acquire('l', once)).rejects.toThrow('passed in as `nodes` is not open');
+  });
+
+  test('stays open, with none of our listeners, when the module shuts down', async () => {
+    const client = nodeRedis(server.url);
+    await until(() => client.isReady);
+    const before = client.eventNames().map((name) => client.listenerCount(name));
+    const app = await startApp({}, { nodes: client });
+    await (await app.get(LockService).acquire('k2', once)).release();
+    const taken = await app.get(LockService).acquire('k3', once);
+    const waiting = app.get(LockService).acquire('k3', { retry: { timeout: 60_000, delay: 30_000 } });
+    await until(async () => (await looker.zcard('lock:{k3}:q')) === 1);
+    await taken.release();
+    await (await waiting).release();
+    await app.close();
+    expect(client.eventNames().map((name) => client.listenerCount(name))).toEqual(before);
+    await expect(client.ping()).resolves.toBe('PONG');
+    await until(async () => !String(await looker.client('LIST')).includes('nestjs-redlock-messages'));
+  });
+
+  test.each([
+    ['RESP2', { RESP: 2 as const }],
+    ['RESP3', { RESP: 3 as const }],
+    ['Buffers for texts', { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } }],
+    ['no queue', { disableOfflineQueue: true }],
+    ['a prefix of its own', { keyPrefix: 'own:' }],
+  ])(
+    'with %s: what is held is shown, listed, and waited for; the server is examined',
+    async (what, options) => {
+      const fleet = newFleet();
+      const node = storeOver(nodeRedis(server.url, options), fleet);
+      await node.connect();
+      expect(fleet.warnings).toEqual([
+        expect.stringContaining('set appendonly to yes and appendfsync to always'),
+      ]);
+      const redlock = redlockOver([node], PATIENT);
+      const key = `key of ${what}`;
+      const lock = await redlock.acquire([key], terms);
+      await expect(node.read([key])).resolves.toMatchObject([
+        { mode: 'exclusive', holders: [{ owner: 'me' }] },
+      ]);
+      const pages: string[] = [];
+      for await (const page of node.scan(key)) pages.push(...page);
+      expect(pages).toEqual([key]);
+      const prefix = what === 'a prefix of its own' ? 'own:' : '';
+      await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
+      const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
+      const waiting = redlock.acquire([key], { ...terms, retry });
+      await until(async () => (await looker.zcard(`${prefix}lock:{${key}}:q`)) === 1);
+      await looker.script('FLUSH');
+      await lock.release();
+      await (await waiting).release();
+      expect(await heldKeys(looker)).not.toContain(`${prefix}lock:{${key}}`);
+      await redlock.close();
+    },
+  );
+
+  test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
+    await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
+    await looker.call('ACL', 'LOG', 'RESET');
+    const client = nodeRedis(server.url, { username: 'few', password: 'secret' });
+    const locks = (await startApp({}, { nodes: client })).get(LockService);
+    const taken = await locks.acquire('few', once);
+    const waiting = locks.acquire('few', { retry: { timeout: 60_000, delay: 30_000 } });
+    await until(async () => (await looker.zcard('lock:{few}:q')) === 1);
+    // Long enough for the connection for messages to be asked whether it works.
+    await until(async () => String(await looker.client('LIST')).includes('cmd=ping'));
+    await taken.release();
+    await (await waiting).release();
+    await expect(looker.call('ACL', 'LOG')).resolves.toEqual([]);
+  });
+
+  test('errors of the server are told as they came: memory that is short refuses, and what is held is renewed', async () => {
+    const fleet = newFleet();
+    const node = storeOver(nodeRedis(server.url), fleet);
+    await node.connect();
+    const redlock = redlockOver([node], PATIENT);
+    const lock = await redlock.acquire(['oom'], terms);
+    await looker.config('SET', 'maxmemory', 1);
+    await expect(redlock.acquire(['oom 2'], terms)).rejects.toThrow('OOM');
+    await expect(node.check(0)).resolves.toMatchObject({
+      state: 'unfit',
+      reason: expect.stringContaining('OOM'),
+    });
+    await lock.extend(120_000);
+    await lock.release();
+    await looker.config('SET', 'maxmemory', 0);
+    await redlock.close();
+  });
+});
+
+describe('an acquire that the client keeps in its queue', () => {
+  test('stores nothing when it is written after its time limit (S16)', async () => {
+    const client = nodeRedis(server.url);
+    const node = storeOver(client, newFleet());
+    await until(() => client.isReady);
+    await node.connect();
+    const redlock = redlockOver([node], { nodeTimeout: 100 });
+    await (await redlock.acquire(['known'], { ...terms, ttl: 1_000 })).release();
+    // As it does while a server is moved, or a connection is full.
+    const { _pause: pause, _unpause: goOn } = client;
+    pause.call(client);
+    await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
+      LockUnavailableError,
+    );
+    goOn.call(client);
+    await client.ping();
+    await expect(looker.exists('lock:{late}')).resolves.toBe(0);
+    await redlock.close();
+  });
+});
+
+test('a pool is refused when the module is made, with the clients that are not', async () => {
+  const { createClientPool } = await import('redis');
+  const pool = createClientPool({ url: server.url });
+  cleanUpAfterTests(async () => pool.destroy());
+  await expect(startApp({}, { nodes: pool as never })).rejects.toThrow(
+    'what `createClient` of node-redis 5 or 6 returns',
+  );
+});
+
+const SILENT = { log() {}, warn() {}, error() {} };

@@ -1,0 +1,167 @@
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import type { Redis } from 'ioredis';
+import { LockService, LockUnavailableError } from '../../lib/index.js';
+import { nodeRedisCluster, nodeRedisSentinel } from '../support/clients.js';
+import { countLocks } from '../support/core.js';
+import { startApp } from '../support/nest-app.js';
+import { addReplica, startMasters } from '../support/redis-cluster.js';
+import type { RedisServer } from '../support/redis-server.js';
+import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sentinel-group.js';
+import { until } from '../support/until.js';
+
+// What sentinel.test.ts and cluster.test.ts have for ioredis, for clients of node-redis that are passed in.
+
+const once = { retry: false } as const;
+/** Nobody polls. */
+const IN_TURN = { retry: { timeout: PATIENCE, delay: PATIENCE / 2 } };
+
+describe('createSentinel', () => {
+  let group: SentinelGroup;
+  let app: INestApplication;
+  let ours: INestApplication;
+  let locks: LockService;
+  let others: LockService;
+
+  beforeAll(async () => {
+    group = await startSentinelGroup();
+    const sentinelRootNodes = group.sentinels.map(({ host, port }) => ({ host, port }));
+    const client = nodeRedisSentinel({ name: 'locks', sentinelRootNodes });
+    await until(() => client.isReady, PATIENCE);
+    app = await startApp({}, { nodes: client });
+    ours = await startApp({}, { nodes: { sentinels: sentinelRootNodes, name: 'locks' } });
+    [locks, others] = [app, ours].map((each) => each.get(LockService)) as [LockService, LockService];
+  });
+  afterAll(async () => {
+    await Promise.all([app, ours].map((each) => each.close()));
+  });
+
+  test('excludes what a connection of ours holds, many at a time, and those who wait are told', async () => {
+    const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
+    const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
+    await expect(others.tryAcquire('key:7')).resolves.toBeNull();
+    await Promise.all(held.map((lock) => lock.extend()));
+    const waiting = locks.acquire('turn', IN_TURN);
+    await (await waiting).release();
+    const taken = await others.acquire('turn', once);
+    const next = locks.acquire('turn', IN_TURN);
+    const looker = group.master.client();
+    await until(async () => (await looker.zcard('lock:{turn}:q')) === 1);
+    await taken.release();
+    await (await next).release();
+    await Promise.all(held.map((lock) => lock.release()));
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+
+  test('a master that dies: nothing is locked until the replica is master; what it has is still held then', async () => {
+    const { master, replica } = group;
+    const looker = replica.client();
+    const held = await locks.acquire('held', { ttl: PATIENCE });
+    await until(async () => (await countLocks(looker)) === 1);
+    const waiting = locks.acquire('held', { ttl: PATIENCE, ...IN_TURN });
+    await until(async () => (await looker.zcard('lock:{held}:q')) === 1);
+    await master.kill();
+    await expect(locks.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
+    await until(() => succeeds(locks.acquire('other', once).then((lock) => lock.release())), PATIENCE);
+    await expect(locks.tryAcquire('held')).resolves.toBeNull();
+    await held.extend();
+    expect(held.state).toBe('held');
+    // Else the message is lost, and who waits asks when it has slept long enough.
+    await until(
+      async () => ((await looker.pubsub('CHANNELS', 'lock:wake:*')) as string[]).length > 0,
+      PATIENCE,
+    );
+    await held.release();
+    const next = await waiting;
+    expect(next.fencingToken).toBeGreaterThan(held.fencingToken);
+    await next.release();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+});
+
+describe('createCluster', () => {
+  let masters: RedisServer[];
+  let replica: RedisServer;
+  let lookers: Redis[];
+  let apps: INestApplication[];
+  let locks: LockService;
+  let others: LockService;
+
+  beforeAll(async () => {
+    masters = await startMasters([], [], []);
+    replica = await addReplica(masters, masters[0]!);
+    lookers = masters.map((server) => server.client());
+    const rootNodes = masters.map(({ url }) => ({ url }));
+    const clients = [0, 1].map(() => nodeRedisCluster({ rootNodes }));
+    await until(() => clients.every(({ isReady }) => isReady));
+    apps = await Promise.all(clients.map((nodes) => startApp({}, { nodes })));
+    [locks, others] = apps.map((each) => each.get(LockService)) as [LockService, LockService];
+  });
+  afterAll(async () => {
+    await Promise.all(apps.map((each) => each.close()));
+  });
+
+  test('locks lie on all masters and exclude; several keys of one slot are one lock, of several they are refused', async () => {
+    const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
+    const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
+    const spread = await Promise.all(lookers.map(countLocks));
+    expect(Math.min(...spread)).toBeGreaterThan(0);
+    await expect(Promise.all(keys.map((key) => others.tryAcquire(key)))).resolves.toEqual(
+      keys.map(() => null),
+    );
+    await Promise.all(held.map((lock) => lock.extend()));
+    const listed: string[] = [];
+    for await (const { key } of others.list()) listed.push(key);
+    expect(listed.toSorted()).toEqual(keys.toSorted());
+    await Promise.all(held.map((lock) => lock.release()));
+    const two = await locks.acquire(['{orders}:1', '{orders}:2'], once);
+    await expect(others.tryAcquire('{orders}:2')).resolves.toBeNull();
+    await two.release();
+    await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
+    await expect(Promise.all(lookers.map(countLocks))).resolves.toEqual([0, 0, 0]);
+  });
+
+  test('those who wait get their turn by a message, on every master', async () => {
+    const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
+    const taken = await Promise.all(keys.map((key) => locks.acquire(key, once)));
+    const waiting = keys.map((key) => others.acquire(key, IN_TURN));
+    const inLine = async (): Promise<number> =>
+      (await Promise.all(lookers.map((looker) => looker.keys('*:q')))).flat().length;
+    await until(async () => (await inLine()) === keys.length);
+    const start = performance.now();
+    await Promise.all(taken.map((lock) => lock.release()));
+    await Promise.all(waiting.map(async (lock) => (await lock).release()));
+    expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
+  });
+
+  test('a master that dies: its locks wait for its replica, which has those that reached it', async () => {
+    const [master] = masters as [RedisServer];
+    const keys: string[] = [];
+    for (let i = 0; keys.length < 2; i++) {
+      const slot = (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{key:${i}}`)) as number;
+      if (slot < 5_000) keys.push(`key:${i}`);
+    }
+    const [one, other] = keys as [string, string];
+    const held = await locks.acquire(one, { ttl: PATIENCE });
+    const looker = replica.client();
+    await looker.readonly();
+    await until(async () => (await countLocks(looker)) === 1);
+    await master.kill();
+    // At once, and not when the others agree that it is dead.
+    await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
+    for (const each of [locks, others])
+      await until(() => succeeds(each.acquire(other, once).then((lock) => lock.release())), PATIENCE);
+    await expect(others.tryAcquire(one)).resolves.toBeNull();
+    await held.extend();
+    expect(held.state).toBe('held');
+    await held.release();
+    await expect(countLocks(looker)).resolves.toBe(0);
+  });
+});
+
+function succeeds(promise: Promise<unknown>): Promise<boolean> {
+  return promise.then(
+    () => true,
+    () => false,
+  );
+}
