@@ -9,6 +9,7 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import type { LeaderEvent } from './leader-event.js';
 import type { LockLostError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { ResolvedLockOptions } from '../core/lock-options.js';
@@ -113,6 +114,10 @@ export class LockTelemetry {
     const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
     if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
     this.listener?.({ type: 'skipped', ...event });
+  }
+
+  leader(event: LeaderEvent): void {
+    this.listener?.({ type: 'leader', ...event });
   }
 
   #follow(lock: WatchableLock, subject: LockSubject, slots: LockSlots): void {
