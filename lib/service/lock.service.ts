@@ -61,7 +61,7 @@ export class LockService {
   /** @internal Nest creates it. */
   constructor(
     private readonly locker: LockRuntime,
-    private readonly leaders: Leaders,
+    private readonly campaigns: Leaders,
   ) {}
 
   /**
@@ -242,7 +242,12 @@ export class LockService {
    */
   leader(name: string): Leadership {
     checkLeaderName(name);
-    return new Leadership(name, this.leaders);
+    return new Leadership(name, this.campaigns);
+  }
+
+  /** The {@link leader} of each name that a method of this application has with `@Leader`. */
+  leaders(): Leadership[] {
+    return this.campaigns.names.map((name) => this.leader(name));
   }
 
   /**

@@ -218,8 +218,8 @@ describe('the leader', () => {
         resigned = term.signal.aborted;
       },
     });
-    await until(() => resigned && only.consumer.running === 0);
-    await until(async () => (await only.leadership.current()) === undefined);
+    await until(async () => resigned && (await only.leadership.current()) === undefined);
+    expect(only.consumer).toMatchObject({ running: 0, terms: [{ signal: { aborted: true } }] });
   });
 
   test('can end by a resignation that comes while it campaigns', async () => {

@@ -1,5 +1,5 @@
 import { badOption } from '../../core/checks.js';
-import { oneKey } from '../../core/keys.js';
+import { LEADER_PREFIX, oneKey } from '../../core/keys.js';
 
 /**
  * The time for which this process leads. It takes the place of a lock where a resource compares fencing tokens, such as a
@@ -31,9 +31,6 @@ export interface CurrentLeader {
   /** `LeaderTerm.fencingToken`; `undefined` when so many nodes are away that no quorum confirms it. */
   readonly fencingToken: number | undefined;
 }
-
-/** Leaders are locks, so every store, `redlock inspect` and `forceRelease` work with them. */
-export const LEADER_PREFIX = 'leader:';
 
 export function leaderKey(name: string): string {
   return LEADER_PREFIX + name;
