@@ -21,6 +21,11 @@ export {
   NODE_ERROR_CHANNEL,
   type NodeErrorEvent,
 } from './core/lock-events.js';
+export { Leader, type LeaderOptions } from './decorator/leader/leader.decorator.js';
+export { OnlyLeader, type OnlyLeaderOptions } from './decorator/leader/only-leader.decorator.js';
+export type { CurrentLeader, LeaderTerm } from './service/leader/leader-term.js';
+export type { Leadership } from './service/leader/leadership.js';
+export { LEADER_CHANNEL, type LeaderEvent, type TermEnd } from './telemetry/leader-event.js';
 export { LockService, type TryAcquireOptions } from './service/lock.service.js';
 export { RedlockModule } from './module/redlock.module.js';
 export type { RedlockModuleExtras } from './module/redlock.module-definition.js';

@@ -121,8 +121,8 @@ test('docs/errors.md has a section for every code', () => {
 test('docs/observability.md has every channel, and every field of what is published there', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
-    [...page.matchAll(/^\| `(Lock|Node)(\w+Event)` +\| (.*)\|$/gm)].map(([, start, end, fields]) => [
-      `${start}${end}`,
+    [...page.matchAll(/^\| `((?:Lock|Node|Leader)\w*Event)` +\| (.*)\|$/gm)].map(([, name = '', fields]) => [
+      name,
       [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
     ]),
   );

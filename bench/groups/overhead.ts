@@ -2,6 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
 import { Bench, type TaskResult } from 'tinybench';
 import { LockInterceptor, LockService, WithLock } from '../../lib/index.js';
+import { Leaders } from '../../lib/service/leader/leaders.js';
 import { adopt } from '../../lib/decorator/interceptor-injection.js';
 import { LockTelemetry } from '../../lib/telemetry/lock-telemetry.js';
 import { LockRuntime } from '../../lib/service/lock-runtime.js';
@@ -56,9 +57,10 @@ export const overhead: Group = {
       1_000,
       nothing,
     );
-    const locks = new LockService(locker);
+    const leaders = new Leaders(locker, undefined);
+    const locks = new LockService(locker, leaders);
     const tasks = new Tasks();
-    adopt(tasks, undefined, new LockInterceptor(locker, new Ticks(new ModulesContainer())));
+    adopt(tasks, undefined, new LockInterceptor(locker, new Ticks(new ModulesContainer()), leaders));
 
     const lease = new Lease(['overhead'], 'bench', TTL);
     const requests: AcquireRequest[] = [

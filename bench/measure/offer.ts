@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcquireRequest, Store } from '../../lib/core/ports.js';
 import { openStores } from '../../lib/module/open-stores.js';
 import { makeRuntime } from '../../lib/module/open-runtime.js';
+import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 
 /** What became of permits that were asked for. */
@@ -44,7 +45,7 @@ export async function offer({ urls, key, permits, hold, every, within }: Offer):
         openStores(options, context, nodeLog).map((store) => counted(store, leases, mended, raised)),
     },
   );
-  const locks = new LockService(runtime);
+  const locks = new LockService(runtime, new Leaders(runtime, undefined));
   await runtime.open();
   const ended: Promise<string | undefined>[] = [];
   let held = 0;

@@ -34,6 +34,7 @@ export type Request =
       readonly role: string | undefined;
     }
   | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
+  | (Common & { readonly command: 'leaders' })
   | (Common & { readonly command: 'inspect'; readonly key: string })
   | (Common & { readonly command: 'watch'; readonly prefix: string; readonly interval: number })
   | (Common & {
@@ -76,6 +77,7 @@ const MIGRATION = 'postgres-migration';
 /** What each command takes beside the common options, and the operand that it needs or may have. */
 const COMMANDS: Readonly<Record<NodeRequest['command'], { options: readonly string[]; operand?: string }>> = {
   list: { options: ['limit'], operand: '[PREFIX]' },
+  leaders: { options: [] },
   inspect: { options: [], operand: 'KEY' },
   watch: { options: ['interval'], operand: '[PREFIX]' },
   release: { options: ['id', 'yes'], operand: 'KEY' },
@@ -91,6 +93,7 @@ Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
 
 Commands:
   list [PREFIX]     the locks that are held, of all keys or those that begin with PREFIX
+  leaders           who leads, by the names that @Leader gives
   inspect KEY       who holds a lock, and what each node says
   watch [PREFIX]    the locks as they come and go, until Ctrl-C
   release KEY       end a lock, whoever holds it; asks first
@@ -171,6 +174,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'release':
       if (values.id === '') throw new UsageError('No id after --id. Write one that inspect names');
       return { command: name, ...common, key: text, id: values.id, yes: values.yes ?? false };
+    case 'leaders':
     case 'doctor':
       return { command: name, ...common };
   }

@@ -6,6 +6,7 @@ import { doctor } from './doctor.js';
 import { ExitCode } from './exit-code.js';
 import { printable } from './format.js';
 import { inspect } from './inspect.js';
+import { leaders } from './leaders.js';
 import { list } from './list.js';
 import { checkRelease, release } from './release.js';
 import { checkNodes } from './check-nodes.js';
@@ -72,6 +73,8 @@ async function run(request: NodeRequest): Promise<number> {
         return await checkNodes(session, request, terminal);
       case 'list':
         return await list(session, request, terminal);
+      case 'leaders':
+        return await leaders(session, request, terminal);
       case 'inspect':
         return await inspect(session, request, terminal);
       case 'watch':

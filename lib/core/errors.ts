@@ -10,6 +10,7 @@ export type RedlockErrorCode =
   | 'LOCK_NOT_INJECTED'
   | 'LOCK_UPGRADE'
   | 'MAX_HOLD_REACHED'
+  | 'NO_LEADER'
   | 'TOKEN_STALE';
 
 /** Base of all errors of this package but those for bad options, which are `TypeError` and `RangeError`. */

@@ -1,5 +1,8 @@
 import { badValue } from './checks.js';
 
+/** The key of a leader is this and its name, so that leaders are locks like any other to the stores and to operators. */
+export const LEADER_PREFIX = 'leader:';
+
 /** What can be locked: one key, or several that make one lock. */
 export type LockKey = string | readonly string[];
 

@@ -5,6 +5,7 @@ import { heldUntilEnd } from './results/held-results.js';
 import type { Begun } from '../service/lock-scope.js';
 import { iterablePromise } from './results/iterable-promise.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
+import type { Leaders } from '../service/leader/leaders.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
 import type { LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import { LockHeldError, LockUnavailableError, nameOfTick } from '../core/errors.js';
@@ -44,6 +45,7 @@ export class LockInterceptor {
   constructor(
     private readonly locker: LockRuntime,
     private readonly ticks: Ticks,
+    private readonly leaders: Leaders,
   ) {}
 
   /**
@@ -59,6 +61,11 @@ export class LockInterceptor {
     if (call.kind === 'generator') return new HeldIterator(() => this.#begin(call), call.proceed, false);
     const settled = this.#settle(call);
     return call.kind === 'unknown' ? iterablePromise(settled) : settled;
+  }
+
+  /** @internal `@OnlyLeader` calls it. */
+  async onlyLeader(name: string, proceed: () => unknown): Promise<unknown> {
+    return this.leaders.of(name)?.ifLeader(proceed);
   }
 
   /** @internal Whether its application has shut down. */

@@ -2,9 +2,10 @@ import 'reflect-metadata';
 import type { Observable } from 'rxjs';
 import { declareTtl } from '../service/declared-ttls.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
+import { keepMetadata } from './keep-metadata.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
+import { mocked, notInjected } from './not-injected.js';
 import { markOncePerTick } from './schedule/once-per-tick.js';
-import { RedlockError } from '../core/errors.js';
 import { keysOf, type LockKey } from '../core/keys.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
@@ -74,7 +75,7 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
     }
     injectInterceptor(target, options.instance);
     const { ttl, instance } = options;
-    if (ttl !== undefined) declareTtl(target, { method: fullName, instance, ttl });
+    if (ttl !== undefined) declareTtl(target, { method: `@WithLock of ${fullName}`, instance, ttl });
     const kind = resultKindOf(target, name, method);
     const origin = {
       label: options.label ?? (typeof key === 'string' ? key : fullName),
@@ -85,7 +86,8 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
         const interceptor = interceptorOf(self, options.instance);
         // The stand-in of a mocking library would answer `undefined` without running the method.
         if (!(interceptor instanceof LockInterceptor)) {
-          const error = interceptor === undefined ? notInjected(fullName) : mocked(fullName);
+          const why = interceptor === undefined ? notInjected : mocked;
+          const error = why('@WithLock', fullName);
           if (kind === 'observable' || kind === 'generator') throw error;
           return Promise.reject(error);
         }
@@ -111,31 +113,6 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
     }
     descriptor.value = locked;
   };
-}
-
-function notInjected(method: string): RedlockError {
-  return new RedlockError(
-    'LOCK_NOT_INJECTED',
-    `${method} has @WithLock, but was called on an object that Nest did not create, ` +
-      'so there is nothing to lock with. Provide the class and get the object from Nest: inject it, or use ' +
-      '`app.get()` or `moduleRef.create()`. What a factory makes is found at start-up only, not when it is ' +
-      'request-scoped, transient or loaded lazily.',
-  );
-}
-
-function mocked(method: string): RedlockError {
-  return new RedlockError(
-    'LOCK_NOT_INJECTED',
-    `${method} has @WithLock, but its LockInterceptor was replaced by something else, such as a mock of \`useMocker\`, ` +
-      "so there is nothing to lock with. Import `RedlockModule.forRoot({ nodes: 'memory' })` into the testing module.",
-  );
-}
-
-/** A Proxy has the method's name and length, but Reflect metadata belongs to the one object it was defined on. */
-function keepMetadata(from: object, to: object): void {
-  for (const key of Reflect.getOwnMetadataKeys(from) as unknown[]) {
-    Reflect.defineMetadata(key, Reflect.getOwnMetadata(key, from), to);
-  }
 }
 
 /** Told from the kind of function and the return type that the compiler recorded. */

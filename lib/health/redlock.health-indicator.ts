@@ -33,6 +33,8 @@ export interface RedlockHealth {
   readonly unreachable: number;
   /** What makes locks weaker than they could be, such as eviction. */
   readonly warnings: readonly string[];
+  /** Whether this process leads, by each name that it campaigns for (`@Leader`); only if there is one. */
+  readonly leads?: Readonly<Record<string, boolean>>;
   /** Only with `details`. */
   readonly nodes?: readonly NodeStatus[];
 }
@@ -85,6 +87,7 @@ export class RedlockHealthIndicator {
     checkBoolean('details', details);
     const locks = this.moduleRef.get<LockService>(lockServiceToken(instance), { strict: false });
     const { available, quorum, nodes } = await locks.checkNodes();
+    const leaders = locks.leaders();
     const count = (state: NodeStatus['state']): number => nodes.filter((node) => node.state === state).length;
     const health: RedlockHealth = {
       quorum,
@@ -93,6 +96,9 @@ export class RedlockHealthIndicator {
       unfit: count('unfit'),
       unreachable: count('unreachable'),
       warnings: [...new Set(nodes.flatMap(({ warnings }) => warnings))],
+      ...(leaders.length > 0 && {
+        leads: Object.fromEntries(leaders.map((leader) => [leader.name, leader.isLeader()])),
+      }),
       ...(details ? { nodes } : {}),
     };
     const session = this.indicators.check(key);

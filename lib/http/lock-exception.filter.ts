@@ -22,6 +22,7 @@ const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, m
   TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
   LOCK_UPGRADE: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],
+  NO_LEADER: [500, 'Internal server error'],
 };
 
 /** A client of ours tries to connect again once a second, so that may be enough. */

@@ -1,5 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
 import { Counter, Gauge, Histogram, register, type Registry } from 'prom-client';
+import { LEADER_CHANNEL, type LeaderEvent } from '../telemetry/leader-event.js';
 import { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from '../telemetry/lock-skipped.js';
 import {
   LOCK_ACQUIRE_CHANNEL,
@@ -38,6 +39,7 @@ const NAMES = [
   'redlock_skipped_total',
   'redlock_lost_total',
   'redlock_node_errors_total',
+  'redlock_is_leader',
 ];
 
 /** From what a hand-over takes to what nobody waits for longer, in seconds. */
@@ -122,6 +124,12 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     'reason',
   ]);
   const lost = counter('redlock_lost_total', 'Locks that were lost while they were held', of);
+  const isLeader = new Gauge({
+    name: 'redlock_is_leader',
+    help: 'Whether this process leads: 1 or 0, for each name that it campaigns for',
+    labelNames: ['leader', 'module'],
+    registers,
+  });
   const nodeErrors = counter('redlock_node_errors_total', 'Requests that a node gave no usable answer to', [
     'node',
   ]);
@@ -181,6 +189,11 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     [
       LOCK_SKIPPED_CHANNEL,
       (event: LockSkippedEvent) => skipped.inc({ ...subjectOf(event), reason: event.reason }),
+    ],
+    [
+      LEADER_CHANNEL,
+      ({ leader, instance = 'default', isLeader: leads }: LeaderEvent) =>
+        isLeader.set({ leader, module: instance }, leads ? 1 : 0),
     ],
     [NODE_ERROR_CHANNEL, ({ node }: NodeErrorEvent) => nodeErrors.inc({ node })],
   ];

@@ -3,6 +3,7 @@ import { ModulesContainer } from '@nestjs/core';
 import { declaredTtls } from '../service/declared-ttls.js';
 import { interceptorToken } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
+import { Leaders } from '../service/leader/leaders.js';
 import { LockService } from '../service/lock.service.js';
 import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
@@ -39,6 +40,9 @@ export function checkModuleExtras({ name, isGlobal }: RedlockModuleExtras): void
 /** Nest names it when `forRoot` was forgotten, so its description says what to do. */
 export const RUNTIME = Symbol('RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })');
 
+/** What leads in this application. */
+export const LEADERS = Symbol('REDLOCK_LEADERS');
+
 /** The name of the instance that a module class serves. */
 export const INSTANCE_NAME = Symbol('REDLOCK_INSTANCE_NAME');
 
@@ -58,14 +62,19 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
       };
       const service: FactoryProvider = {
         provide: lockServiceToken(name),
-        useFactory: (opened: LockRuntime) => new LockService(opened),
+        useFactory: (opened: LockRuntime, leaders: Leaders) => new LockService(opened, leaders),
+        inject: [RUNTIME, LEADERS],
+      };
+      const leaders: FactoryProvider = {
+        provide: LEADERS,
+        useFactory: (opened: LockRuntime) => new Leaders(opened, name),
         inject: [RUNTIME],
       };
       const interceptor: FactoryProvider = {
         provide: interceptorToken(name),
-        useFactory: (opened: LockRuntime, modules: ModulesContainer) =>
-          new LockInterceptor(opened, new Ticks(modules)),
-        inject: [RUNTIME, ModulesContainer],
+        useFactory: (opened: LockRuntime, modules: ModulesContainer, leading: Leaders) =>
+          new LockInterceptor(opened, new Ticks(modules), leading),
+        inject: [RUNTIME, ModulesContainer, LEADERS],
       };
       return {
         ...definition,
@@ -74,6 +83,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           ...(definition.providers ?? []),
           { provide: INSTANCE_NAME, useValue: { name } },
           locker,
+          leaders,
           service,
           interceptor,
         ],

@@ -12,12 +12,15 @@ import { ModulesContainer } from '@nestjs/core';
 import { declaredTtls } from '../service/declared-ttls.js';
 import { adopt } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
+import type { Leaders } from '../service/leader/leaders.js';
+import { LeaderCheck } from '../decorator/leader/leader-check.js';
 import type { LockRuntime } from '../service/lock-runtime.js';
 import {
   type ASYNC_OPTIONS_TYPE,
   checkModuleExtras,
   ConfigurableModuleClass,
   INSTANCE_NAME,
+  LEADERS,
   RUNTIME,
   type OPTIONS_TYPE,
 } from './redlock.module-definition.js';
@@ -46,6 +49,7 @@ export class RedlockModule
   /** @internal Nest creates it. */
   constructor(
     @Inject(RUNTIME) private readonly locker: LockRuntime,
+    @Inject(LEADERS) private readonly leaders: Leaders,
     @Inject(INSTANCE_NAME) private readonly instance: { readonly name: string | undefined },
     @Inject(ModulesContainer) private readonly modules: ModulesContainer,
   ) {
@@ -80,25 +84,30 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name, as their locks would not exclude each other, or when two
-   * classes would share the ticks of their `oncePerTick`; TypeError when a method with `oncePerTick` has no schedule;
+   * @throws Error when another module has the same name, as their locks would not exclude each other, when two
+   * classes would share the ticks of their `oncePerTick`, or when two methods lead under one name; RedlockError when
+   * `@OnlyLeader` names what no method leads; TypeError when a method with `oncePerTick` has no schedule;
    * RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
     // By now what factories make is there, too.
     this.locker.foresee(declaredTtls(this.modules, this.instance.name));
-    const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules));
+    const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules), this.leaders);
     const ticks = new OncePerTickCheck(this.instance.name);
+    const leaders = new LeaderCheck(this.instance.name, this.leaders);
     for (const module of this.modules.values()) {
       this.#refuseTwin(module.instance);
       for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
         // Of a provider that is not static, an object that has the methods only.
         const instance: unknown = wrapper.instance;
         if (typeof instance !== 'object' || instance === null) continue;
+        const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
         ticks.check(instance);
+        leaders.add(instance, isStatic);
         if (wrapper.isDependencyTreeStatic()) adopt(instance, this.instance.name, interceptor);
       }
     }
+    leaders.finish();
   }
 
   #refuseTwin(other: unknown): void {
@@ -127,6 +136,7 @@ export class RedlockModule
       }
       throw error;
     }
+    this.leaders.start();
   }
 
   /**
@@ -134,6 +144,7 @@ export class RedlockModule
    * waited for still need.
    */
   async beforeApplicationShutdown(): Promise<void> {
+    this.leaders.stop();
     await this.locker.drain();
   }
 

@@ -4,9 +4,9 @@ import type { Redlock } from '../redlock/redlock.js';
 
 const DECLARED_TTLS = 'nestjs-redlock:ttls';
 
-/** The ttl that `@WithLock` on a method names. */
+/** The ttl that a decorator of a method names. */
 export interface DeclaredTtl {
-  /** The class and the method. */
+  /** The decorator, the class and the method, for messages. */
   readonly method: string;
   readonly instance: string | undefined;
   readonly ttl: number;
@@ -44,7 +44,7 @@ export function foresee(redlock: Redlock, declared: readonly DeclaredTtl[]): voi
     try {
       redlock.foresee(ttl);
     } catch (error) {
-      throw new RangeError(`@WithLock of ${method}: ${(error as Error).message}`);
+      throw new RangeError(`${method}: ${(error as Error).message}`);
     }
   }
 }

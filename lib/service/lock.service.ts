@@ -1,4 +1,7 @@
 import { Injectable } from '@nestjs/common';
+import type { Leaders } from './leader/leaders.js';
+import { checkLeaderName } from './leader/leader-term.js';
+import { Leadership } from './leader/leadership.js';
 import { JoinedLock } from './joined-lock.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
@@ -56,7 +59,10 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 @Injectable()
 export class LockService {
   /** @internal Nest creates it. */
-  constructor(private readonly locker: LockRuntime) {}
+  constructor(
+    private readonly locker: LockRuntime,
+    private readonly campaigns: Leaders,
+  ) {}
 
   /**
    * Waits for a lock, within the limits of `retry`. The caller must release it.
@@ -220,6 +226,29 @@ export class LockService {
     checkForceReleaseOptions(options);
     await this.locker.open();
     return this.locker.inspection.forceRelease(one, options);
+  }
+
+  /**
+   * The leaders of a name that `@Leader` has, in this application or in another one: who leads, and whether it is this process.
+   *
+   * @throws TypeError when `name` is not a string, or empty
+   * @example
+   * ```ts
+   * import type { LockService } from 'nestjs-redlock';
+   *
+   * declare const locks: LockService; // injected
+   * const leadership = locks.leader('consumer');
+   * if (!leadership.isLeader()) console.log('led by', (await leadership.current())?.owner);
+   * ```
+   */
+  leader(name: string): Leadership {
+    checkLeaderName(name);
+    return new Leadership(name, this.campaigns);
+  }
+
+  /** The {@link leader} of each name that a method of this application has with `@Leader`. */
+  leaders(): Leadership[] {
+    return this.campaigns.names.map((name) => this.leader(name));
   }
 
   /**

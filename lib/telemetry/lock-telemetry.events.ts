@@ -1,4 +1,5 @@
 import { tracingChannel } from 'node:diagnostics_channel';
+import type { LeaderEvent } from './leader-event.js';
 import type { LockSkippedEvent } from './lock-skipped.js';
 import type { LockSlots } from '../core/lock-events.js';
 import type { LockMode } from '../core/lock-mode.js';
@@ -80,6 +81,7 @@ export type LockEvent =
       readonly waited: number;
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
+  | (LeaderEvent & { readonly type: 'leader' })
   | (LockSubject & {
       /**
        * Acquired or refused with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal

@@ -9,6 +9,7 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import type { LeaderEvent } from './leader-event.js';
 import { LockHeldError, type LockLostError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { LockKind } from '../core/lock-mode.js';
@@ -123,6 +124,10 @@ export class LockTelemetry {
     const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
     if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
     this.listener?.({ type: 'skipped', ...event });
+  }
+
+  leader(event: LeaderEvent): void {
+    this.listener?.({ type: 'leader', ...event });
   }
 
   #follow(lock: WatchableLock, subject: LockSubject, slots: LockSlots): void {

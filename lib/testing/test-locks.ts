@@ -1,3 +1,4 @@
+import { checkLeaderName, leaderKey } from '../service/leader/leader-term.js';
 import type { RunnableLock } from '../service/lock-scope.js';
 import { openRuntime } from '../module/open-runtime.js';
 import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
@@ -118,17 +119,30 @@ export class TestLocks {
    */
   async hold(key: LockKey, options: HoldOptions = {}): Promise<ForeignLock> {
     checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
-    const { owner = 'another process', ttl = A_DAY_MS, instance, ...kind } = options;
-    checkLockOptions({ ttl });
-    checkLockKind(kind);
-    const wanted = { ttl, retry: false, renew: false } as const;
-    const module: RedlockModuleOptions = { nodes: 'memory', owner };
-    const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
-    const lock = await locker.acquire(keysOf(key), locker.resolve({ ...wanted, ...kind }), {
-      label: 'other',
-    });
-    this.#locks.add(lock);
-    return { id: lock.id, release: () => lock.release() };
+    const acquire = await this.#outsider(key, options);
+    return acquire();
+  }
+
+  /**
+   * Another process leads under this name, until `release()` of what this resolves to, or `ttl`: the application's own term,
+   * if it has one, is lost. Afterwards the application leads again, if a method of it has `@Leader` with the name.
+   *
+   * To have it lose its term and campaign again at once, call `lose` with the key `leader:` and the name.
+   *
+   * @throws LockHeldError when another process leads already; TypeError or RangeError naming what does not fit
+   */
+  async lead(
+    name: string,
+    options: Pick<HoldOptions, 'owner' | 'ttl' | 'instance'> = {},
+  ): Promise<ForeignLock> {
+    checkOptionNames('lead', options, ['owner', 'ttl', 'instance']);
+    checkLeaderName(name);
+    const key = leaderKey(name);
+    const acquire = await this.#outsider(key, options);
+    // In one turn with the acquisition, so that the application cannot be first.
+    const own = this.#held().filter((lock) => lock.keys.includes(key));
+    if (own.length > 0) this.lose(key);
+    return acquire();
   }
 
   /**
@@ -201,6 +215,22 @@ export class TestLocks {
   override<Builder extends OverridableBuilder>(builder: Builder): Builder {
     builder.overrideProvider(RUNTIME).useFactory(this.lockerFactory());
     return builder;
+  }
+
+  /** Prepares a process other than those under test, which then locks the key at once, or finds it held. */
+  async #outsider(key: LockKey, options: HoldOptions): Promise<() => Promise<ForeignLock>> {
+    const { owner = 'another process', ttl = A_DAY_MS, instance, ...kind } = options;
+    checkLockOptions({ ttl });
+    checkLockKind(kind);
+    const module: RedlockModuleOptions = { nodes: 'memory', owner };
+    const locker = await openRuntime(module, { nodesOf: () => [this.#nodeOf(instance)] });
+    await locker.open();
+    const wanted = locker.resolve({ ttl, retry: false, renew: false, ...kind });
+    return async () => {
+      const lock = await locker.acquire(keysOf(key), wanted, { label: 'other' });
+      this.#locks.add(lock);
+      return { id: lock.id, release: () => lock.release() };
+    };
   }
 
   /** @internal */

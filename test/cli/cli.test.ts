@@ -58,6 +58,27 @@ async function hold(...keys: string[]): Promise<void> {
   }
 }
 
+describe('leaders', () => {
+  test('a table of who leads, and JSON', async () => {
+    expect((await cli('leaders')).stdout).toBe('No leaders.\n');
+    await hold('leader:consumer', 'order:1');
+    const { code, stdout } = await cli('leaders');
+    expect(code).toBe(0);
+    const [heading = '', ...rows] = stdout.trimEnd().split('\n');
+    expect(heading).toMatch(/^LEADER +OWNER +LEADS FOR +ENDS IN +TERM$/);
+    expect(rows).toEqual([expect.stringMatching(/^consumer +api:1 +\d+(\.\d)? m?s +59 min \d+ s +\d{16}$/)]);
+    expect(JSON.parse((await cli('leaders', '--json')).stdout)).toEqual([
+      {
+        leader: 'consumer',
+        owner: 'api:1',
+        since: expect.any(String),
+        remaining: expect.any(Number),
+        fencingToken: expect.any(Number),
+      },
+    ]);
+  });
+});
+
 describe('list', () => {
   test('a table of what is held', async () => {
     await hold('order:2', 'order:1', 'report');
@@ -374,7 +395,7 @@ describe('what goes wrong', () => {
     );
     expect(runs.map(({ stderr }) => stderr)).toEqual([
       expect.stringContaining('Write --node redis://localhost:6379'),
-      expect.stringContaining('Write one of list, inspect, watch, release, doctor'),
+      expect.stringContaining('Write one of list, leaders, inspect, watch, release, doctor'),
       expect.stringContaining('Unknown command "frob"'),
       expect.stringContaining('Expected --node to be a Redis URL, such as redis://host:6379'),
     ]);

@@ -38,8 +38,8 @@ describe('the command line', () => {
   });
 
   test.each<[string, string]>([
-    ['', 'No command. Write one of list, inspect, watch, release, doctor'],
-    ['frob', 'Unknown command "frob". Write one of list, inspect, watch, release, doctor'],
+    ['', 'No command. Write one of list, leaders, inspect, watch, release, doctor'],
+    ['frob', 'Unknown command "frob". Write one of list, leaders, inspect, watch, release, doctor'],
     ['toString', 'Unknown command "toString"'],
     ['list a b', 'Too much after list. Write nestjs-redlock list [PREFIX]'],
     ['inspect', 'No key. Write nestjs-redlock inspect KEY'],

@@ -86,13 +86,14 @@ setInterval(() => {
 const { Logger } = await import('@nestjs/common');
 Logger.overrideLogger(false);
 const { openRuntime } = await import('../../lib/module/open-runtime.js');
+const { Leaders } = await import('../../lib/service/leader/leaders.js');
 const { LockService } = await import('../../lib/service/lock.service.js');
 
 /** The application closes them. */
 const passedIn: { destroy(): void }[] = [];
 const register = await RegisterClient.open(options.registerPort);
 const locker: LockRuntime = await openRuntime({ ...options.module, nodes: await nodes() });
-const locks = new LockService(locker);
+const locks = new LockService(locker, new Leaders(locker, undefined));
 /** The attempts that hold the lock. */
 const relying = new Set<number>();
 let attempts = 0;

@@ -2,8 +2,15 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Controller, Get, type INestApplication, Query } from '@nestjs/common';
 import { HealthCheck, HealthCheckService, HealthIndicatorService, TerminusModule } from '@nestjs/terminus';
 import { Redis } from 'ioredis';
+import { once } from 'node:events';
 import { RedlockHealthIndicator } from '../../lib/health/index.js';
-import { LockService, RedlockModule, type RedlockModuleOptions } from '../../lib/index.js';
+import {
+  Leader,
+  type LeaderTerm,
+  LockService,
+  RedlockModule,
+  type RedlockModuleOptions,
+} from '../../lib/index.js';
 import { startPlainApp } from '../support/nest-app.js';
 import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
@@ -254,5 +261,26 @@ test('bad options are named', async () => {
   await expect(indicator.isHealthy('locks', { instance: 'typo' })).rejects.toThrow(
     "RedlockModule.forRoot({ nodes, name: 'typo' })",
   );
+  await app.close();
+});
+
+test('says of each name that the application campaigns for, if it leads', async () => {
+  class Consumer {
+    @Leader('consumer')
+    async lead({ signal }: LeaderTerm): Promise<void> {
+      await once(signal, 'abort');
+    }
+  }
+  const app = await startPlainApp({
+    imports: [TerminusModule.forRoot({ logger: false }), RedlockModule.forRoot({ nodes: 'memory' })],
+    controllers: [HealthController],
+    providers: [RedlockHealthIndicator, Consumer],
+  });
+  await app.listen(0, '127.0.0.1');
+  const leader = app.get(LockService).leader('consumer');
+  await until(() => leader.isLeader());
+  expect((await ask(app)).locks['leads']).toEqual({ consumer: true });
+  await leader.resign();
+  expect((await ask(app)).locks['leads']).toEqual({ consumer: false });
   await app.close();
 });

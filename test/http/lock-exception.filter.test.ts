@@ -71,6 +71,7 @@ class Work {
     if (how === 'permits') throw permitsTaken;
     if (how === 'upgrade') throw new RedlockError('LOCK_UPGRADE', 'tenant-7');
     if (how === 'not-injected') throw new RedlockError('LOCK_NOT_INJECTED', 'tenant-7');
+    if (how === 'no-leader') throw new RedlockError('NO_LEADER', 'tenant-7');
     if (how === 'other') throw new Error('another error');
     if (how === 'unavailable') locks.fail({ error: new Error('secret-host:6379 is down') });
     if (how === 'held') await locks.hold('tenant-7', { owner: 'secret-host:1', ttl: 2_500 });
@@ -113,6 +114,7 @@ const answers: [how: string, problem: LockProblem][] = [
   ['stale', { statusCode: 409, message: 'Somebody else has changed this meanwhile', code: 'TOKEN_STALE' }],
   ['permits', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 }],
   ['upgrade', { statusCode: 500, message: 'Internal server error', code: 'LOCK_UPGRADE' }],
+  ['no-leader', { statusCode: 500, message: 'Internal server error', code: 'NO_LEADER' }],
   ['not-injected', { statusCode: 500, message: 'Internal server error', code: 'LOCK_NOT_INJECTED' }],
 ];
 

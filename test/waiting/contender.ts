@@ -1,5 +1,6 @@
 import { Logger } from '@nestjs/common';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 import { openRuntime } from '../../lib/module/open-runtime.js';
 import type { LockOptions } from '../../lib/core/lock-options.js';
@@ -35,7 +36,7 @@ export type Report =
 const options = JSON.parse(process.argv[2]!) as ContenderOptions;
 Logger.overrideLogger(false);
 const locker = await openRuntime(options.module);
-const locks = new LockService(locker);
+const locks = new LockService(locker, new Leaders(locker, undefined));
 const served: Served[] = [];
 const errors: string[] = [];
 const state = { stopped: false };

@@ -1,0 +1,46 @@
+import type { Leaders } from '../../service/leader/leaders.js';
+import { nobodyLeads } from '../../service/leader/leadership.js';
+import { quoted } from '../../core/printable.js';
+import { leadersOf } from './leader.decorator.js';
+import { type NeededLeader, neededLeadersOf } from './only-leader.decorator.js';
+
+/** Finds the methods with `@Leader` and `@OnlyLeader` of one application that lock in one module instance. */
+export class LeaderCheck {
+  /** An object can be provided more than once. */
+  readonly #seen = new Set<object>();
+  readonly #needed: NeededLeader[] = [];
+
+  constructor(
+    private readonly instance: string | undefined,
+    private readonly leaders: Leaders,
+  ) {}
+
+  /**
+   * @param isStatic - whether the object exists once, from the start
+   * @throws Error when a name is led twice, or by an object of a request
+   */
+  add(object: object, isStatic: boolean): void {
+    if (this.#seen.has(object)) return;
+    this.#seen.add(object);
+    for (const { name, method, instance, ttl } of leadersOf(object)) {
+      if (instance !== this.instance) continue;
+      const fullName = `${object.constructor.name}.${String(method)}`;
+      if (!isStatic) {
+        throw new Error(
+          `@Leader(${quoted([name])}) of ${fullName}: the class is request-scoped or transient, so there is no one object ` +
+            'that leads. Put it on a provider of the default scope.',
+        );
+      }
+      const lead = (object as Record<string | symbol, (term: unknown) => unknown>)[method]!;
+      this.leaders.add({ name, method: fullName, ttl, lead: (term) => lead.call(object, term) });
+    }
+    this.#needed.push(...neededLeadersOf(object).filter(({ instance }) => instance === this.instance));
+  }
+
+  /** @throws RedlockError with the code `NO_LEADER` when `@OnlyLeader` names what no method leads */
+  finish(): void {
+    for (const { name, method } of this.#needed)
+      if (!this.leaders.of(name))
+        throw nobodyLeads(`@OnlyLeader(${quoted([name])}) of ${method}`, this.leaders);
+  }
+}

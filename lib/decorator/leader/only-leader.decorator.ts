@@ -1,0 +1,88 @@
+import 'reflect-metadata';
+import { checkOptionNames } from '../../core/checks.js';
+import { injectInterceptor, interceptorOf } from '../interceptor-injection.js';
+import { LockInterceptor } from '../lock.interceptor.js';
+import { keepMetadata } from '../keep-metadata.js';
+import { mocked, notInjected } from '../not-injected.js';
+import { checkLeaderName } from '../../service/leader/leader-term.js';
+import { checkInstance, checkPlace, type LeaderOptions, misuse } from './leader.decorator.js';
+
+/** What `@OnlyLeader` takes. */
+export type OnlyLeaderOptions = Pick<LeaderOptions, 'instance'>;
+
+const ONLY_LEADER = 'nestjs-redlock:only-leader';
+
+/** What `@OnlyLeader` leaves on a class. */
+export interface NeededLeader extends OnlyLeaderOptions {
+  readonly name: string;
+  /** The class and the method. */
+  readonly method: string;
+}
+
+/** Its result must be able to be `undefined`, and to come later than its call. */
+type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
+
+/**
+ * Runs the method only while this process leads under that name; elsewhere the call resolves to `undefined`. Above or below
+ * `@Cron`, `@Interval` and handlers.
+ *
+ * It looks once, before the method runs, by the clock. The method is under the lock of the term: `currentLock()` is that lock,
+ * its signal aborts when the lock is lost, and its fencing token is that of the term. A process that resigns or shuts down
+ * hands over when the method has settled.
+ *
+ * A name that no method of the application has with `@Leader` is refused at start-up.
+ *
+ * @throws TypeError, when the class is defined, naming the method and what does not fit
+ * @example
+ * ```ts
+ * import { Interval } from '@nestjs/schedule';
+ * import { OnlyLeader } from 'nestjs-redlock';
+ *
+ * class Cleaner {
+ *   @Interval(60_000)
+ *   @OnlyLeader('consumer')
+ *   async sweep(): Promise<void> {}
+ * }
+ * ```
+ */
+export function OnlyLeader(
+  name: string,
+  options: OnlyLeaderOptions = {},
+): <Method extends SkippableMethod>(
+  target: object,
+  method: string | symbol,
+  descriptor: TypedPropertyDescriptor<Method>,
+) => void {
+  return (target, methodName, descriptor: PropertyDescriptor) => {
+    const fullName = checkPlace('@OnlyLeader', target, methodName, descriptor);
+    try {
+      checkLeaderName(name);
+      checkOptionNames('@OnlyLeader', options, ['instance']);
+      checkInstance(options.instance);
+    } catch (error) {
+      throw misuse(`@OnlyLeader of ${fullName}`, error);
+    }
+    const { instance } = options;
+    injectInterceptor(target, instance);
+    const needed: NeededLeader = { name, method: fullName, ...options };
+    Reflect.defineMetadata(ONLY_LEADER, [...neededLeadersOf(target), needed], target);
+    const method = descriptor.value as (...args: unknown[]) => unknown;
+    const guarded = new Proxy(method, {
+      apply(_method, self: unknown, args: unknown[]): unknown {
+        const interceptor = interceptorOf(self, instance);
+        if (!(interceptor instanceof LockInterceptor)) {
+          const why = interceptor === undefined ? notInjected : mocked;
+          return Promise.reject(why('@OnlyLeader', fullName));
+        }
+        return interceptor.onlyLeader(name, () => Reflect.apply(method, self, args));
+      },
+    });
+    keepMetadata(method, guarded);
+    descriptor.value = guarded;
+  };
+}
+
+/** What the class of an object, and those that it extends, need. */
+export function neededLeadersOf(object: object): readonly NeededLeader[] {
+  return (Reflect.getMetadata(ONLY_LEADER, object) as readonly NeededLeader[] | undefined) ?? [];
+}

@@ -1,0 +1,61 @@
+import { Logger } from '@nestjs/common';
+import { quoted } from '../../core/printable.js';
+import { type LeaderEvent, leaderEvents } from '../../telemetry/leader-event.js';
+import type { LockRuntime } from '../lock-runtime.js';
+import { Campaign, type LeaderTask } from './campaign.js';
+
+/** The campaigns of one module instance, by their names. */
+export class Leaders {
+  readonly #logger = new Logger('Leader');
+  readonly #campaigns = new Map<string, Campaign>();
+  /** Called when this process begins or ceases to lead. */
+  readonly #listeners = new Set<(event: LeaderEvent) => void>();
+
+  constructor(
+    readonly runtime: LockRuntime,
+    private readonly instance: string | undefined,
+  ) {}
+
+  /** The names that this application leads or campaigns for. */
+  get names(): readonly string[] {
+    return [...this.#campaigns.keys()];
+  }
+
+  of(name: string): Campaign | undefined {
+    return this.#campaigns.get(name);
+  }
+
+  /** @throws Error when another method leads under the name: the two would never lead at the same time */
+  add(task: LeaderTask): void {
+    if (this.#campaigns.has(task.name)) {
+      throw new Error(
+        `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has that name, and one of ` +
+          'the two would always wait for the other. Give it a name of its own, or call both from one method.',
+      );
+    }
+    const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);
+    this.#campaigns.set(task.name, new Campaign(task, this.runtime, this.#logger, tell));
+  }
+
+  start(): void {
+    for (const campaign of this.#campaigns.values()) campaign.start();
+  }
+
+  /** The application shuts down: signals of terms abort. The runtime waits for their methods. */
+  stop(): void {
+    for (const campaign of this.#campaigns.values()) void campaign.stop('shutdown');
+  }
+
+  /** @returns ends it */
+  onChange(listener: (event: LeaderEvent) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
+  #tell(event: Omit<LeaderEvent, 'instance'>): void {
+    const told: LeaderEvent = this.instance === undefined ? event : { ...event, instance: this.instance };
+    if (leaderEvents.hasSubscribers) leaderEvents.publish(told);
+    this.runtime.telemetry.leader(told);
+    for (const listener of [...this.#listeners]) listener(told);
+  }
+}
