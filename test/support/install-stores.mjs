@@ -9,11 +9,6 @@ const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, pro
 /** What the tests of further stores start, each with Debian's package. They are skipped on a machine without. */
 const SERVERS = [
   { name: 'etcd', there: () => onPath('etcd'), packages: ['etcd-server'] },
-  {
-    name: 'ZooKeeper',
-    there: () => existsSync('/usr/share/java/zookeeper.jar') && onPath('java'),
-    packages: ['zookeeper', 'default-jre-headless'],
-  },
   { name: 'PgBouncer', there: () => onPath('pgbouncer'), packages: ['pgbouncer'] },
 ];
 
