@@ -46,10 +46,16 @@ export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;
 }
 
-/** Also by one method of several, so that a store that lacks something is told what, and not taken for options of a client. */
+/**
+ * Also by one method of several, so that a store that lacks something is told what, and not taken for options of a client. A
+ * Sentinel client of node-redis has an `acquire` of its own.
+ */
 export function isStore(node: unknown): node is Store {
   return (
-    typeof node === 'object' && node !== null && ('acquire' in node || 'extend' in node || 'modes' in node)
+    typeof node === 'object' &&
+    node !== null &&
+    ('acquire' in node || 'extend' in node || 'modes' in node) &&
+    !isClient(node)
   );
 }
 

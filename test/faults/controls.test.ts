@@ -50,7 +50,7 @@ const NOT_WRITTEN_BACK: Patch = {
 
 const COUNTED_FROM_REPLY: Patch = {
   file: 'lib/redlock/acquire.ts',
-  find: 'new HeldLock(lease, token, context, this.sent, taken, request)',
+  find: 'new HeldLock(lease, token, context, validFrom, taken, request)',
   replace: 'new HeldLock(lease, token, context, now(), 0, request)',
 };
 
@@ -98,8 +98,8 @@ describe('the judge flags', () => {
   test('a reader whose shorter ttl shortens the time of the others (S23): J1', async () => {
     const patch = {
       file: 'lib/stores/redis/scripts/acquire-shared.ts',
-      find: 'local record, isLast = records[i], left < ttl',
-      replace: 'local record, isLast = records[i], true',
+      find: 'local record, isLast, beside = records[i], left < ttl, besides[i]',
+      replace: 'local record, isLast, beside = records[i], true, besides[i]',
     };
     const scenario = scenarioNamed('those who hold together');
     const beside = /exclusive, .* beside .*shared, /;
