@@ -311,23 +311,39 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /** Part of {@link Renewable}; for the watchdog only. */
-  renew(limit: number, sent: Instant): void {
+  renew(limit: number, sent: Instant): boolean {
     this.#batch = undefined;
     this.#noticeLapse();
-    if (!this.#alive()) return;
-    if (!this.#limit.renew || this.#limit.reached) return this.#watchValidity();
+    if (!this.#alive()) return false;
     this.#waiting = [];
     // Mostly the answers come, or the time limit, long before the validity ends; a blocked thread can make it late.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
+    return true;
+  }
+
+  /** Part of {@link Renewable}; for the watchdog only. */
+  lapses(): void {
+    this.#batch = undefined;
+    this.#noticeLapse();
+    if (this.#alive()) this.#watchValidity();
+  }
+
+  /** Part of {@link Renewable}; for the watchdog only. One that was asked for meanwhile is in that batch no more. */
+  waits(batch: Batch, within: number): void {
+    if (this.#batch === batch && this.remaining() <= within) this.#watchValidity();
   }
 
   /** Part of {@link Extensible}; for renewals. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
-    this.#take(verdict, ttl, sent);
-    // A node that was slow once may answer now: ask again soon, there are few chances left.
-    this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
+    try {
+      this.#take(verdict, ttl, sent);
+      // A node that was slow once may answer now: ask again soon, there are few chances left.
+      this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
+    } finally {
+      this.context.watchdog.answered(ttl);
+    }
   }
 
   /** Milliseconds until a third of the ttl has passed since it was last asked for: time for two more attempts. */
@@ -342,7 +358,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (renew && delay >= remaining) return this.#watchValidity();
     const renewing = renew && !this.#isOver(delay);
     const next = renewing ? Math.max(0, delay) : remaining;
-    this.#batch = this.context.watchdog.plan(this, this.ttl, next);
+    this.#batch = this.context.watchdog.plan(this, this.ttl, next, renewing);
     if (this.#state === 'held') this.#stopTimer();
     else this.#watchValidity();
   }

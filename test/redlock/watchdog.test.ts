@@ -129,6 +129,91 @@ describe('batches', () => {
   });
 });
 
+describe('more locks than are asked for at once', () => {
+  // Usable for 9,898 ms, renewed every 3,333 ms, 500 ms for a node to answer.
+  const LONG_TTL = 10_000;
+  const AT_ONCE = 250;
+
+  /** It answers one lock after the other, and takes a millisecond for each. */
+  function slowDown(node: ScriptedNode): void {
+    const extend = node.extend.bind(node);
+    let idleAt = 0;
+    node.extend = (leases, ttl, tell) =>
+      extend(leases, ttl, (index, reply) => {
+        idleAt = Math.max(idleAt, performance.now()) + 1;
+        setTimeout(() => tell(index, reply), idleAt - performance.now());
+      });
+  }
+
+  async function holdMany(count: number, ttl = LONG_TTL): Promise<HeldLock[]> {
+    nodes.splice(1);
+    redlock = redlockOver(nodes);
+    return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`, ttl)));
+  }
+
+  test('are all kept by a node that takes longer for all of them than for an answer, as each part has a time limit of its own', async () => {
+    const locks = await holdMany(1_500);
+    slowDown(nodes[0]!);
+    await jest.advanceTimersByTimeAsync(3 * LONG_TTL);
+    expect(locks.filter((lock) => !lock.isHeld())).toEqual([]);
+    const [first, second] = requests as [Request, Request];
+    expect(Math.max(...requests.map(({ ids }) => ids.length))).toBe(AT_ONCE);
+    expect(second.at).toBeGreaterThanOrEqual(first.at + AT_ONCE);
+    await release(locks);
+  });
+
+  test('have a request between two parts answered before the second one', async () => {
+    const locks = await holdMany(3 * AT_ONCE);
+    slowDown(nodes[0]!);
+    await jest.advanceTimersByTimeAsync(3_400);
+    expect(requests).toHaveLength(1);
+    const extending = locks[AT_ONCE]!.extend(60_000);
+    await jest.advanceTimersByTimeAsync(AT_ONCE);
+    await extending;
+    expect(requests.map(({ ids }) => ids.length)).toEqual([AT_ONCE, 1, AT_ONCE]);
+    await jest.advanceTimersByTimeAsync(LONG_TTL);
+    await release(locks);
+  });
+
+  test('leave out one that was released, or extended by hand, while it waited', async () => {
+    const locks = await holdMany(3 * AT_ONCE);
+    slowDown(nodes[0]!);
+    await jest.advanceTimersByTimeAsync(3_400);
+    const [released, extended] = [locks[AT_ONCE + 1]!, locks.at(-1)!];
+    await Promise.all([released.release(), extended.extend(), jest.advanceTimersByTimeAsync(2_000)]);
+    const ids = requests.flatMap((request) => request.ids);
+    expect(ids).not.toContain(released.id);
+    expect(ids.filter((id) => id === extended.id)).toHaveLength(1);
+    expect(new Set(ids).size).toBe(locks.length - 1);
+    await release(locks);
+  });
+
+  test('are each told no later than the end of its validity when nobody answers, also before their turn (S10)', async () => {
+    // In 50 ms for each part 3,275 are asked for by then.
+    const locks = await holdMany(4_000, TTL);
+    nodes[0]!.fate = { extend: 'hang' };
+    const signals = locks.map(({ signal }) => signal);
+    await jest.advanceTimersByTimeAsync(980);
+    expect(signals.some(({ aborted }) => aborted)).toBe(false);
+    await jest.advanceTimersByTimeAsync(10);
+    expect(signals.every(({ aborted }) => aborted)).toBe(true);
+    expect(requests.flatMap(({ ids }) => ids).length).toBeLessThan(locks.length);
+    // The last time limit ends.
+    await jest.advanceTimersByTimeAsync(50);
+    expect(jest.getTimerCount()).toBe(0);
+  });
+
+  test('are each told in time when the wall clock has left them little of it (S10)', async () => {
+    const locks = await holdMany(2 * AT_ONCE, TTL);
+    nodes[0]!.fate = { extend: 'hang' };
+    const signals = locks.map(({ signal }) => signal);
+    jest.setSystemTime(Date.now() + 620);
+    // By the wall clock 34 ms are left at the renewal, less than the 50 that the first part may take.
+    await jest.advanceTimersByTimeAsync(334 + 37);
+    expect(signals.every(({ aborted }) => aborted)).toBe(true);
+  });
+});
+
 describe('timers', () => {
   test('one serves all locks at rest, and none is left after the last lock', async () => {
     const locks = await acquireMany(50);

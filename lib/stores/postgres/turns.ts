@@ -13,9 +13,6 @@ import { storedKey, whyNotKeys } from './text.js';
 /** So many leases of a kind are asked for in one statement: it keeps their rows locked until its end. */
 const MOST_LEASES = 500;
 
-/** Extensions are quicker, and there can be thousands. */
-const MOST_EXTENSIONS = 5_000;
-
 interface Release {
   readonly request: ReleaseRequest;
   readonly tell: (reply: undefined | Error) => void;
@@ -109,7 +106,7 @@ export class Turns {
     this.#isSending = true;
     while (this.#releases.length + this.#extensions.length + this.#acquisitions.length > 0) {
       const releases = this.#releases.splice(0, MOST_LEASES);
-      const extensions = this.#extensions.splice(0, MOST_EXTENSIONS).filter(({ lease, tell }) => {
+      const extensions = this.#extensions.splice(0, MOST_LEASES).filter(({ lease, tell }) => {
         if (lease.ended) tell(false);
         return !lease.ended;
       });

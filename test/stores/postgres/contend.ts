@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { type FaultEvent, type FaultEventBody, machineTime } from '../../faults/events.js';
 import { judge, type Verdict } from '../../faults/judge.js';
+import type { PostgresServer } from '../../support/postgres-server.js';
 
 const LONG = process.env['FAULTS'] === 'long';
 /** Milliseconds for which they contend; `npm run test:faults` gives them longer. */
@@ -62,4 +63,14 @@ export async function contend(
   await Promise.all([...working, meanwhile()]);
   await Promise.all(processes.map(({ redlock }) => redlock.close()));
   return judge(events, undefined, machineTime());
+}
+
+/** The locks that the server still has as held when everybody has gone for longer than their ttl. */
+export async function orphansOn(server: PostgresServer, ttl = 1_000): Promise<string[]> {
+  await delay(ttl);
+  const looker = await server.client();
+  const { rows } = await looker.query(
+    `select key from redlock.locks where state <> 'free' and ends > clock_timestamp()`,
+  );
+  return (rows as { key: string }[]).map(({ key }) => key);
 }

@@ -14,7 +14,7 @@ import { type PostgresServer, startPostgresServer } from '../../support/postgres
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend, DURATION } from './contend.js';
+import { contend, DURATION, orphansOn } from './contend.js';
 
 // What happens to locks when the server dies, hangs, or becomes another one, and when the way to it is cut.
 
@@ -360,7 +360,7 @@ describe('many who contend while it fails', () => {
     ],
   ];
 
-  test.each(faults)('never overlap, and their tokens are in order: it %s', async (_, fault) => {
+  test.each(faults)('never overlap, have tokens in order and leave no orphan: it %s', async (_, fault) => {
     const mine = await startPostgresServer();
     const { overlaps, tokenFaults, late, acquisitions } = await contend(
       () => newProcess(mine),
@@ -368,6 +368,7 @@ describe('many who contend while it fails', () => {
     );
     expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
     expect(acquisitions).toBeGreaterThan(20);
+    expect(await orphansOn(mine)).toEqual([]);
     await mine.stop();
   });
 
