@@ -449,7 +449,7 @@ describe('ACQUIRE_PERMITS', () => {
     await hold('b');
     const before = await redis.keys('*');
     const bits = await Promise.all(keys.map(takenOf));
-    expect(await ask(leaseFor([...keys, 'd']))).toEqual([2, expect.any(Array)]);
+    expect(await ask(leaseFor([...keys, 'd']))).toEqual([2, expect.any(Array), 3]);
     await expect(Promise.all(keys.map(takenOf))).resolves.toEqual(bits);
     expect((await redis.keys('*')).sort()).toEqual(before.sort());
     const apart = leaseFor(['a', 'c']);
@@ -1458,7 +1458,7 @@ test('numbers may come as strings from a client of the user', () => {
     nextIsFirst: true,
     slots: [1, 3],
   });
-  expect(readAcquirePermitsReply(['1', ['e'.repeat(32), details, '90']])).toEqual({
+  expect(readAcquirePermitsReply(['1', ['e'.repeat(32), details, '90'], '3'])).toEqual({
     granted: false,
     holder: {
       id: 'e'.repeat(32),
@@ -1470,6 +1470,7 @@ test('numbers may come as strings from a client of the user', () => {
       slot: 2,
     },
     others: [],
+    permits: 3,
   });
 });
 
