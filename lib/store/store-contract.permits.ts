@@ -187,6 +187,18 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
+  test('whoever is refused is told the largest number that others ask for, whichever slots they have', async () => {
+    const ask = open();
+    const key = freshKey();
+    const seen = async (count: number): Promise<number | undefined> =>
+      (await ask.refused(permits(count, key))).permits;
+    await ask.granted(permits(7, key));
+    // One holder alone, then two, of which neither shows by its slot how many were asked for.
+    assert.equal(await seen(1), 7);
+    await ask.granted(permits(2, key));
+    assert.equal(await seen(2), 7);
+  });
+
   if (!modes.includes('exclusive')) return;
 
   test('and exclusive locks have tokens in the order in which they exclude each other', async () => {

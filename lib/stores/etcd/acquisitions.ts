@@ -302,7 +302,7 @@ export class Acquisitions {
       turns.end(key);
       this.#noteOthers(asked, view);
       await this.#standAt(key, asked, round);
-      return this.#heldBy(rivals, lease, base);
+      return this.#heldBy(rivals, lease, base, view);
     }
     for (const [index, key] of ordered ? keys.entries() : []) {
       const view = views[index] as KeyView;
@@ -362,7 +362,12 @@ export class Acquisitions {
     }
   }
 
-  async #heldBy(rivals: readonly FoundHolder[], { kind }: Lease, { value }: Base): Promise<AcquireReply> {
+  async #heldBy(
+    rivals: readonly FoundHolder[],
+    { kind }: Lease,
+    { value }: Base,
+    { holders }: KeyView,
+  ): Promise<AcquireReply> {
     const left = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
     const known = rivals
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
@@ -371,7 +376,9 @@ export class Acquisitions {
     // Of permits the first one's end makes room, else the last one's.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
-    return isFull ? { ...refused, others: others.slice(0, MOST_NAMED - 1) } : refused;
+    if (!isFull) return refused;
+    const permits = Math.max(...holders.map((each) => each.permits));
+    return { ...refused, others: others.slice(0, MOST_NAMED - 1), permits };
   }
 
   /** One who waits is in the way. */

@@ -75,6 +75,7 @@ export interface Acquired {
   readonly first?: boolean;
   readonly holder?: Named;
   readonly others?: readonly Named[];
+  readonly permits?: number | null;
   readonly ran?: Named;
   readonly late?: number;
   readonly error?: string;
@@ -94,17 +95,20 @@ export function replyOf({
   first,
   holder,
   others,
+  permits,
   ran,
   late,
   error,
 }: Acquired): AcquireReply | Error {
   if (token !== undefined) {
-    return { granted: true, token, ...(first ? { nextIsFirst: true } : {}), ...(slots ? { slots } : {}) };
+    const ofPermits = slots ? { slots, ...(permits ? { permits } : {}) } : {};
+    return { granted: true, token, ...(first ? { nextIsFirst: true } : {}), ...ofPermits };
   }
   if (ran) return { granted: false, ran: true, holder: ran };
   if (holder) {
     const refused = { granted: false, holder: holderOf(holder) } as const;
-    return others ? { ...refused, others: others.map(holderOf) as KeyHolder[] } : refused;
+    if (!others) return refused;
+    return { ...refused, others: others.map(holderOf) as KeyHolder[], ...(permits ? { permits } : {}) };
   }
   if (late !== undefined) return new NoTimeError(`was asked ${Math.ceil(late)} ms too late, and did nothing`);
   return new Error(error ?? 'gave no answer');

@@ -13,7 +13,7 @@ import { TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
 /** Grows with every change of what {@link schemaSql} makes. A larger one serves all smaller ones. */
-export const SCHEMA_VERSION = 1;
+export const SCHEMA_VERSION = 2;
 
 /** The schema that is used unless another one is named. */
 export const DEFAULT_SCHEMA = 'redlock';

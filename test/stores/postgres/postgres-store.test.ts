@@ -474,7 +474,7 @@ describe('its tables', () => {
     await client.query(schemaSql('redlock'));
     await client.query(schemaSql('redlock'));
     const { rows } = await client.query('select redlock.version() as version');
-    expect(rows).toEqual([{ version: 1 }]);
+    expect(rows).toEqual([{ version: 2 }]);
   });
 
   test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {

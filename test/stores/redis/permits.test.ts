@@ -449,7 +449,7 @@ describe('ACQUIRE_PERMITS', () => {
     await hold('b');
     const before = await redis.keys('*');
     const bits = await Promise.all(keys.map(takenOf));
-    expect(await ask(leaseFor([...keys, 'd']))).toEqual([2, expect.any(Array)]);
+    expect(await ask(leaseFor([...keys, 'd']))).toEqual([2, expect.any(Array), 3]);
     await expect(Promise.all(keys.map(takenOf))).resolves.toEqual(bits);
     expect((await redis.keys('*')).sort()).toEqual(before.sort());
     const apart = leaseFor(['a', 'c']);
@@ -1253,14 +1253,17 @@ describe('the queue of a key', () => {
   test('n freed at once wake n, each by the one before', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
-    for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
+    // One that asks again came when it came: what passes meanwhile counts, or a busy machine puts it behind others.
+    const came = performance.now() - 900;
+    const waited = (index: number): number => performance.now() - came - index * 100;
+    for (const [index, { waiter }] of all.entries()) await wait(waiter, waited(index));
     await releaseAll(held);
     const served: string[] = [];
     for (let round = 0; round < 3; round++) {
       const told = await toldTo(all);
       const next = all.findIndex((each, index) => isTurn(told[index]!) && !served.includes(each.name));
       const { waiter, name } = all[next]!;
-      expect(readAcquirePermitsReply(await wait(waiter, 1_000 - next * 100))).toMatchObject({
+      expect(readAcquirePermitsReply(await wait(waiter, waited(next)))).toMatchObject({
         granted: true,
         slots: [round],
       });
@@ -1455,7 +1458,7 @@ test('numbers may come as strings from a client of the user', () => {
     nextIsFirst: true,
     slots: [1, 3],
   });
-  expect(readAcquirePermitsReply(['1', ['e'.repeat(32), details, '90']])).toEqual({
+  expect(readAcquirePermitsReply(['1', ['e'.repeat(32), details, '90'], '3'])).toEqual({
     granted: false,
     holder: {
       id: 'e'.repeat(32),
@@ -1467,6 +1470,7 @@ test('numbers may come as strings from a client of the user', () => {
       slot: 2,
     },
     others: [],
+    permits: 3,
   });
 });
 

@@ -14,10 +14,12 @@ import type { EntryPoint } from './sql-function.js';
  *          for one who waits `waiter`, `waiter_owner`, `channel`; `waited` milliseconds; `next`: milliseconds that the next waiter of its
  *          process has waited, who takes over its place
  * Returns  one of
- *          { token, slots, waits, first }     stored; slots only with permits; waits: others do; first: the one who got the
- *                                             place is the first of them
- *          { holder, others }                 refused by { id, owner, remaining, since, token, mode, slot }, or by one whose
- *                                             turn it is: { id, owner, remaining }
+ *          { token, slots, permits, waits, first }
+ *                                             stored; slots and permits (the most that others have asked for of late) only
+ *                                             with permits; waits: others do; first: the one who got the place is the first
+ *          { holder, others, permits }        refused by { id, owner, remaining, since, token, mode, slot }, or by one whose
+ *                                             turn it is: { id, owner, remaining }; permits: the most that others have asked
+ *                                             for of late
  *          { ran }                            that tick or a later one has run, as { id, owner, remaining } says
  *          { late }                           the deadline had passed by so many milliseconds
  *          { error }
@@ -197,7 +199,9 @@ begin
       perform pass_on(k, at);
     end loop;
   end if;
-  return jsonb_build_object('token', got, 'slots', case when r.mode = 'permits' then given end, 'waits', has_waiters,
+  return jsonb_build_object('token', got, 'slots', case when r.mode = 'permits' then given end,
+    'permits', case when r.mode = 'permits' then nullif((select max(permits) from locks where key = any (r.keys)), r.permits) end,
+    'waits', has_waiters,
     'first', is_first);
 end`,
 };
@@ -253,7 +257,7 @@ begin
     select * from holders where key = k and ends > at and (n is null or slot < n) and (just is null or slot = just)
     order by case when n is null then ends end desc, ends, slot limit case when n is null then 1 else 10 end
   ) as h;
-  return jsonb_build_object('holder', named -> 0, 'others', named - 0);
+  return jsonb_build_object('holder', named -> 0, 'others', named - 0, 'permits', nullif(l.permits, 0));
 end`,
 };
 

@@ -1,6 +1,12 @@
 import { errorMonitor } from 'node:events';
 import type { DriverOptions, Server, ServerAddress } from '../connection/driver.js';
-import { type ClusterClient, type ClusterMaster, PLAINLY, type SocketOptions } from './client-types.js';
+import {
+  type ClusterClient,
+  type ClusterMaster,
+  PLAINLY,
+  type SingleClient,
+  type SocketOptions,
+} from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 import { NodeRedisServer } from './node-redis-server.js';
@@ -84,12 +90,18 @@ export class ClusterDriver extends NodeRedisDriver {
     this.#look();
   };
 
+  /** For a master that has gone node-redis would make a client that tries to connect for ever, and that nobody ends. */
+  async #clientOf(master: ClusterMaster): Promise<SingleClient> {
+    if (!this.client.masters.includes(master)) throw new Error('is no master of the Cluster any more');
+    return this.client.nodeClient(master);
+  }
+
   #serverOf(master: ClusterMaster): Server {
     const epoch = master.client?.socketEpoch ?? 0;
     const known = this.#servers.get(master);
     if (known?.epoch === epoch) return known.server;
     const { host, port } = master;
-    const clientOf = () => this.client.nodeClient(master);
+    const clientOf = () => this.#clientOf(master);
     const server = new NodeRedisServer(
       async (args) => (await clientOf()).sendCommand(args, PLAINLY),
       { host, port, keyPrefix: this.options.keyPrefix },

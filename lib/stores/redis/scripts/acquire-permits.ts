@@ -18,7 +18,14 @@ import { STORE_PERMIT } from './permit-grant.js';
 import { TELL_HOLDERS } from './permit-refusal.js';
 import { CHOOSE_SLOT } from './permit-slot.js';
 import { WAIT_FOR_TURN } from './permit-turn.js';
-import { COUNT_OF_RECORD, LEASE, parsePermit, parsePermitRecord, PERMITS } from './permits.js';
+import {
+  COUNT_OF_RECORD,
+  LEASE,
+  parsePermit,
+  parsePermitRecord,
+  PERMITS,
+  permitsOfRecord,
+} from './permits.js';
 import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
@@ -64,8 +71,10 @@ const FLOOR = `if seen then
  *          {0, that string, waiting, most}    stored, and others wait, with waiting as in ACQUIRE, or 0; most is there when others
  *                                             have asked for more permits of late, and says how many
  *          {i, record, pttl}                  the i-th key is held in another mode, or by the one holder that the record names
- *          {i, {id, details, left, ...}}      all slots of the i-th key are taken: the first ten holders to go, or the one that has
- *                                             the slot that it must be, and for how many milliseconds
+ *          {i, {id, details, left, ...}, most}
+ *                                             all slots of the i-th key are taken: the first ten holders to go, or the one that has
+ *                                             the slot that it must be, and for how many milliseconds; and the most permits that
+ *                                             others have asked for of late
  *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark stands for so long
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
@@ -313,11 +322,16 @@ export function readAcquirePermitsReply(answer: unknown): AcquireReply | Error {
     for (let at = 0; at < detail.length; at += 3)
       holders.push(parsePermit(String(detail[at]), String(detail[at + 1]), Number(detail[at + 2])));
     const [holder, ...others] = holders;
-    if (holder) return { granted: false, holder, others };
+    if (holder) return { granted: false, holder, others, permits: Number(number) };
   }
   const text = String(detail);
   if (code > 0 && text.startsWith(STATE.permits))
-    return { granted: false, holder: parsePermitRecord(text, Number(number)), others: [] };
+    return {
+      granted: false,
+      holder: parsePermitRecord(text, Number(number)),
+      others: [],
+      permits: permitsOfRecord(text),
+    };
   return readAcquireReply(answer);
 }
 

@@ -22,6 +22,6 @@ export const TELL_HOLDERS = `        if several then
             end
           end
           if #list > 0 then
-            answer = {i, list}
+            answer = {i, list, held}
           end
         end`;
