@@ -43,6 +43,8 @@ export function oldLeadersRevoke(): boolean {
 export interface StartEtcdOptions {
   /** Arguments after ours, so that they win. */
   readonly args?: readonly string[];
+  /** A second URL that clients can come to, such as one of https. */
+  readonly alsoAt?: string;
   /** Milliseconds between heartbeats, and without one until an election; leases last at least one and a half of the latter. */
   readonly timing?: { readonly heartbeat: number; readonly election: number };
 }
@@ -204,12 +206,13 @@ export class EtcdServer {
 
   #launch(folder: string): void {
     const { name, port, peerPort } = this.member;
-    const { timing = QUICK, args = [] } = this.options;
+    const { timing = QUICK, args = [], alsoAt } = this.options;
     const [client, peer] = [`http://${LOOPBACK}:${port}`, `http://${LOOPBACK}:${peerPort}`];
     const log = openSync(join(folder, 'etcd.log'), 'a');
     const all = [
       ...['--name', name, '--data-dir', join(folder, 'data')],
-      ...['--listen-client-urls', client, '--advertise-client-urls', client],
+      ...['--listen-client-urls', alsoAt === undefined ? client : `${client},${alsoAt}`],
+      ...['--advertise-client-urls', client],
       ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
       ...['--initial-cluster', this.cluster],
       ...['--heartbeat-interval', String(timing.heartbeat), '--election-timeout', String(timing.election)],
