@@ -1,9 +1,10 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
 import { startWatchdog } from './watchdog.js';
@@ -27,6 +28,19 @@ export function hasEtcd(): boolean {
   if (help === undefined)
     process.stderr.write('Skipped: no `etcd` on the PATH; on Debian it is `apt-get install etcd-server`.\n');
   return help !== undefined;
+}
+
+/** Whether there is the command that copies and restores what an etcd has; says once how to get it. */
+export function hasEtcdctl(): boolean {
+  try {
+    execFileSync('etcdctl', ['version'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    process.stderr.write(
+      'Skipped: no `etcdctl` on the PATH; on Debian it is `apt-get install etcd-client`.\n',
+    );
+    return false;
+  }
 }
 
 /**
@@ -73,6 +87,11 @@ export async function startEtcdCluster(count: number, options: StartEtcdOptions 
     await Promise.all(servers.map((server) => server.stop()));
     throw error;
   }
+}
+
+/** Versions before 3.4 take the older API for the default. */
+async function etcdctl(...args: readonly string[]): Promise<void> {
+  await promisify(execFile)('etcdctl', args, { env: { ...process.env, ETCDCTL_API: '3' } });
 }
 
 interface Member {
@@ -194,6 +213,26 @@ export class EtcdServer {
   /** Kills it if it runs, and starts it on the same port with the same data. */
   async restart(): Promise<void> {
     await this.kill();
+    await this.start();
+  }
+
+  /** Copies all that it has; gives the file. */
+  async copy(): Promise<string> {
+    const file = join(this.#folder ?? '', 'copy.db');
+    await etcdctl('--endpoints', this.url, 'snapshot', 'save', file);
+    return file;
+  }
+
+  /** Kills it, and starts it with what it had when it was copied. */
+  async restore(copy: string): Promise<void> {
+    await this.kill();
+    const data = join(this.#folder ?? '', 'data');
+    await rm(data, { recursive: true });
+    const { name, peerPort } = this.member;
+    await etcdctl(
+      ...['snapshot', 'restore', copy, '--data-dir', data, '--name', name, '--initial-cluster', this.cluster],
+      ...['--initial-advertise-peer-urls', `http://${LOOPBACK}:${peerPort}`],
+    );
     await this.start();
   }
 
