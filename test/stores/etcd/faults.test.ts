@@ -142,7 +142,7 @@ async function startLateWay(server: EtcdServer) {
       const redlock = await newProcess(undefined, proxy);
       const lock = await redlock.acquire([freshKey()], { ...once, ttl: 3_000 });
       const began = performance.now();
-      while (performance.now() - began < 4_000) {
+      while (performance.now() - began < 3_300) {
         proxy.cut();
         await delay(400);
       }
@@ -315,7 +315,7 @@ async function startLateWay(server: EtcdServer) {
   });
 
   describe('many who contend while it fails', () => {
-    const DURATION = LONG ? 10_000 : 6_000;
+    const DURATION = LONG ? 10_000 : 5_500;
 
     const faults: readonly (readonly [string, (to: EtcdServer, way: TcpProxy) => Promise<unknown>])[] = [
       [
@@ -365,8 +365,8 @@ async function startLateWay(server: EtcdServer) {
     test('are seen to overlap when somebody deletes their keys', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, mine)));
-      const { overlaps } = await contend(processes, 3_000, async () => {
-        for (const end = performance.now() + 2_500; performance.now() < end; await delay(40)) {
+      const { overlaps } = await contend(processes, 2_000, async () => {
+        for (const end = performance.now() + 1_800; performance.now() < end; await delay(40)) {
           for (const name of await mine.holders())
             await mine.call('kv/deleterange', { key: Buffer.from(name).toString('base64') });
         }
