@@ -61,7 +61,7 @@ const PLACES: Readonly<Record<LockStore, string>> = {
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
   // First, as it is the one that may be missing.
-  const ETCD_URLS = store === 'etcd' ? await etcdUrls(stops) : undefined;
+  const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');
   } else {
@@ -80,7 +80,7 @@ async function services(store: LockStore, stops: StopList): Promise<Environment>
   return environment;
 }
 
-async function etcdUrls(stops: StopList): Promise<string> {
+async function urlOfEtcd(stops: StopList): Promise<string> {
   const { ETCD_URLS } = process.env;
   if (ETCD_URLS) {
     console.log('etcd:       given by ETCD_URLS');
