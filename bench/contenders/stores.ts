@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { etcd } from '../../lib/etcd/index.js';
 import { postgres } from '../../lib/postgres/index.js';
 import type { RedlockModuleOptions } from '../../lib/index.js';
 import { importPeer } from '../peers.js';
@@ -8,6 +9,8 @@ import type { Release, Session } from './contender.js';
 export interface StoreUrls {
   readonly redis: string;
   readonly postgres: string;
+  /** Missing where there is none on the PATH. */
+  readonly etcd: string | undefined;
 }
 
 /** A store, and who locks in it. */
@@ -35,6 +38,13 @@ export const OUR_STORES: readonly StoreWay[] = [
     open: (urls) => ours(postgres({ connectionString: urls.postgres })),
   },
 ];
+
+export const oursInEtcd: StoreWay = {
+  name: 'ours in etcd',
+  isShared: true,
+  holdsMany: true,
+  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' })),
+};
 
 /** As the package declares them; in CommonJS. */
 interface AdvisoryLock {

@@ -11,7 +11,7 @@ import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group
  * third of the ttl, so less than a ttl may show none.
  */
 export function heldTtl({ effort }: Plan): number {
-  return effort < 0.5 ? 4_500 : 10_000;
+  return effort < 0.5 ? 5_000 : 10_000;
 }
 
 /** Many locks that are held for long. */

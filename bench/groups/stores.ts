@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { hasEtcd, startEtcd } from '../../test/support/etcd-server.js';
 import { startPostgresServer } from '../../test/support/postgres-server.js';
-import { advisoryLock, OUR_STORES, type StoreUrls, type StoreWay } from '../contenders/stores.js';
+import { advisoryLock, oursInEtcd, OUR_STORES, type StoreUrls, type StoreWay } from '../contenders/stores.js';
 import type { Release } from '../contenders/contender.js';
 import { type Figure, once, type Sample } from '../measure/rounds.js';
 import { Servers } from '../measure/servers.js';
@@ -19,16 +20,19 @@ const IN_LINE = 30;
 export const stores: Group = {
   name: 'stores',
   about:
-    'ours in memory, in Redis and in PostgreSQL, and advisory-lock: latency, throughput, hand-over, locks held',
+    'ours in memory, in Redis, in PostgreSQL and in etcd, and advisory-lock: latency, throughput, hand-over, locks held',
   async run(plan) {
     const servers = await Servers.start(1);
     const database = await startPostgresServer();
+    // With the timing that etcd has by default.
+    const cluster = hasEtcd() ? await startEtcd({ timing: { heartbeat: 100, election: 1_000 } }) : undefined;
     try {
-      const urls: StoreUrls = { redis: servers.urls[0] ?? '', postgres: database.url };
+      const urls: StoreUrls = { redis: servers.urls[0] ?? '', postgres: database.url, etcd: cluster?.url };
       // `--only ours` does without the libraries that are to be installed.
       const hasOthers = plan.contenders.some(({ name }) => name !== 'raw' && name !== 'ours');
       const rows = new Map<string, Readonly<Record<string, Figure>>>();
-      for (const way of [...OUR_STORES, ...(hasOthers ? [advisoryLock] : [])]) {
+      const ways = [...OUR_STORES, ...(cluster ? [oursInEtcd] : []), ...(hasOthers ? [advisoryLock] : [])];
+      for (const way of ways) {
         progress(way.name);
         rows.set(way.name, once(await measure(way, urls, plan)));
       }
@@ -57,6 +61,7 @@ export const stores: Group = {
     } finally {
       await servers.stop();
       await database.stop();
+      await cluster?.stop();
     }
   },
 };

@@ -8,8 +8,13 @@ const redisUrls = z
   .transform((urls) => urls.split(',').map((url) => url.trim()))
   .pipe(z.tuple([redisUrl], redisUrl));
 
+const etcdUrls = z
+  .string({ error: 'must be like http://host:2379, or several of them separated by commas' })
+  .transform((urls) => urls.split(',').map((url) => url.trim()))
+  .pipe(z.array(z.url({ protocol: /^https?$/, error: 'must be like http://host:2379' })));
+
 /** What locks can be kept in. */
-export const LOCK_STORES = ['redis', 'postgres'] as const;
+export const LOCK_STORES = ['redis', 'postgres', 'etcd'] as const;
 export type LockStore = (typeof LOCK_STORES)[number];
 
 const environmentSchema = z.object({
@@ -24,6 +29,9 @@ const environmentSchema = z.object({
 
   /** Separated by commas. All of them vote on locks; the first one also carries the queue. */
   REDIS_URLS: redisUrls,
+
+  /** Members of the etcd that locks can be kept in, separated by commas. */
+  ETCD_URLS: etcdUrls.default(['http://127.0.0.1:2379']),
 
   /** Where locks are kept; `postgres` is the database of the tasks. The queue is in Redis all the same. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),

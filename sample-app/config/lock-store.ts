@@ -1,14 +1,24 @@
 import type { RedlockModuleOptions } from 'nestjs-redlock';
+import { etcd } from 'nestjs-redlock/etcd';
 import { postgres } from 'nestjs-redlock/postgres';
 import type { Environment } from './environment.js';
 
 /** Where the locks are kept: the `nodes` of the module, and all that differs between stores. */
 export function lockNodes(environment: Environment): RedlockModuleOptions['nodes'] {
-  const { LOCK_STORE, LOCK_SCHEMA: schema, DATABASE_URL, REDIS_URLS, LOCK_REDIS_URLS } = environment;
+  const {
+    LOCK_STORE,
+    LOCK_SCHEMA: schema,
+    DATABASE_URL,
+    REDIS_URLS,
+    LOCK_REDIS_URLS,
+    ETCD_URLS,
+  } = environment;
   switch (LOCK_STORE) {
     case 'redis':
       return LOCK_REDIS_URLS ?? REDIS_URLS;
     case 'postgres':
       return postgres({ connectionString: DATABASE_URL, schema });
+    case 'etcd':
+      return etcd({ endpoints: ETCD_URLS });
   }
 }

@@ -5,15 +5,16 @@ import type { Environment } from './environment.js';
 const ANSWER_TIMEOUT_MS = 3_000;
 
 /**
- * Asks the database and Redis for one answer before the application starts. The clients would retry in silence
+ * Asks the database, Redis and etcd for one answer before the application starts. The clients would retry in silence
  * or in a stream of stack traces; somebody who starts the service wants one sentence that says what to do.
  *
  * @throws Error that says what cannot be reached, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
-  const { DATABASE_URL, REDIS_URLS, LOCK_STORE, LOCK_REDIS_URLS = REDIS_URLS } = environment;
+  const { DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE, LOCK_REDIS_URLS = REDIS_URLS } = environment;
   const lockUrls = LOCK_STORE === 'redis' ? LOCK_REDIS_URLS : [];
   await checkDatabase(DATABASE_URL);
+  if (LOCK_STORE === 'etcd') await checkEtcd(ETCD_URLS);
   const [queueUrl] = REDIS_URLS;
   const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
   if (queueProblem !== undefined) {
@@ -46,6 +47,22 @@ async function checkDatabase(url: string): Promise<void> {
     );
   } finally {
     await client.end().catch(() => undefined);
+  }
+}
+
+async function checkEtcd(urls: readonly string[]): Promise<void> {
+  const asked = urls.map((url) =>
+    fetch(new URL('/health', url), { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) }),
+  );
+  try {
+    await Promise.any(asked);
+  } catch (error) {
+    const [{ cause = error }] = (error as AggregateError).errors as [Error];
+    throw new Error(
+      `Cannot reach etcd at ${urls.map(withoutPassword).join(', ')} (${reasonOf(cause)}). ` +
+        'Start it, or set ETCD_URLS.',
+      { cause: error },
+    );
   }
 }
 

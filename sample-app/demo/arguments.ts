@@ -14,7 +14,8 @@ const USAGE = `npm run demo -- [tasks.json] [--store ${LOCK_STORES.join('|')}]`;
 export function readArguments(args: readonly string[]): DemoArguments {
   const { values, positionals } = parse(args);
   const { store = 'redis' } = values;
-  if (!isLockStore(store)) throw new Error(`--store must be ${LOCK_STORES.join(' or ')}; not "${store}"`);
+  if (!isLockStore(store))
+    throw new Error(`--store must be one of ${LOCK_STORES.join(', ')}; not "${store}"`);
   if (positionals.length > 1) throw new Error(`One file of tasks, not ${positionals.length}: ${USAGE}`);
   return { store, tasks: positionals[0] };
 }

@@ -23,6 +23,7 @@ export interface BatchRunOptions {
   readonly store: LockStore;
   readonly databaseUrl: string;
   readonly redisUrls: readonly [string, ...string[]];
+  readonly etcdUrls: readonly string[];
   readonly instances: number;
   readonly tasks: readonly NewTask[];
   /** Kill one instance with SIGKILL half-way, if possible while it dispatches. */
@@ -60,7 +61,7 @@ export async function runBatch(options: BatchRunOptions, stops: StopList): Promi
 }
 
 async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
-  const { main, dispatcher, store, tasks, redisUrls, killOne, log } = options;
+  const { main, dispatcher, store, tasks, redisUrls, etcdUrls, killOne, log } = options;
   const runName = `batch_demo_${dispatcher}_${randomBytes(4).toString('hex')}`;
   const databaseUrl = await createScratchSchema(options.databaseUrl, runName, stops);
   const observer = new PushObserver(redisUrls[0], runName);
@@ -77,6 +78,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           KEY_PREFIX: runName,
           DISPATCHER: dispatcher,
           LOCK_STORE: store,
+          ETCD_URLS: etcdUrls.join(','),
           // Goes with the run, as its tables do.
           LOCK_SCHEMA: runName,
           // Short, so that a run needs several turns of the dispatcher and the sweep comes within seconds.

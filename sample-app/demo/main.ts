@@ -5,6 +5,7 @@ import { readArguments } from './arguments.js';
 import { runBatch } from './batch-run.js';
 import { startPostgres } from './embedded-postgres.js';
 import { startRedis } from './embedded-redis.js';
+import { startEtcd } from './path-etcd.js';
 import { judge } from './judge.js';
 import { resultTable } from './result-table.js';
 import { StopList } from './stop-list.js';
@@ -22,8 +23,13 @@ const INSTANCES = 3;
 async function demo(stops: StopList): Promise<boolean> {
   const { store, tasks: file = TASKS } = readArguments(process.argv.slice(2));
   const tasks = await readTaskFile(file);
-  const { DATABASE_URL: databaseUrl, REDIS_URLS: redisUrls } = await services(stops);
-  const common = { main: MAIN, databaseUrl, redisUrls, instances: INSTANCES, tasks, store, log: indented };
+  const {
+    DATABASE_URL: databaseUrl,
+    REDIS_URLS: redisUrls,
+    ETCD_URLS: etcdUrls,
+  } = await services(store, stops);
+  const servers = { databaseUrl, redisUrls, etcdUrls };
+  const common = { main: MAIN, ...servers, instances: INSTANCES, tasks, store, log: indented };
   console.log(`Locks:      ${PLACES[store]}`);
 
   console.log('\nWithout the lock: every instance runs the dispatcher, each on its own timer.');
@@ -46,13 +52,16 @@ async function demo(stops: StopList): Promise<boolean> {
 
 /** Where the locks are, for people. */
 const PLACES: Readonly<Record<LockStore, string>> = {
-  redis: 'in that Redis (--store postgres keeps them in PostgreSQL)',
+  redis: 'in that Redis (--store postgres keeps them in PostgreSQL, --store etcd in an etcd)',
   postgres: 'in that PostgreSQL; the queue is in Redis',
+  etcd: 'in that etcd; the queue is in Redis',
 };
 
 /** What the environment gives, and servers of our own for what it does not. */
-async function services(stops: StopList): Promise<Environment> {
+async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
+  // First, as it is the one that may be missing.
+  const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');
   } else {
@@ -66,9 +75,20 @@ async function services(stops: StopList): Promise<Environment> {
     DATABASE_URL = await startPostgres(stops);
     console.log('PostgreSQL: embedded-postgres (set DATABASE_URL to use another)');
   }
-  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS });
+  const environment = readEnvironment({ DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE: store });
   await checkServices(environment);
   return environment;
+}
+
+async function urlOfEtcd(stops: StopList): Promise<string> {
+  const { ETCD_URLS } = process.env;
+  if (ETCD_URLS) {
+    console.log('etcd:       given by ETCD_URLS');
+    return ETCD_URLS;
+  }
+  const { url, description } = await startEtcd(stops);
+  console.log(`etcd:       ${description}`);
+  return url;
 }
 
 function indented(line: string): void {

@@ -29,6 +29,7 @@ describe('several instances, each a process of its own', () => {
     const { databaseUrl, redisUrl } = services;
     return runBatch(
       {
+        etcdUrls: ['http://127.0.0.1:2379'],
         main: MAIN,
         store: 'redis',
         databaseUrl,

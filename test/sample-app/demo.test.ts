@@ -161,8 +161,8 @@ describe('its arguments', () => {
   });
 
   test.each([
-    [['--store', 'mysql'], '--store must be redis or postgres; not "mysql"'],
-    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\]/],
+    [['--store', 'mysql'], '--store must be one of redis, postgres, etcd; not "mysql"'],
+    [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
   ])('%j are told', (args, message) => {
@@ -172,7 +172,22 @@ describe('its arguments', () => {
   test('that are wrong end the demo before anything is started', async () => {
     const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
     await until(() => demo.code !== undefined, TIMEOUT);
-    expect([demo.code, demo.output]).toEqual([1, '--store must be redis or postgres; not "mysql"\n']);
+    expect([demo.code, demo.output]).toEqual([
+      1,
+      '--store must be one of redis, postgres, etcd; not "mysql"\n',
+    ]);
+  });
+
+  test('that name etcd end it with how to get one where the PATH has none, and nothing is left', async () => {
+    const folder = await mkdtemp(join(tmpdir(), 'demo-'));
+    const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
+    await until(() => demo.code !== undefined, TIMEOUT);
+    expect([demo.code, demo.output]).toEqual([
+      1,
+      'There is no etcd on the PATH: install one (Debian, Ubuntu: apt-get install etcd-server; ' +
+        'others: https://github.com/etcd-io/etcd/releases), or set ETCD_URLS.\n',
+    ]);
+    await expect(readdir(folder)).resolves.toEqual([]);
   });
 });
 

@@ -1,9 +1,10 @@
-import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
+import { execFile, execFileSync, spawn, type ChildProcess } from 'node:child_process';
 import { closeSync, existsSync, openSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
 import { startWatchdog } from './watchdog.js';
@@ -29,6 +30,19 @@ export function hasEtcd(): boolean {
   return help !== undefined;
 }
 
+/** Whether there is the command that copies and restores what an etcd has; says once how to get it. */
+export function hasEtcdctl(): boolean {
+  try {
+    execFileSync('etcdctl', ['version'], { stdio: 'ignore' });
+    return true;
+  } catch {
+    process.stderr.write(
+      'Skipped: no `etcdctl` on the PATH; on Debian it is `apt-get install etcd-client`.\n',
+    );
+    return false;
+  }
+}
+
 /**
  * Whether an old leader that goes on revokes leases which the new one has renewed (etcd issue 15247): then locks can overlap,
  * and only tokens can be tested while a leader stands still.
@@ -43,6 +57,8 @@ export function oldLeadersRevoke(): boolean {
 export interface StartEtcdOptions {
   /** Arguments after ours, so that they win. */
   readonly args?: readonly string[];
+  /** A second URL that clients can come to, such as one of https. */
+  readonly alsoAt?: string;
   /** Milliseconds between heartbeats, and without one until an election; leases last at least one and a half of the latter. */
   readonly timing?: { readonly heartbeat: number; readonly election: number };
 }
@@ -71,6 +87,11 @@ export async function startEtcdCluster(count: number, options: StartEtcdOptions 
     await Promise.all(servers.map((server) => server.stop()));
     throw error;
   }
+}
+
+/** Versions before 3.4 take the older API for the default. */
+async function etcdctl(...args: readonly string[]): Promise<void> {
+  await promisify(execFile)('etcdctl', args, { env: { ...process.env, ETCDCTL_API: '3' } });
 }
 
 interface Member {
@@ -195,6 +216,26 @@ export class EtcdServer {
     await this.start();
   }
 
+  /** Copies all that it has; gives the file. */
+  async copy(): Promise<string> {
+    const file = join(this.#folder ?? '', 'copy.db');
+    await etcdctl('--endpoints', this.url, 'snapshot', 'save', file);
+    return file;
+  }
+
+  /** Kills it, and starts it with what it had when it was copied. */
+  async restore(copy: string): Promise<void> {
+    await this.kill();
+    const data = join(this.#folder ?? '', 'data');
+    await rm(data, { recursive: true });
+    const { name, peerPort } = this.member;
+    await etcdctl(
+      ...['snapshot', 'restore', copy, '--data-dir', data, '--name', name, '--initial-cluster', this.cluster],
+      ...['--initial-advertise-peer-urls', `http://${LOOPBACK}:${peerPort}`],
+    );
+    await this.start();
+  }
+
   async stop(): Promise<void> {
     this.#forget();
     await this.kill();
@@ -204,12 +245,13 @@ export class EtcdServer {
 
   #launch(folder: string): void {
     const { name, port, peerPort } = this.member;
-    const { timing = QUICK, args = [] } = this.options;
+    const { timing = QUICK, args = [], alsoAt } = this.options;
     const [client, peer] = [`http://${LOOPBACK}:${port}`, `http://${LOOPBACK}:${peerPort}`];
     const log = openSync(join(folder, 'etcd.log'), 'a');
     const all = [
       ...['--name', name, '--data-dir', join(folder, 'data')],
-      ...['--listen-client-urls', client, '--advertise-client-urls', client],
+      ...['--listen-client-urls', alsoAt === undefined ? client : `${client},${alsoAt}`],
+      ...['--advertise-client-urls', client],
       ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
       ...['--initial-cluster', this.cluster],
       ...['--heartbeat-interval', String(timing.heartbeat), '--election-timeout', String(timing.election)],

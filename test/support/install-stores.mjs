@@ -8,7 +8,11 @@ const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, pro
 
 /** What the tests of further stores start, each with Debian's package. They are skipped on a machine without. */
 const SERVERS = [
-  { name: 'etcd', there: () => onPath('etcd'), packages: ['etcd-server'] },
+  {
+    name: 'etcd',
+    there: () => onPath('etcd') && onPath('etcdctl'),
+    packages: ['etcd-server', 'etcd-client'],
+  },
   { name: 'PgBouncer', there: () => onPath('pgbouncer'), packages: ['pgbouncer'] },
 ];
 

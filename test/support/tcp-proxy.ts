@@ -144,8 +144,11 @@ export class TcpProxy {
   async close(): Promise<void> {
     this.forget();
     this.refuse();
-    const closed = [...this.connections].flatMap(({ client, server }) => [ended(client), ended(server)]);
+    const sockets = [...this.connections].flatMap(({ client, server }) => [client, server]);
+    const closed = sockets.map(ended);
     this.cut();
+    // A reset waits until what was written before has gone, for good where nobody takes it.
+    for (const socket of sockets) socket.destroy();
     await Promise.all(closed);
   }
 

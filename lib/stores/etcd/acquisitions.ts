@@ -1,114 +1,38 @@
-import { elapsedSince, type Instant, now } from '../../core/clock.js';
-import { NoTimeError } from '../../core/errors.js';
-import type { Lease } from '../../core/lease.js';
-import type { AcquireReply, AcquireRequest, Holder, KeyHolder, QueuePosition } from '../../core/ports.js';
-import type { RecentWaiters } from '../../core/recent-waiters.js';
-import type { Tick } from '../../core/tick.js';
-import type { Base, Bases } from './bases.js';
+import { now } from '../../core/clock.js';
+import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
+import { type Asked, type PlaceAt, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
+import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, limitOf, secondsOf } from './etcd-leases.js';
 import { GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
-import {
-  ahead,
-  type FoundHolder,
-  type FoundPlace,
-  holderValue,
-  inTheWay,
-  type KeyView,
-  permitsOf,
-  placeValue,
-  ranTickOf,
-  type SlotOf,
-  slotFor,
-  viewOf,
-} from './key-view.js';
-import {
-  holderName,
-  type Names,
-  placesOf,
-  rivalsOf,
-  tickOf,
-  ticksFrom,
-  viewRange,
-  waiterName,
-  wellFormed,
-} from './names.js';
-import type { Next, Places } from './places.js';
-import {
-  absent,
-  entriesAt,
-  type Entry,
-  get,
-  modifiedAt,
-  MOST_OPERATIONS,
-  put,
-  remove,
-  revisionOf,
-  type Txn,
-  type TxnReply,
-} from './protocol.js';
+import { holderName, type Names } from './names.js';
+import { entriesAt, get, revisionOf, type TxnReply } from './protocol.js';
+import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
-import { RevisionWentBackError, type Transactions } from './transactions.js';
-import type { Turns } from './turns.js';
+import { RevisionWentBackError } from './transactions.js';
 
 /** How often one request is asked again that was refused by what is gone by now. */
 const MOST_ROUNDS = 16;
 
-/** So many holders of a full key are named in a refusal. */
-const MOST_NAMED = 10;
-
 /** How long the places of a process stay in line that has died, in seconds; it is passed over much sooner. */
 const PLACE_SECONDS = 60;
 
-export interface AcquireContext {
-  readonly transactions: Transactions;
-  readonly leases: EtcdLeases;
+export interface AcquireContext extends RefusalContext {
   /** Of places in line, apart from those of locks. */
   readonly placeLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;
   readonly releases: Releases;
   readonly bases: Bases;
-  readonly places: Places;
-  readonly turns: Turns;
-  readonly waiters: RecentWaiters;
 }
-
-/** One request, and what it goes by. */
-interface Asked {
-  readonly request: AcquireRequest;
-  readonly since: Instant;
-  readonly ordered: boolean;
-  /** As they are called in etcd. */
-  readonly keys: readonly string[];
-  /** Of one who waits; when the call came, by the monotonic clock. */
-  readonly came: number;
-}
-
-/** How one round goes about it. */
-interface Round {
-  readonly base: Base;
-  readonly etcdLease: EtcdLease;
-  readonly slots: readonly number[];
-  readonly names: readonly string[];
-  /** It was seen that nobody in line stays out because of it. */
-  readonly passes: boolean;
-  readonly place: PlaceAt | undefined;
-  readonly next: Next | undefined;
-}
-
-/** Where one who is refused stands, and with what that ends. */
-interface PlaceAt {
-  readonly name: string;
-  readonly etcdLease: EtcdLease;
-}
-
-/** What a round that did not store it came to: an answer, or another one with these slots. */
-type Refusal = AcquireReply | { readonly again: true; readonly slots?: readonly number[] };
 
 /** Stores leases, each in one transaction that compares what must not be there, and says what is there if it is. */
 export class Acquisitions {
-  constructor(private readonly context: AcquireContext) {}
+  readonly #refusals: Refusals;
+
+  constructor(private readonly context: AcquireContext) {
+    this.#refusals = new Refusals(context);
+  }
 
   async acquire(request: AcquireRequest, ordered: boolean): Promise<AcquireReply> {
     const { names, holds, leases } = this.context;
@@ -171,7 +95,7 @@ export class Acquisitions {
       }
       if (reply.succeeded) return this.#granted(asked, round, reply);
       if (round.place && position) places.stands(round.place.name, position.waiter);
-      const refusal = await this.#refused(asked, round, reply);
+      const refusal = await this.#refusals.of(asked, round, reply);
       if ('granted' in refusal) {
         leases.giveBack(etcdLease);
         return refusal;
@@ -275,177 +199,4 @@ export class Acquisitions {
     const seconds = secondsOf(lease.ttl);
     return renewed === true ? leases.shared(seconds, timeLeft(asked)) : leases.own(seconds, timeLeft(asked));
   }
-
-  async #refused(asked: Asked, round: Round, reply: TxnReply): Promise<Refusal> {
-    const { bases, turns, transactions, places } = this.context;
-    const { request, ordered, keys } = asked;
-    const { lease, position, wish } = request;
-    const { kind, tick } = lease;
-    const { base, etcdLease } = round;
-    let at = keys.length;
-    if (entriesAt(reply, at)[0]?.modified !== base.revision) {
-      bases.forget();
-      return { again: true };
-    }
-    const fence = entriesAt(reply, ++at)[0]?.modified ?? 0;
-    if (etcdLease.shared && fence !== etcdLease.fence) {
-      etcdLease.fence = fence;
-      return { again: true };
-    }
-    const ran = tick && entriesAt(reply, ++at).at(-1);
-    if (tick && ran) return this.#hasRun(asked, tick, ran);
-    const views = keys.map((key, index) => viewOf(key, entriesAt(reply, index)));
-    for (const [index, key] of keys.entries()) {
-      const view = views[index] as KeyView;
-      const rivals = inTheWay(view, kind, slotAt(wish, index));
-      if (rivals.length === 0) continue;
-      turns.end(key);
-      this.#noteOthers(asked, view);
-      await this.#standAt(key, asked, round);
-      return this.#heldBy(rivals, lease, base, view);
-    }
-    for (const [index, key] of ordered ? keys.entries() : []) {
-      const view = views[index] as KeyView;
-      const mine = position && places.nameFor(key, position.waiter, asked.came);
-      const head = ahead(view, kind, position && waiterName(position.waiter), mine);
-      if (!head) continue;
-      const rivals = inTheWay(view, head.kind);
-      const left = rivals.length === 0 ? turns.left(key, head.name) : undefined;
-      if (left !== undefined && left <= 0) {
-        // It has not taken its turn.
-        await transactions.run({ success: [remove(head.name)] }, timeLeft(asked));
-        return { again: true };
-      }
-      this.#noteOthers(asked, view);
-      await this.#standAt(key, asked, round);
-      return { granted: false, holder: await this.#turnOf(head, rivals, left) };
-    }
-    const slots = views.map((view, index) => slotFor(view, kind, slotAt(wish, index)));
-    return { again: true, slots: slots.map((slot) => slot ?? 0) };
-  }
-
-  /**
-   * The tick or a later one has run. Of ticks without instants, which are told apart by how long they are remembered, etcd
-   * remembers each by whole seconds, so that one could be refused for the one before it: the clocks decide.
-   */
-  async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
-    const { owner, until } = ranTickOf(value);
-    const left = until - Date.now();
-    if (tick.at === 0 && left <= 0) {
-      await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
-      return { again: true };
-    }
-    const ends = await this.context.leases.left([lease], timeLeft(asked));
-    const remaining = Math.min(ends.get(lease) ?? 0, Math.max(left, 0));
-    return { granted: false, ran: true, holder: { id: `${tickOf(key)}:${owner}`, owner, remaining } };
-  }
-
-  #noteOthers({ request }: Asked, { places }: KeyView): void {
-    const mine = request.position && waiterName(request.position.waiter);
-    if (places.some(({ waiter }) => waiter !== mine)) this.context.waiters.note(request.lease.keys);
-  }
-
-  /** One who waits stands at the key that was refused, and at no other: it must not keep others from a key that is free. */
-  async #standAt(key: string, asked: Asked, { place }: Round): Promise<void> {
-    const { transactions, places } = this.context;
-    const { position, lease } = asked.request;
-    if (!position || !place || place.name.startsWith(`${key}\0`)) return;
-    const name = places.nameFor(key, position.waiter, asked.came);
-    places.mayStand(name, position.waiter);
-    const value = placeValue(wellFormed(position.waiter.owner), lease.kind);
-    const success = [remove(place.name), put(name, value, place.etcdLease.id)];
-    try {
-      await transactions.run({ success }, timeLeft(asked));
-      places.stands(name, position.waiter);
-    } catch {
-      // It is not in line, and asks again.
-    }
-  }
-
-  async #heldBy(
-    rivals: readonly FoundHolder[],
-    { kind }: Lease,
-    { value }: Base,
-    { holders }: KeyView,
-  ): Promise<AcquireReply> {
-    const left = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
-    const known = rivals
-      .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
-      .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
-    const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // Of permits the first one's end makes room, else the last one's.
-    const [holder, ...others] = isFull ? known : known.slice(-1);
-    const refused = { granted: false, holder: holder as KeyHolder } as const;
-    if (!isFull) return refused;
-    const permits = Math.max(...holders.map((each) => each.permits));
-    return { ...refused, others: others.slice(0, MOST_NAMED - 1), permits };
-  }
-
-  /** One who waits is in the way. */
-  async #turnOf(head: FoundPlace, rivals: readonly FoundHolder[], left: number | undefined): Promise<Holder> {
-    const { waiter: id, owner } = head;
-    if (left !== undefined) return { id, owner, remaining: left };
-    const ends = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
-    return { id, owner, remaining: Math.max(...ends.values()) };
-  }
-}
-
-export function asKeyHolder(holder: FoundHolder, base: number, remaining: number): KeyHolder {
-  const { id, owner, since, mode, slot, revision } = holder;
-  const known = { id, owner, since, mode, remaining, fencingToken: base + revision };
-  return slot === undefined ? known : { ...known, slot };
-}
-
-function transactionOf(asked: Asked, round: Round, places: Places): Txn {
-  const { request, ordered, keys } = asked;
-  const { lease, since, position } = request;
-  const { base, etcdLease, slots, names, passes, place, next } = round;
-  const { kind, tick, owner } = lease;
-  const compare = [modifiedAt(base.name, base.revision)];
-  if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
-  const ticks = tick && ticksFrom(keys[0] ?? '', tick.schedule, tick.at);
-  if (ticks) compare.push(absent(ticks));
-  for (const [index, key] of keys.entries()) {
-    compare.push(...rivalsOf(key, kind, slots[index] ?? 0).map(absent));
-    if (passes) continue;
-    const [first, end] = placesOf(key);
-    compare.push(absent([first, position ? places.nameFor(key, position.waiter, asked.came) : end]));
-  }
-  const value = holderValue(wellFormed(owner), since, permitsOf(kind));
-  const success = names.map((name) => put(name, value, etcdLease.id));
-  const failure = keys.map((key) => get(viewRange(key)));
-  failure.push(get([base.name], { keys_only: true }), get([etcdLease.fenceName], { keys_only: true }));
-  if (ticks) failure.push(get(ticks));
-  if (ordered && position && place) {
-    const standing = places.all(position.waiter);
-    const { waiter } = position;
-    success.push(...standing.filter((name) => name !== next?.name).map(remove));
-    if (next) success.push(put(next.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
-    failure.push(...standing.filter((name) => name !== place.name).map(remove));
-    failure.push(put(place.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
-  }
-  // The last one, which `#granted` reads.
-  if (ordered) success.push(get(placesOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
-  return { compare, success, failure };
-}
-
-/** Why it cannot be stored, if it cannot. */
-function whyNot({ keys, request }: Asked): Error | undefined {
-  if (keys.some((key) => key.includes('\0'))) return new Error('cannot store a key with a NUL character');
-  const each = request.lease.kind.mode === 'permits' ? 4 : 2;
-  const most = Math.floor((MOST_OPERATIONS - 3) / each);
-  if (keys.length > most)
-    return new Error(`cannot store a lock of ${keys.length} keys: ${most} are the most of one transaction`);
-  return undefined;
-}
-
-function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {
-  return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
-}
-
-/** @throws NoTimeError when nobody waits for the answer any more */
-function timeLeft({ request, since }: Asked): number {
-  const left = request.limit - elapsedSince(since);
-  if (left <= 0) throw new NoTimeError('there was no time left to ask');
-  return left;
 }

@@ -52,6 +52,15 @@ export class Bases {
     );
   }
 
+  /**
+   * Asks for the right to read and to write it, and writes nothing: no key is changed at revision 1, which is that of an
+   * empty etcd. Rights are looked at for all that a transaction could do.
+   */
+  async tryToWrite(limit: number): Promise<void> {
+    const [compare, success] = [[modifiedAt(this.name, 1)], [put(this.name, '')]];
+    await this.transactions.run({ compare, success }, limit);
+  }
+
   async #load(limit: number): Promise<Base> {
     const value = tokenAt(Date.now() + LEAD_MS);
     const reply = await this.transactions.run(

@@ -1,10 +1,10 @@
 import type { HeldKey, KeyState } from '../../core/ports.js';
-import { asKeyHolder } from './acquisitions.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import { type KeyView, viewOf } from './key-view.js';
 import { holdersOf, type Names } from './names.js';
 import { deletedAt, entriesAt, get, remove } from './protocol.js';
+import { asKeyHolder } from './refusals.js';
 import type { Transactions } from './transactions.js';
 
 /** So many keys are read in one transaction. */

@@ -176,7 +176,7 @@ export class EtcdStore
   }
 
   check(): Promise<NodeCheck> {
-    return checkMembers(this.#gateway);
+    return checkMembers(this.#gateway, (limit) => this.#bases.tryToWrite(limit));
   }
 
   async close(): Promise<void> {

@@ -51,7 +51,7 @@ export function checkEtcdOptions(options: EtcdOptions): void {
     );
   }
   const urls = endpointsOf(options);
-  if (urls.length === 0) throw badOption('endpoints', RULE, endpoints);
+  if (!Array.isArray(urls) || urls.length === 0) throw badOption('endpoints', RULE, endpoints);
   for (const url of urls) checkUrl(url);
   if (new Set(urls.map((url) => new URL(url).protocol)).size > 1)
     throw new TypeError('Expected `endpoints` to be all http:// or all https://, got both');
@@ -63,7 +63,7 @@ export function checkEtcdOptions(options: EtcdOptions): void {
   for (const [name, value] of Object.entries({ username, prefix })) {
     if (value === undefined) continue;
     if (typeof value !== 'string' || value === '' || value.includes('\0'))
-      throw badOption(name, 'a string that is not empty', value);
+      throw badOption(name, 'a string that is not empty, without NUL characters', value);
   }
   if (password !== undefined && typeof password !== 'string' && typeof password !== 'function')
     throw new TypeError(`Expected \`password\` to be a string or a function, got ${typeof password}`);

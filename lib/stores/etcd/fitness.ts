@@ -1,6 +1,6 @@
 import { UnfitStoreError } from '../../core/errors.js';
 import type { NodeCheck } from '../../core/node-status.js';
-import { type Gateway, type GatewayError, OtherClusterError } from './gateway.js';
+import { type Gateway, GatewayError, OtherClusterError } from './gateway.js';
 import type { Header } from './protocol.js';
 
 /** How long a member may take to say how it is, in milliseconds. */
@@ -46,18 +46,23 @@ export async function openOrUnfit(
         `cannot be used for locks: it is etcd ${version}; ${OLDEST.join('.')} is the oldest that can`,
       );
   }
-  if (asked.every(({ error }) => error)) throw asked[0]?.error as Error;
   for (const warning of weaknesses(asked)) warn(warning);
   try {
+    if (asked.every(({ error }) => error)) throw asked[0]?.error as Error;
     await prepare(LIMIT_MS);
   } catch (error) {
-    if (!(error as GatewayError).isNotAllowed) throw error;
-    throw new UnfitStoreError(
-      `does not let it in (${(error as Error).message}): give \`username\` and \`password\` of a user whose role ` +
-        'may read and write what begins with `prefix`',
-      { cause: error },
-    );
+    const reason = whyDenied(error);
+    throw reason === undefined ? error : new UnfitStoreError(reason, { cause: error });
   }
+}
+
+/** Why a request was refused for want of rights, if that is so. */
+function whyDenied(error: unknown): string | undefined {
+  if (!(error instanceof GatewayError && error.isNotAllowed)) return undefined;
+  return (
+    `does not let it in (${error.message}): give \`username\` and \`password\` of a user whose role ` +
+    'may read and write what begins with `prefix`'
+  );
 }
 
 /** What is wrong with locks in such a version, if anything is. */
@@ -71,8 +76,24 @@ function weakness({ version = '' }: Status): string | undefined {
   );
 }
 
-export async function checkMembers(gateway: Gateway): Promise<NodeCheck> {
-  const asked = await askAll(gateway);
+/** @param tryToWrite - asks for what a lock needs, without effect */
+export async function checkMembers(
+  gateway: Gateway,
+  tryToWrite: (limit: number) => Promise<void>,
+): Promise<NodeCheck> {
+  try {
+    return await checkOf(await askAll(gateway), tryToWrite);
+  } catch (error) {
+    const reason = whyDenied(error);
+    if (reason === undefined) throw error;
+    return { state: 'unfit', reason, warnings: [] };
+  }
+}
+
+async function checkOf(
+  asked: readonly Asked[],
+  tryToWrite: (limit: number) => Promise<void>,
+): Promise<NodeCheck> {
   const answers = asked.flatMap(({ status }) => (status ? [status] : []));
   if (answers.length === 0) throw asked[0]?.error as Error;
   const alarms = [...new Set(answers.flatMap(({ errors = [] }) => errors))].filter((text) =>
@@ -82,6 +103,7 @@ export async function checkMembers(gateway: Gateway): Promise<NodeCheck> {
     return { state: 'unfit', reason: `refuses what a lock writes: ${alarms.join('; ')}`, warnings: [] };
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
     return { state: 'unfit', reason: 'has no leader: most of its members are away', warnings: [] };
+  await tryToWrite(LIMIT_MS);
   const warnings = asked.flatMap(({ host, error }) =>
     error
       ? [`${host} does not answer: ${error.message}; start the member, or take it out of \`endpoints\``]

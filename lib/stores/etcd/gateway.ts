@@ -18,9 +18,13 @@ const LOGIN_LIMIT_MS = 5_000;
 /** Codes of gRPC by which etcd says that it has done nothing, and will not. */
 const DID_NOTHING: readonly number[] = [3, 5, 7, 8, 9, 11, 12, 16];
 
+const INVALID = 3;
 const NOT_FOUND = 5;
 const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
+
+/** Like a token that has ended, but with another code: `auth` was enabled meanwhile, or users and roles were changed. */
+const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
 /** Why there is no answer. */
 export class GatewayError extends Error {
@@ -133,17 +137,19 @@ export class Gateway {
     const until = performance.now() + limit;
     for (let attempt = 1, hasLoggedIn = false; ; attempt++) {
       const from = at ?? this.#current;
-      const left = until - performance.now();
-      if (left <= 0) throw new GatewayError(`no answer within ${Math.ceil(limit)} ms`, true);
+      const token = this.#login();
       try {
-        const reply = await this.#ask<Reply>(path, body, left, from);
+        const headers = headersOf(await token);
+        const left = until - performance.now();
+        if (left <= 0) throw new GatewayError(`no answer within ${Math.ceil(limit)} ms`, true);
+        const reply = await this.#ask<Reply>(path, body, headers, left, from);
         this.#answered(reply);
         return { reply, from };
       } catch (thrown) {
         const error = thrown as GatewayError;
-        if (error.code === NOT_LOGGED_IN && this.options.username !== undefined && !hasLoggedIn) {
+        if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
-          this.#token = undefined;
+          this.#forget(token);
           continue;
         }
         if (error.code === undefined || !error.certain) this.#failed(from);
@@ -166,7 +172,7 @@ export class Gateway {
   ): Promise<OpenStream> {
     const from = this.#current;
     // A member without a leader ends the stream, and does not stay silent.
-    const headers = { ...(await this.#headers()), 'grpc-metadata-hasleader': 'true' };
+    const headers = { ...headersOf(await this.#login()), 'grpc-metadata-hasleader': 'true' };
     const request = this.#request(from, path, headers, this.#streamAgent);
     const stream: OpenStream = {
       close: () => {
@@ -210,9 +216,14 @@ export class Gateway {
     this.#streamAgent.destroy();
   }
 
-  async #ask<Reply>(path: string, body: object, limit: number, from: number): Promise<Reply> {
-    const text = JSON.stringify(body);
-    const { status, content } = await this.#send(path, text, await this.#headers(), limit, from);
+  async #ask<Reply>(
+    path: string,
+    body: object,
+    headers: Readonly<Record<string, string>>,
+    limit: number,
+    from: number,
+  ): Promise<Reply> {
+    const { status, content } = await this.#send(path, JSON.stringify(body), headers, limit, from);
     let answer: unknown;
     try {
       answer = JSON.parse(content);
@@ -221,8 +232,9 @@ export class Gateway {
       throw new GatewayError(message, status === 404);
     }
     if (status === 200 && !hasError(answer)) return answer as Reply;
-    const { error, message = error, code } = answer as { error?: string; message?: string; code?: number };
-    throw new GatewayError(String(message), code !== undefined && DID_NOTHING.includes(code), code);
+    const { error, message = String(error), code } = answer as Refused;
+    if (LOG_IN_AGAIN.test(message)) throw new GatewayError(message, true, NOT_LOGGED_IN);
+    throw new GatewayError(message, code !== undefined && DID_NOTHING.includes(code), code);
   }
 
   #send(
@@ -239,7 +251,7 @@ export class Gateway {
         clearTimeout(timer);
         request.destroy();
         const { host } = this.endpoints[from] as URL;
-        reject(new GatewayError(`${host}: ${failed.error.message || String(failed.error)}`, !failed.sent));
+        reject(new GatewayError(`${host}: ${this.#reasonOf(failed.error)}`, !failed.sent));
       };
       // When the thread was blocked, the answer may be there and unread: it comes first.
       const timer = setTimeout(setImmediate, limit, () =>
@@ -263,6 +275,13 @@ export class Gateway {
     });
   }
 
+  /** etcd hangs up on who comes without TLS to where it speaks TLS, or the other way round. */
+  #reasonOf(error: NodeJS.ErrnoException): string {
+    const reason = error.message || String(error);
+    if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
+    return `${reason}; is its URL ${this.#isSecure ? 'http' : 'https'}://?`;
+  }
+
   #request(from: number, path: string, headers: Readonly<Record<string, string>>, agent: HttpAgent) {
     const { hostname, port, protocol } = this.endpoints[from] as URL;
     const request = this.#isSecure ? requestHttps : requestHttp;
@@ -276,41 +295,50 @@ export class Gateway {
     });
   }
 
-  async #headers(): Promise<Record<string, string>> {
-    if (this.options.username === undefined) return {};
-    this.#token ??= this.#login();
-    const token = this.#token;
-    try {
-      return { authorization: await token };
-    } catch (error) {
-      if (this.#token === token) this.#token = undefined;
-      throw error;
+  /** The token to ask with, where there is a user; all share one login. */
+  #login(): Promise<string> | undefined {
+    if (this.options.username === undefined) return undefined;
+    if (!this.#token) {
+      const token = this.#authenticate(this.options.username);
+      this.#token = token;
+      token.catch(() => this.#forget(token));
     }
+    return this.#token;
   }
 
-  async #login(): Promise<string> {
-    const { username: name, password } = this.options;
-    const from = this.#current;
-    let secret: string | undefined;
+  /** It is of no use. Somebody else may have logged in again by now. */
+  #forget(token: Promise<string>): void {
+    if (this.#token === token) this.#token = undefined;
+  }
+
+  async #authenticate(name: string): Promise<string> {
+    const { password: given } = this.options;
+    let password: string | undefined;
     try {
-      secret = typeof password === 'function' ? await password() : password;
+      password = typeof given === 'function' ? await given() : given;
     } catch (thrown) {
       throw new GatewayError(`\`password\` failed: ${asError(thrown).message}`, true, NOT_LOGGED_IN);
     }
-    const text = JSON.stringify({ name, password: secret });
-    let answer: { status: number; content: string };
+    const from = this.#current;
     try {
-      answer = await this.#send('auth/authenticate', text, {}, LOGIN_LIMIT_MS, from);
-    } catch (error) {
+      const body = { name, password };
+      const { token = '' } = await this.#ask<{ token?: string }>(
+        'auth/authenticate',
+        body,
+        {},
+        LOGIN_LIMIT_MS,
+        from,
+      );
+      return token;
+    } catch (thrown) {
+      const { message, code } = thrown as GatewayError;
+      // Nobody asks for a token then.
+      if (message.includes('authentication is not enabled')) return '';
+      if (code === INVALID)
+        throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
       // Nothing was asked yet, whatever became of the login.
-      throw new GatewayError((error as Error).message, true);
+      throw new GatewayError(message, true);
     }
-    const { token, message } = JSON.parse(answer.content) as { token?: string; message?: string };
-    // Where `auth` is not enabled, nobody asks for a token.
-    if (token === undefined && /not enabled/.test(message ?? '')) return '';
-    if (token === undefined)
-      throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
-    return token;
   }
 
   #answered({ header }: { readonly header?: Header }): void {
@@ -343,6 +371,17 @@ export class Gateway {
       this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => undefined);
     }, PROBE_EVERY_MS).unref();
   }
+}
+
+/** What the gateway answers when etcd refuses. */
+interface Refused {
+  readonly error?: string;
+  readonly message?: string;
+  readonly code?: number;
+}
+
+function headersOf(token: string | undefined): Record<string, string> {
+  return token ? { authorization: token } : {};
 }
 
 function hasError(answer: unknown): boolean {

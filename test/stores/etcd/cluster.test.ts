@@ -15,7 +15,7 @@ import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend } from './contend.js';
+import { contend, LEAST } from './contend.js';
 
 // A cluster of three members, of which one is killed, stands still or is out of reach. The long runs are
 // `npm run test:faults`.
@@ -118,7 +118,7 @@ const waiting: AcquireOptions = {
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 3_000 });
     proxy.blackHole();
-    await delay(4_500);
+    await delay(3_500);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
     await redlock.close();
@@ -151,7 +151,7 @@ const waiting: AcquireOptions = {
   });
 
   describe('many who contend', () => {
-    const DURATION = LONG ? 30_000 : 7_000;
+    const DURATION = LONG ? 30_000 : 6_500;
 
     const faults: readonly (readonly [string, (ways: readonly TcpProxy[]) => Promise<unknown>])[] = [
       [
@@ -183,7 +183,7 @@ const waiting: AcquireOptions = {
       ],
     ];
 
-    test.each(LONG ? faults : faults.slice(0, 2))(
+    test.each(LONG ? faults : faults.slice(0, 1))(
       'never overlap, and their tokens are in order: %s',
       async (name, fault) => {
         const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
@@ -200,7 +200,7 @@ const waiting: AcquireOptions = {
         const isSpoilt = name.includes('stands still') && oldLeadersRevoke();
         if (isSpoilt) process.stderr.write('Not judged: overlaps, which this etcd causes by issue 15247.\n');
         expect(isSpoilt ? [] : overlaps).toEqual([]);
-        expect(acquisitions).toBeGreaterThan(20);
+        expect(acquisitions).toBeGreaterThan(LEAST);
         await whole();
         await until(async () => (await servers[0]!.holders()).length === 0, 10_000);
         await Promise.all(processes.map((redlock) => redlock.close()));

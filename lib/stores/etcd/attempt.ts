@@ -1,0 +1,93 @@
+import { elapsedSince, type Instant } from '../../core/clock.js';
+import { NoTimeError } from '../../core/errors.js';
+import type { AcquireRequest } from '../../core/ports.js';
+import type { Base } from './bases.js';
+import type { EtcdLease } from './etcd-leases.js';
+import { holderValue, permitsOf, placeValue, type SlotOf } from './key-view.js';
+import { placesOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js';
+import type { Next, Places } from './places.js';
+import { absent, get, modifiedAt, MOST_OPERATIONS, put, remove, type Txn } from './protocol.js';
+
+/** One request, and what it goes by. */
+export interface Asked {
+  readonly request: AcquireRequest;
+  readonly since: Instant;
+  readonly ordered: boolean;
+  /** As they are called in etcd. */
+  readonly keys: readonly string[];
+  /** Of one who waits; when the call came, by the monotonic clock. */
+  readonly came: number;
+}
+
+/** How one round goes about it. */
+export interface Round {
+  readonly base: Base;
+  readonly etcdLease: EtcdLease;
+  readonly slots: readonly number[];
+  readonly names: readonly string[];
+  /** It was seen that nobody in line stays out because of it. */
+  readonly passes: boolean;
+  readonly place: PlaceAt | undefined;
+  readonly next: Next | undefined;
+}
+
+/** Where one who is refused stands, and with what that ends. */
+export interface PlaceAt {
+  readonly name: string;
+  readonly etcdLease: EtcdLease;
+}
+
+/** Stores the lease if nothing is in the way; else shows what is there, and puts who waits in line. */
+export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
+  const { request, ordered, keys } = asked;
+  const { lease, since, position } = request;
+  const { base, etcdLease, slots, names, passes, place, next } = round;
+  const { kind, tick, owner } = lease;
+  const compare = [modifiedAt(base.name, base.revision)];
+  if (etcdLease.shared) compare.push(modifiedAt(etcdLease.fenceName, etcdLease.fence));
+  const ticks = tick && ticksFrom(keys[0] ?? '', tick.schedule, tick.at);
+  if (ticks) compare.push(absent(ticks));
+  for (const [index, key] of keys.entries()) {
+    compare.push(...rivalsOf(key, kind, slots[index] ?? 0).map(absent));
+    if (passes) continue;
+    const [first, end] = placesOf(key);
+    compare.push(absent([first, position ? places.nameFor(key, position.waiter, asked.came) : end]));
+  }
+  const value = holderValue(wellFormed(owner), since, permitsOf(kind));
+  const success = names.map((name) => put(name, value, etcdLease.id));
+  const failure = keys.map((key) => get(viewRange(key)));
+  failure.push(get([base.name], { keys_only: true }), get([etcdLease.fenceName], { keys_only: true }));
+  if (ticks) failure.push(get(ticks));
+  if (ordered && position && place) {
+    const standing = places.all(position.waiter);
+    const { waiter } = position;
+    success.push(...standing.filter((name) => name !== next?.name).map(remove));
+    if (next) success.push(put(next.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
+    failure.push(...standing.filter((name) => name !== place.name).map(remove));
+    failure.push(put(place.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
+  }
+  // The last one, which `#granted` reads.
+  if (ordered) success.push(get(placesOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
+  return { compare, success, failure };
+}
+
+/** Why it cannot be stored, if it cannot. */
+export function whyNot({ keys, request }: Asked): Error | undefined {
+  if (keys.some((key) => key.includes('\0'))) return new Error('cannot store a key with a NUL character');
+  const each = request.lease.kind.mode === 'permits' ? 4 : 2;
+  const most = Math.floor((MOST_OPERATIONS - 3) / each);
+  if (keys.length > most)
+    return new Error(`cannot store a lock of ${keys.length} keys: ${most} are the most of one transaction`);
+  return undefined;
+}
+
+export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {
+  return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
+}
+
+/** @throws NoTimeError when nobody waits for the answer any more */
+export function timeLeft({ request, since }: Asked): number {
+  const left = request.limit - elapsedSince(since);
+  if (left <= 0) throw new NoTimeError('there was no time left to ask');
+  return left;
+}

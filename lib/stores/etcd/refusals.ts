@@ -1,0 +1,163 @@
+import type { Lease } from '../../core/lease.js';
+import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
+import type { RecentWaiters } from '../../core/recent-waiters.js';
+import type { Tick } from '../../core/tick.js';
+import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
+import type { Base, Bases } from './bases.js';
+import type { EtcdLeases } from './etcd-leases.js';
+import {
+  ahead,
+  type FoundHolder,
+  type FoundPlace,
+  inTheWay,
+  type KeyView,
+  placeValue,
+  ranTickOf,
+  slotFor,
+  viewOf,
+} from './key-view.js';
+import { tickOf, waiterName, wellFormed } from './names.js';
+import type { Places } from './places.js';
+import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js';
+import type { Transactions } from './transactions.js';
+import type { Turns } from './turns.js';
+
+/** So many holders of a full key are named in a refusal. */
+const MOST_NAMED = 10;
+
+/** What a round that did not store it came to: an answer, or another one with these slots. */
+export type Refusal = AcquireReply | { readonly again: true; readonly slots?: readonly number[] };
+
+export interface RefusalContext {
+  readonly transactions: Transactions;
+  readonly leases: EtcdLeases;
+  readonly bases: Bases;
+  readonly places: Places;
+  readonly turns: Turns;
+  readonly waiters: RecentWaiters;
+}
+
+/** Tells what kept a lease from being stored, of what the transaction has shown. */
+export class Refusals {
+  constructor(private readonly context: RefusalContext) {}
+
+  async of(asked: Asked, round: Round, reply: TxnReply): Promise<Refusal> {
+    const { bases, turns, transactions, places } = this.context;
+    const { request, ordered, keys } = asked;
+    const { lease, position, wish } = request;
+    const { kind, tick } = lease;
+    const { base, etcdLease } = round;
+    let at = keys.length;
+    if (entriesAt(reply, at)[0]?.modified !== base.revision) {
+      bases.forget();
+      return { again: true };
+    }
+    const fence = entriesAt(reply, ++at)[0]?.modified ?? 0;
+    if (etcdLease.shared && fence !== etcdLease.fence) {
+      etcdLease.fence = fence;
+      return { again: true };
+    }
+    const ran = tick && entriesAt(reply, ++at).at(-1);
+    if (tick && ran) return this.#hasRun(asked, tick, ran);
+    const views = keys.map((key, index) => viewOf(key, entriesAt(reply, index)));
+    for (const [index, key] of keys.entries()) {
+      const view = views[index] as KeyView;
+      const rivals = inTheWay(view, kind, slotAt(wish, index));
+      if (rivals.length === 0) continue;
+      turns.end(key);
+      this.#noteOthers(asked, view);
+      await this.#standAt(key, asked, round);
+      return this.#heldBy(rivals, lease, base, view);
+    }
+    for (const [index, key] of ordered ? keys.entries() : []) {
+      const view = views[index] as KeyView;
+      const mine = position && places.nameFor(key, position.waiter, asked.came);
+      const head = ahead(view, kind, position && waiterName(position.waiter), mine);
+      if (!head) continue;
+      const rivals = inTheWay(view, head.kind);
+      const left = rivals.length === 0 ? turns.left(key, head.name) : undefined;
+      if (left !== undefined && left <= 0) {
+        // It has not taken its turn.
+        await transactions.run({ success: [remove(head.name)] }, timeLeft(asked));
+        return { again: true };
+      }
+      this.#noteOthers(asked, view);
+      await this.#standAt(key, asked, round);
+      return { granted: false, holder: await this.#turnOf(head, rivals, left) };
+    }
+    const slots = views.map((view, index) => slotFor(view, kind, slotAt(wish, index)));
+    return { again: true, slots: slots.map((slot) => slot ?? 0) };
+  }
+
+  /**
+   * The tick or a later one has run. Of ticks without instants, which are told apart by how long they are remembered, etcd
+   * remembers each by whole seconds, so that one could be refused for the one before it: the clocks decide.
+   */
+  async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
+    const { owner, until } = ranTickOf(value);
+    const left = until - Date.now();
+    const ends = await this.context.leases.left([lease], timeLeft(asked));
+    // etcd ends it up to a second late: one that has less than that is over by the clock.
+    if (left <= 0 && (tick.at === 0 || (ends.get(lease) ?? 0) <= 1_000)) {
+      await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
+      return { again: true };
+    }
+    const remaining = Math.min(ends.get(lease) ?? 0, Math.max(left, 0));
+    return { granted: false, ran: true, holder: { id: `${tickOf(key)}:${owner}`, owner, remaining } };
+  }
+
+  #noteOthers({ request }: Asked, { places }: KeyView): void {
+    const mine = request.position && waiterName(request.position.waiter);
+    if (places.some(({ waiter }) => waiter !== mine)) this.context.waiters.note(request.lease.keys);
+  }
+
+  /** One who waits stands at the key that was refused, and at no other: it must not keep others from a key that is free. */
+  async #standAt(key: string, asked: Asked, { place }: Round): Promise<void> {
+    const { transactions, places } = this.context;
+    const { position, lease } = asked.request;
+    if (!position || !place || place.name.startsWith(`${key}\0`)) return;
+    const name = places.nameFor(key, position.waiter, asked.came);
+    places.mayStand(name, position.waiter);
+    const value = placeValue(wellFormed(position.waiter.owner), lease.kind);
+    const success = [remove(place.name), put(name, value, place.etcdLease.id)];
+    try {
+      await transactions.run({ success }, timeLeft(asked));
+      places.stands(name, position.waiter);
+    } catch {
+      // It is not in line, and asks again.
+    }
+  }
+
+  async #heldBy(
+    rivals: readonly FoundHolder[],
+    { kind }: Lease,
+    { value }: Base,
+    { holders }: KeyView,
+  ): Promise<AcquireReply> {
+    const left = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
+    const known = rivals
+      .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
+      .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
+    const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
+    // Of permits the first one's end makes room, else the last one's.
+    const [holder, ...others] = isFull ? known : known.slice(-1);
+    const refused = { granted: false, holder: holder as KeyHolder } as const;
+    if (!isFull) return refused;
+    const permits = Math.max(...holders.map((each) => each.permits));
+    return { ...refused, others: others.slice(0, MOST_NAMED - 1), permits };
+  }
+
+  /** One who waits is in the way. */
+  async #turnOf(head: FoundPlace, rivals: readonly FoundHolder[], left: number | undefined): Promise<Holder> {
+    const { waiter: id, owner } = head;
+    if (left !== undefined) return { id, owner, remaining: left };
+    const ends = await this.context.leases.left(rivals.map(({ etcdLease }) => etcdLease));
+    return { id, owner, remaining: Math.max(...ends.values()) };
+  }
+}
+
+export function asKeyHolder(holder: FoundHolder, base: number, remaining: number): KeyHolder {
+  const { id, owner, since, mode, slot, revision } = holder;
+  const known = { id, owner, since, mode, remaining, fencingToken: base + revision };
+  return slot === undefined ? known : { ...known, slot };
+}

@@ -1,0 +1,244 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { generateKeyPairSync } from 'node:crypto';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { UnfitStoreError } from '../../../lib/core/errors.js';
+import { Lease } from '../../../lib/core/lease.js';
+import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
+import type { EtcdOptions } from '../../../lib/stores/etcd/etcd.options.js';
+import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
+import { acquireOn, releaseOn } from '../../support/ask-store.js';
+import { selfSigned } from '../../support/certificate.js';
+import { redlockOver } from '../../support/core.js';
+import { type EtcdServer, hasEtcd, startEtcd } from '../../support/etcd-server.js';
+import { freePort, LOOPBACK } from '../../support/free-port.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { newTerms } from '../../support/postgres-store.js';
+
+// Who is let in to an etcd: TLS, and users with passwords.
+
+const once: AcquireOptions = { ttl: 4_000, renew: true, signals: [], retry: NO_RETRY };
+const waiting: AcquireOptions = {
+  ...once,
+  retry: { timeout: 20_000, attempts: Infinity, delay: 5_000, jitter: 20 },
+};
+
+const ifEtcd = hasEtcd() ? describe : describe.skip;
+let nextKey = 0;
+
+const freshKey = (): string => `key:${nextKey++}`;
+
+async function folderWith(files: Readonly<Record<string, string>>): Promise<(name: string) => string> {
+  const folder = await mkdtemp(join(tmpdir(), 'etcd-access-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  for (const [name, content] of Object.entries(files)) await writeFile(join(folder, name), content);
+  return (name) => join(folder, name);
+}
+
+function newStore(options: EtcdOptions): EtcdStore {
+  const store = new EtcdStore(options, newTerms());
+  cleanUpAfterTests(() => store.close());
+  return store;
+}
+
+async function openStore(options: EtcdOptions): Promise<EtcdStore> {
+  const store = newStore(options);
+  await store.connect();
+  return store;
+}
+
+/** A lock goes from one process to another that waits for it, which needs all that a lock does; `true` if it came. */
+async function handsOver(options: EtcdOptions): Promise<boolean> {
+  const [one, other] = [redlockOver([await openStore(options)]), redlockOver([await openStore(options)])];
+  const key = freshKey();
+  const lock = await one.acquire([key], once);
+  await expect(one.acquire([key], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
+  const next = other.acquire([key], waiting);
+  await delay(100);
+  await lock.release();
+  const after = await next;
+  await after.release();
+  await Promise.all([one.close(), other.close()]);
+  return after.fencingToken > lock.fencingToken;
+}
+
+async function locksWith(redlock: Redlock): Promise<boolean> {
+  const lock = await redlock.acquire([freshKey()], once);
+  await lock.release();
+  return lock.fencingToken > 0;
+}
+
+ifEtcd('over TLS, where clients need a certificate', () => {
+  const own = selfSigned();
+  const client = selfSigned();
+  let secure: string;
+  let server: EtcdServer;
+
+  beforeAll(async () => {
+    const file = await folderWith({
+      'server.pem': own.cert,
+      'server.key': own.key,
+      'authorities.pem': own.cert + client.cert,
+    });
+    secure = `https://${LOOPBACK}:${await freePort()}`;
+    const args = ['--cert-file', file('server.pem'), '--key-file', file('server.key')];
+    server = await startEtcd({
+      alsoAt: secure,
+      args: [...args, '--client-cert-auth', '--trusted-ca-file', file('authorities.pem')],
+    });
+  });
+
+  test('grants, refuses and hands over with an authority and a certificate of its own', async () => {
+    expect(await handsOver({ endpoints: secure, tls: { ...client, ca: own.cert } })).toBe(true);
+  });
+
+  test.each([
+    ['that is not trusted: says so', () => ({ endpoints: secure, tls: client }), /self-signed certificate/],
+    [
+      'without a certificate of the client: says so',
+      () => ({ endpoints: secure, tls: { ca: own.cert } }),
+      /certificate/,
+    ],
+    [
+      'asked without TLS: says so',
+      () => ({ endpoints: secure.replace('https', 'http') }),
+      /is its URL https:\/\/\?/,
+    ],
+    [
+      'that speaks none: says so',
+      () => ({ endpoints: server.url.replace('http', 'https'), tls: { ca: own.cert } }),
+      /is its URL http:\/\/\?/,
+    ],
+  ] as const)('a server %s', async (_, options, message) => {
+    await expect(newStore(options()).connect()).rejects.toThrow(message);
+  });
+});
+
+ifEtcd('with users', () => {
+  const NAME = 'locks';
+  const SECRET = 'open sesame';
+  let server: EtcdServer;
+  /** What the user has for a password at present. */
+  let secret = SECRET;
+  let early: EtcdStore;
+  let logins = 0;
+
+  const login = (): EtcdOptions => ({
+    endpoints: server.url,
+    username: NAME,
+    password: () => {
+      logins++;
+      return secret;
+    },
+  });
+
+  async function asRoot(path: string, body: object): Promise<void> {
+    const { token } = await server.call<{ token: string }>('auth/authenticate', {
+      name: 'root',
+      password: SECRET,
+    });
+    const response = await fetch(`${server.url}/v3/${path}`, {
+      method: 'POST',
+      body: JSON.stringify(body),
+      headers: { authorization: token },
+    });
+    if (!response.ok) throw new Error(await response.text());
+  }
+
+  beforeAll(async () => {
+    const { publicKey, privateKey } = generateKeyPairSync('ec', {
+      namedCurve: 'P-256',
+      publicKeyEncoding: { type: 'spki', format: 'pem' },
+      privateKeyEncoding: { type: 'sec1', format: 'pem' },
+    });
+    const file = await folderWith({ 'public.pem': publicKey, 'private.pem': privateKey });
+    // Such a token lasts for so long, and counts no more when users or roles have changed; others last on while they are used.
+    const token = `jwt,pub-key=${file('public.pem')},priv-key=${file('private.pem')},sign-method=ES256,ttl=2s`;
+    server = await startEtcd({ args: ['--auth-token', token, '--bcrypt-cost', '4'] });
+    early = await openStore(login());
+    const [key, range_end] = ['nestjs-redlock/', 'nestjs-redlock0'].map((text) =>
+      Buffer.from(text).toString('base64'),
+    );
+    for (const name of ['root', NAME]) await server.call('auth/user/add', { name, password: SECRET });
+    for (const name of ['root', NAME]) await server.call('auth/role/add', { name });
+    await server.call('auth/role/grant', { name: NAME, perm: { permType: 'READWRITE', key, range_end } });
+    for (const name of ['root', NAME]) await server.call('auth/user/grant', { user: name, role: name });
+    await server.call('auth/enable', {});
+  });
+
+  test('goes on when `auth` is enabled after it has started', async () => {
+    const redlock = redlockOver([early]);
+    await expect(locksWith(redlock)).resolves.toBe(true);
+    await redlock.close();
+  });
+
+  test('grants, refuses and hands over to one whose role may read and write what begins with the prefix', async () => {
+    expect(await handsOver(login())).toBe(true);
+  });
+
+  test('logs in again whenever its token has ended, once for all who ask, and holds what it has', async () => {
+    const [redlock, idle] = [redlockOver([await openStore(login())]), await openStore(login())];
+    const key = freshKey();
+    const held = await redlock.acquire([key], { ...once, ttl: 2_000 });
+    const next = redlock.acquire([key], waiting);
+    await delay(3_000);
+    expect(held.isHeld()).toBe(true);
+    await held.release();
+    await (await next).release();
+    await redlock.close();
+
+    logins = 0;
+    const leases = Array.from({ length: 30 }, () => new Lease([freshKey()], 'me', 20_000));
+    await Promise.all(leases.map((lease) => acquireOn(idle, lease)));
+    expect(logins).toBe(1);
+    await Promise.all(leases.map((lease) => releaseOn(idle, lease)));
+  });
+
+  test('logs in again when users or roles have changed, which ends all tokens', async () => {
+    const redlock = redlockOver([await openStore(login())]);
+    await asRoot('auth/role/add', { name: 'another' });
+    await expect(locksWith(redlock)).resolves.toBe(true);
+    await redlock.close();
+  });
+
+  test.each([
+    ['a wrong password', { username: NAME, password: 'no' }, /does not let locks log in: .*failed/],
+    ['a user that is not there', { username: 'nobody', password: SECRET }, /does not let nobody log in/],
+    ['no user', {}, /user name is empty.*give `username` and `password`/],
+    [
+      'a role that may not write there',
+      { username: NAME, password: SECRET, prefix: 'other/' },
+      /permission denied.*what begins with `prefix`/,
+    ],
+    [
+      'a password that cannot be had',
+      { username: NAME, password: () => Promise.reject(new Error('no vault')) },
+      /`password` failed: no vault/,
+    ],
+  ])('is refused at start-up, and by health, with %s', async (_, options, message) => {
+    const store = newStore({ endpoints: server.url, ...options });
+    const error: unknown = await store.connect().catch((thrown: unknown) => thrown);
+    expect(error).toBeInstanceOf(UnfitStoreError);
+    expect(String(error)).toMatch(message);
+    expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
+  });
+
+  test('is well by health, with rights to no more than its prefix', async () => {
+    expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
+  });
+
+  test('tells a password that is wrong by now, and goes on when it is right', async () => {
+    const redlock = redlockOver([await openStore(login())]);
+    await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
+    await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({
+      code: 'LOCK_UNAVAILABLE',
+      message: expect.stringContaining('does not let locks log in'),
+    });
+    secret = 'another';
+    await expect(locksWith(redlock)).resolves.toBe(true);
+    await redlock.close();
+  });
+});

@@ -1,0 +1,64 @@
+import { expect, test } from '@jest/globals';
+import { etcd, type EtcdOptions } from '../../../lib/etcd/index.js';
+
+const endpoints = 'http://10.0.0.1:2379';
+const secure = 'https://etcd.example:2379';
+
+test('takes one URL, or several, with and without TLS and a user', () => {
+  for (const options of [
+    { endpoints },
+    { endpoints: [endpoints, 'http://[::1]:2379/'] },
+    { endpoints: secure, tls: { ca: 'certificate' }, username: 'locks', password: () => 'secret' },
+    { endpoints, username: undefined, password: undefined, tls: undefined, prefix: 'my/' },
+  ])
+    expect(() => etcd(options)).not.toThrow();
+});
+
+test.each([
+  [undefined, /Expected the options of `etcd` to be an object, got undefined/],
+  [endpoints, /to be an object such as `\{ endpoints: \[url\] \}`, got a string/],
+  [{}, /Expected `etcd` to have `endpoints`, one or more URLs.*is the variable set/],
+  [{ endpoints: undefined }, /is the variable set that they come from/],
+  [{ endpoints: [] }, /Expected `endpoints` to be one or more URLs .*got \[\]/],
+  [{ endpoints: '' }, /Expected `endpoints` to be one or more URLs .*got ''/],
+  [{ endpoints: 2_379 }, /Expected `endpoints` to be one or more URLs .*got 2379/],
+  [{ endpoints: { url: endpoints } }, /Expected `endpoints` to be one or more URLs .*got \{ url/],
+  [{ endpoints: [undefined] }, /Expected `endpoints` to be one or more URLs .*got undefined/],
+  [{ endpoints: '10.0.0.1:2379' }, /Expected `endpoints` .*got '10\.0\.0\.1:2379'/],
+  [{ endpoints: 'redis://10.0.0.1' }, /Expected `endpoints` .*got 'redis:\/\/10\.0\.0\.1'/],
+  [{ endpoints: `${endpoints}/v3` }, /Expected `endpoints` .* without a path, got /],
+  [
+    { endpoints: [endpoints, secure] },
+    /Expected `endpoints` to be all http:\/\/ or all https:\/\/, got both/,
+  ],
+  [{ endpoints: 'http://app:secret@db:1' }, /without user and password; give `username` and `password`/],
+  [{ endpoints, tls: {} }, /Expected `endpoints` to begin with https:\/\/ where `tls` is given/],
+  [{ endpoints: secure, tls: true }, /Expected `tls` to be an object such as \{ ca \}, got true/],
+  [
+    { endpoints, username: '', password: 'secret' },
+    /Expected `username` to be a string that is not empty.*got ''/,
+  ],
+  [{ endpoints, username: 'locks' }, /Expected `username` and `password` together, got one of them/],
+  [{ endpoints, password: 'secret' }, /Expected `username` and `password` together, got one of them/],
+  [
+    { endpoints, username: 'locks', password: 5 },
+    /Expected `password` to be a string or a function, got number/,
+  ],
+  [
+    { endpoints, prefix: 'a\0b' },
+    /Expected `prefix` to be a string that is not empty, without NUL characters/,
+  ],
+  [{ endpoints, hosts: ['a'] }, /Unknown option `hosts` in `etcd`\. Give `endpoints`/],
+  [{ endpoints, ttl: 5 }, /Unknown option `ttl` in `etcd`\. The options are `endpoints`/],
+] as const)('refuses %j, at the call', (options, message) => {
+  expect(() => etcd(options as unknown as EtcdOptions)).toThrow(message);
+});
+
+test('shows no password', () => {
+  for (const options of [
+    { endpoints: 'http://app:secret@db/path' },
+    { endpoints: 'redis://app:secret@db' },
+    { endpoints, password: 'secret' },
+  ])
+    expect(() => etcd(options)).toThrow(/^((?!secret).)*$/s);
+});
