@@ -132,7 +132,9 @@ export class RedlockModule
       await this.locker.open();
     } catch (error) {
       for (const { instance } of this.modules.values()) {
-        if (instance instanceof RedlockModule) await instance.locker.close();
+        if (!(instance instanceof RedlockModule)) continue;
+        instance.leaders.stop();
+        await instance.locker.close();
       }
       throw error;
     }

@@ -97,6 +97,8 @@ export class TestLocks {
   readonly #faults = new Set<Fault>();
   /** Every lock that may still be held. */
   readonly #locks = new Set<RunnableLock>();
+  /** The module instances of those that the applications under test acquired. */
+  readonly #owners = new WeakMap<RunnableLock, string | undefined>();
   #history: LockRecord[] = [];
 
   /** @throws TypeError naming the option that does not fit */
@@ -129,7 +131,7 @@ export class TestLocks {
    *
    * To have it lose its term and campaign again at once, call `lose` with the key `leader:` and the name.
    *
-   * @throws LockHeldError when another process leads already; TypeError or RangeError naming what does not fit
+   * @throws LockHeldError when another process leads already, or when a second application under test is next in line; TypeError or RangeError naming what does not fit
    */
   async lead(
     name: string,
@@ -140,8 +142,13 @@ export class TestLocks {
     const key = leaderKey(name);
     const acquire = await this.#outsider(key, options);
     // In one turn with the acquisition, so that the application cannot be first.
-    const own = this.#held().filter((lock) => lock.keys.includes(key));
-    if (own.length > 0) this.lose(key);
+    const { instance } = options;
+    const isOwn = (lock: RunnableLock): boolean =>
+      this.#owners.has(lock) && this.#owners.get(lock) === instance && lock.keys.includes(key);
+    for (const lock of this.#held().filter(isOwn)) {
+      lock.lose('another process leads');
+      this.#nodeOf(instance).drop(key, lock.id);
+    }
     return acquire();
   }
 
@@ -242,7 +249,10 @@ export class TestLocks {
           nodesOf: () => [this.#nodeOf(name)],
           Locker: supervised({
             wait: this.#wait,
-            acquired: (acquisition) => this.#remember(acquisition),
+            acquired: (acquisition) => {
+              this.#owners.set(acquisition.lock, name);
+              this.#remember(acquisition);
+            },
           }),
         }),
       inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME],

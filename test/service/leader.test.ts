@@ -222,6 +222,26 @@ describe('the leader', () => {
     expect(only.consumer).toMatchObject({ running: 0, terms: [{ signal: { aborted: true } }] });
   });
 
+  test('campaigns again when that is asked for as its term ends', async () => {
+    const only = await start('a', {
+      work: ({ signal }) => {
+        signal.addEventListener('abort', () => only.leadership.campaign());
+        if (only.consumer.terms.length > 1) only.consumer.work = untilAborted;
+        return Promise.resolve();
+      },
+    });
+    await until(() => only.consumer.terms.length > 2 && only.leadership.isLeader());
+    expect(only.consumer.running).toBe(1);
+  });
+
+  test('campaigns again whatever its method throws', async () => {
+    const only = await start('a', { work: () => Promise.reject(Object.create(null)) });
+    await until(() => only.consumer.terms.length === 1);
+    only.consumer.work = untilAborted;
+    await until(() => only.leadership.isLeader());
+    expect(only.events.find((event) => event.type === 'leader' && event.reason === 'threw')).toBeDefined();
+  });
+
   test('can end by a resignation that comes while it campaigns', async () => {
     const first = await start('a');
     await leader();
@@ -304,6 +324,23 @@ describe('@OnlyLeader', () => {
     await Promise.all([swept, resigned]);
     await until(() => second.leadership.isLeader());
   });
+});
+
+test('@OnlyLeader: a method that resigns while its term ends does not wait for itself', async () => {
+  await start('a');
+  const first = await leader();
+  const ends = gate();
+  const swept = first.consumer.sweep(async () => {
+    await ends.opened;
+    await first.leadership.resign();
+    return 'resigned';
+  });
+  const resigned = first.leadership.resign();
+  await until(() => first.consumer.running === 0);
+  ends.open();
+  expect(await swept).toBe('resigned');
+  await resigned;
+  await until(async () => (await first.leadership.current()) === undefined);
 });
 
 describe('start-up refuses', () => {

@@ -87,6 +87,7 @@ describe('in a test an application', () => {
     expect(consumer.ends).toEqual([expect.any(LockLostError)]);
     expect(await leadership.current()).toMatchObject({ owner: 'another process' });
     expect(leadership.isLeader()).toBe(false);
+    await expect(locks.lead('consumer')).rejects.toMatchObject({ code: 'LOCK_HELD' });
     await other.release();
     await until(() => leadership.isLeader());
   });

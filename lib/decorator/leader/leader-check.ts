@@ -1,3 +1,4 @@
+import type { LeaderTask } from '../../service/leader/campaign.js';
 import type { Leaders } from '../../service/leader/leaders.js';
 import { nobodyLeads } from '../../service/leader/leadership.js';
 import { quoted } from '../../core/printable.js';
@@ -31,7 +32,7 @@ export class LeaderCheck {
             'that leads. Put it on a provider of the default scope.',
         );
       }
-      const lead = (object as Record<string | symbol, (term: unknown) => unknown>)[method]!;
+      const lead = (object as Record<string | symbol, LeaderTask['lead']>)[method]!;
       this.leaders.add({ name, method: fullName, ttl, lead: (term) => lead.call(object, term) });
     }
     this.#needed.push(...neededLeadersOf(object).filter(({ instance }) => instance === this.instance));

@@ -21,8 +21,8 @@ export interface LeaderOptions {
   readonly instance?: string;
 }
 
-/** What leads; its result is not used. */
-type LeadMethod = (term: LeaderTerm) => unknown;
+/** What leads; its result is not used, but waited for. */
+type LeadMethod = (term: LeaderTerm) => void | PromiseLike<unknown>;
 
 const LEADERS = 'nestjs-redlock:leaders';
 
@@ -82,7 +82,9 @@ export function Leader(
     injectInterceptor(target, instance);
     if (ttl !== undefined) declareTtl(target, { method: `@Leader of ${fullName}`, instance, ttl });
     const declared: DeclaredLeader = { name, method, ...options };
-    Reflect.defineMetadata(LEADERS, [...leadersOf(target), declared], target);
+    // A class that overrides a method may repeat its decorator.
+    const others = leadersOf(target).filter((other) => other.method !== method || other.name !== name);
+    Reflect.defineMetadata(LEADERS, [...others, declared], target);
   };
 }
 

@@ -1,5 +1,7 @@
 import type { Logger } from '@nestjs/common';
+import { AsyncLocalStorage } from 'node:async_hooks';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { inspect } from 'node:util';
 import type { LeaderEvent, TermEnd } from '../../telemetry/leader-event.js';
 import type { ResolvedLockOptions } from '../../core/lock-options.js';
 import { LockHeldError } from '../../core/errors.js';
@@ -18,7 +20,7 @@ export interface LeaderTask {
   /** Milliseconds; that of the module by default. */
   readonly ttl: number | undefined;
   /** Leads, until it settles. */
-  readonly lead: (term: LeaderTerm) => unknown;
+  readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
 }
 
 /** Milliseconds before the next try, doubled with each that fails at once. */
@@ -30,28 +32,28 @@ class Term implements LeaderTerm {
   readonly keys: readonly string[];
   readonly fencingToken: number;
   readonly signal: AbortSignal;
-  readonly #controller = new AbortController();
-  #end: TermEnd | undefined;
-
   /** What runs under its lock beside the method that leads. */
   readonly tasks = new Set<Promise<unknown>>();
+  readonly #controller = new AbortController();
+  #end: TermEnd | undefined;
 
   constructor(
     readonly lock: RunnableLock,
     readonly scope: LockScope,
+    private readonly onEnd: (term: Term, how: TermEnd, reason: Error) => void,
   ) {
     this.keys = lock.keys;
     this.fencingToken = lock.fencingToken;
     this.signal = this.#controller.signal;
     const lost = (): void => this.end('lost', lock.signal.reason as Error);
     lock.signal.addEventListener('abort', lost, { once: true });
-    if (lock.signal.aborted) lost();
   }
 
-  /** Ends the term, if nothing has ended it before; the lock is released when the method has settled. */
+  /** Ends the term, if nothing has ended it before; the lock is released when all that runs under it has settled. */
   end(how: TermEnd, reason: Error): void {
     if (this.#end !== undefined) return;
     this.#end = how;
+    this.onEnd(this, how, reason);
     this.#controller.abort(reason);
   }
 
@@ -66,11 +68,14 @@ class Term implements LeaderTerm {
  * attempt begins when the method of the lost term has settled.
  */
 export class Campaign {
+  /** The last term until its lock is released. */
   #term: Term | undefined;
-  /** Ends the waits of the attempts under way. */
+  /** The attempts under way; ends their waits. */
   #attempts: AbortController | undefined;
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
+  /** Runs something in the context in which the campaign was made: whoever starts it may be under a lock. */
+  readonly #outside = AsyncLocalStorage.snapshot();
 
   /** @param tell - never throws */
   constructor(
@@ -118,104 +123,114 @@ export class Campaign {
     if (this.runtime.isClosed || this.#attempts) return;
     const attempts = new AbortController();
     this.#attempts = attempts;
-    this.#running = this.#running.then(async () => {
-      await this.#campaign(attempts.signal);
-      if (this.#attempts === attempts) this.#attempts = undefined;
-    });
+    this.#running = this.#running.then(() => this.#outside(() => this.#campaign(attempts)));
   }
 
   /**
-   * Ends the term and campaigns no more. Resolves when the method has settled and the lock is released; at once when that
-   * method is what calls, as it would wait for itself.
+   * Ends the term and campaigns no more. Resolves when all that runs under the lock has settled and the lock is released; at
+   * once when that is what calls, as it would wait for itself.
    */
   async stop(how: 'resigned' | 'shutdown'): Promise<void> {
     const reason = new Error(REASONS[how]);
     this.#attempts?.abort(reason);
     this.#attempts = undefined;
-    this.#term?.end(how, reason);
-    const isOwnMethod = currentLockOf(this.runtime, leaderKey(this.name))?.id === this.#term?.lock.id;
-    if (!this.#term || !isOwnMethod) await this.#running;
+    const term = this.#term;
+    term?.end(how, reason);
+    const isUnderTerm = term && currentLockOf(this.runtime, leaderKey(this.name))?.id === term.lock.id;
+    if (!isUnderTerm) await this.#running;
   }
 
   /** Never rejects. */
-  async #campaign(signal: AbortSignal): Promise<void> {
+  async #campaign(attempts: AbortController): Promise<void> {
     const { name, method } = this.task;
+    const { signal } = attempts;
     this.tell({ leader: name, method, isLeader: false });
     let backOff = FIRST_BACK_OFF_MS;
-    while (!signal.aborted) {
-      const began = performance.now();
+    while (!signal.aborted && this.#attempts === attempts) {
+      let failed = true;
       try {
-        const lock = await this.runtime.acquire(
-          [leaderKey(name)],
-          this.#options,
-          { label: leaderKey(name), method },
-          signal,
-        );
-        const ended = await this.#lead(lock, signal);
-        if (ended === 'returned') return;
-        if (ended !== 'threw') continue;
+        const origin = { label: leaderKey(name), method };
+        const lock = await this.runtime.acquire([leaderKey(name)], this.#options, origin, signal);
+        const began = performance.now();
+        failed = (await this.#lead(lock, attempts)) === 'threw';
+        if (!failed || performance.now() - began > LONGEST_BACK_OFF_MS) backOff = FIRST_BACK_OFF_MS;
+        if (!failed) continue;
       } catch (error) {
         if (signal.aborted || this.runtime.isClosed) return;
         // Another leader is no failure. Only a testing module that waits for nothing rejects with this.
-        if (!(error instanceof LockHeldError)) {
-          const { message } = error as Error;
-          this.logger.error(
-            `${method} cannot campaign for '${printable(name)}', next try in ${backOff} ms: ${message}`,
+        if (error instanceof LockHeldError) failed = false;
+        else
+          this.#log(
+            'error',
+            `${method} cannot campaign for '${printable(name)}', next try in ${backOff} ms`,
+            error,
           );
-        }
       }
-      if (performance.now() - began > LONGEST_BACK_OFF_MS) backOff = FIRST_BACK_OFF_MS;
-      await sleep(backOff, undefined, { signal, ref: false }).catch(() => undefined);
-      backOff = Math.min(2 * backOff, LONGEST_BACK_OFF_MS);
+      await sleep(failed ? backOff : FIRST_BACK_OFF_MS, undefined, { signal, ref: false }).catch(
+        () => undefined,
+      );
+      if (failed) backOff = Math.min(2 * backOff, LONGEST_BACK_OFF_MS);
     }
   }
 
-  /** Leads for one term. Never rejects. */
-  async #lead(lock: RunnableLock, signal: AbortSignal): Promise<TermEnd> {
-    const { name: leader, method, lead } = this.task;
-    const { fencingToken } = lock;
+  /** Leads for one term, unless the lock came too late. The lock is released afterwards, whatever happens. */
+  async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
     // In the list of what runs, so that shutdown waits for it, within its limit.
     const scope = this.runtime.begin(lock, this.#options);
-    const term = new Term(lock, scope);
-    let error: unknown;
-    if (signal.aborted) term.end(this.runtime.isClosed ? 'shutdown' : 'resigned', signal.reason as Error);
-    else {
+    try {
+      if (attempts.signal.aborted) return 'resigned';
+      if (!lock.isHeld()) return 'lost';
+      const term = new Term(lock, scope, (ended, how, reason) => this.#ended(ended, how, reason));
       this.#term = term;
-      this.logger.log(`${method} leads '${printable(leader)}', term ${fencingToken}`);
-      this.tell({ leader, method, isLeader: true, fencingToken });
-      try {
-        await scope.inside(() => lead(term));
-        term.end('returned', new Error(`${method} has returned, which ends its term`));
-      } catch (cause) {
-        error = cause;
-        // What it throws because its term has ended is expected.
-        if (term.ended !== undefined && cause !== term.signal.reason && !isAbort(cause))
-          this.logger.warn(`${method} threw after the end of its term ${fencingToken}: ${String(cause)}`);
-        term.end('threw', new Error(`${method} has thrown, which ends its term`, { cause }));
-      }
+      await this.#run(term, attempts);
+      await Promise.all(term.tasks);
+      return term.ended ?? 'returned';
+    } finally {
+      await scope.end();
       this.#term = undefined;
     }
-    const reason = term.ended ?? 'returned';
-    await Promise.all(term.tasks);
-    this.#report(reason, error, term);
-    // After the event: the next leader's may come in the same millisecond.
-    await scope.end();
-    return reason;
   }
 
-  #report(reason: TermEnd, thrown: unknown, { fencingToken, signal }: Term): void {
+  /** Runs the method; afterwards the term has ended. */
+  async #run(term: Term, attempts: AbortController): Promise<void> {
+    const { name: leader, method, lead } = this.task;
+    const { fencingToken, lock, scope } = term;
+    this.#log('log', `${method} leads '${printable(leader)}', term ${fencingToken}`);
+    this.tell({ leader, method, isLeader: true, fencingToken });
+    try {
+      await scope.inside(() => lead(term));
+      // A process that goes on after a pause may be told of its broker's end before it is told of the end of its lock.
+      lock.isHeld();
+      if (term.ended === undefined && this.#attempts === attempts) this.#attempts = undefined;
+      term.end('returned', new Error(`${method} has returned, which ends its term`));
+    } catch (cause) {
+      lock.isHeld();
+      // What it throws because its term has ended is expected.
+      if (term.ended !== undefined && cause !== term.signal.reason && !isAbort(cause))
+        this.#log('warn', `${method} threw after the end of its term ${fencingToken}`, cause);
+      term.end('threw', new Error(`${method} has thrown, which ends its term`, { cause }));
+    }
+  }
+
+  /** A term has ended; its signal is about to abort. */
+  #ended({ fencingToken }: Term, how: TermEnd, reason: Error): void {
     const { name: leader, method } = this.task;
-    const error: unknown = reason === 'lost' ? signal.reason : thrown;
     const ended = `${method} leads '${printable(leader)}' no more, term ${fencingToken}`;
-    if (reason === 'threw')
-      this.logger.error(
-        `${ended}: it threw. Campaigning again.`,
-        (error as Error | undefined)?.stack ?? String(error),
-      );
-    else if (reason === 'lost') this.logger.warn(`${ended}: ${(error as Error).message}`);
-    else this.logger.log(`${ended}: ${REASONS[reason]}`);
-    const failed = reason === 'threw' || reason === 'lost' ? { error } : {};
-    this.tell({ leader, method, isLeader: false, fencingToken, reason, ...failed });
+    const error = how === 'lost' ? reason : reason.cause;
+    if (how === 'threw') this.#log('error', `${ended}: it threw. Campaigning again`, error);
+    else if (how === 'lost') this.#log('warn', `${ended}: ${reason.message}`);
+    else this.#log('log', `${ended}: ${REASONS[how]}`);
+    const failed = how === 'threw' || how === 'lost' ? { error } : {};
+    this.tell({ leader, method, isLeader: false, fencingToken, reason: how, ...failed });
+  }
+
+  /** What a logger of the application throws must not end the campaign. */
+  #log(level: 'log' | 'warn' | 'error', message: string, error?: unknown): void {
+    try {
+      this.logger[level](error === undefined ? message : `${message}: ${inspect(error)}`);
+    } catch {
+      // Nobody is left to tell.
+    }
   }
 }
 

@@ -8,8 +8,8 @@ import { Campaign, type LeaderTask } from './campaign.js';
 export class Leaders {
   readonly #logger = new Logger('Leader');
   readonly #campaigns = new Map<string, Campaign>();
-  /** Called when this process begins or ceases to lead. */
-  readonly #listeners = new Set<(event: LeaderEvent) => void>();
+  /** Called when this process begins or ceases to lead, and when the application shuts down. */
+  readonly #listeners = new Set<() => void>();
 
   constructor(
     readonly runtime: LockRuntime,
@@ -44,10 +44,11 @@ export class Leaders {
   /** The application shuts down: signals of terms abort. The runtime waits for their methods. */
   stop(): void {
     for (const campaign of this.#campaigns.values()) void campaign.stop('shutdown');
+    for (const listener of [...this.#listeners]) listener();
   }
 
   /** @returns ends it */
-  onChange(listener: (event: LeaderEvent) => void): () => void {
+  onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);
   }
@@ -56,6 +57,6 @@ export class Leaders {
     const told: LeaderEvent = this.instance === undefined ? event : { ...event, instance: this.instance };
     if (leaderEvents.hasSubscribers) leaderEvents.publish(told);
     this.runtime.telemetry.leader(told);
-    for (const listener of [...this.#listeners]) listener(told);
+    for (const listener of [...this.#listeners]) listener();
   }
 }

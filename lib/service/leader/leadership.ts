@@ -43,14 +43,13 @@ export class Leadership {
   /**
    * The leader at present, and each further one: what {@link current} says, first at once and then whenever it is another.
    * A change in this process is told at once, one elsewhere within about a second; one that ends sooner may be left out.
-   * While too few nodes answer, nothing is told. It ends when the application shuts down.
+   * While too few nodes answer, nothing is told. It ends when the application shuts down; one that is left in
+   * the middle of a wait ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
     const { runtime } = this.leaders;
     let changed = new AbortController();
-    const stopListening = this.leaders.onChange(({ leader }) => {
-      if (leader === this.name) changed.abort();
-    });
+    const stopListening = this.leaders.onChange(() => changed.abort());
     try {
       let told: CurrentLeader | undefined | null = null;
       while (!runtime.isClosed) {
@@ -58,7 +57,7 @@ export class Leadership {
         const { signal } = changed;
         const leader = await this.#look();
         if (leader !== null && (told === null || !isSame(leader, told))) yield (told = leader);
-        else await sleep(LOOK_AGAIN_MS, undefined, { signal, ref: false }).catch(() => undefined);
+        else await sleep(LOOK_AGAIN_MS, undefined, { signal }).catch(() => undefined);
       }
     } finally {
       stopListening();

@@ -2,7 +2,7 @@ import { now } from '../../core/clock.js';
 import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/ports.js';
 import { type Asked, type PlaceAt, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
 import type { Bases } from './bases.js';
-import { type EtcdLease, type EtcdLeases, limitOf, secondsOf } from './etcd-leases.js';
+import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
 import { GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
 import { holderName, type Names } from './names.js';
@@ -171,11 +171,10 @@ export class Acquisitions {
     { etcdLease, names, place }: Round,
     error: unknown,
   ): Promise<EtcdLease | undefined> {
-    const { leases, placeLeases, bases, releases } = this.context;
+    const { leases, placeLeases, releases } = this.context;
     const { lease, renewed } = asked.request;
     if (error instanceof RevisionWentBackError) {
       releases.doubt(lease, etcdLease, names);
-      await bases.raise(error.before, limitOf(lease.ttl));
       return undefined;
     }
     if (!(error instanceof GatewayError)) return undefined;

@@ -2,6 +2,9 @@ import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { absent, entriesAt, get, modifiedAt, put, revisionOf } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
+/** How long a raise may take that nobody waits for, in milliseconds. */
+const RAISE_LIMIT_MS = 5_000;
+
 /** What is added to a revision of the cluster, and the revision at which that was written. */
 export interface Base {
   /** Of its key. */
@@ -16,15 +19,23 @@ export interface Base {
  */
 export class Bases {
   #base: Promise<Base> | undefined;
+  /** What the revision had gone back from when the base was asked for. */
+  #wentBackFrom: number | undefined;
 
   constructor(
     private readonly transactions: Transactions,
     private readonly name: string,
-  ) {}
+  ) {
+    transactions.onWentBack = () => void this.get(RAISE_LIMIT_MS).catch(() => undefined);
+  }
 
+  /** Where the revision has gone back, it is raised first, so that tokens go on above those of before. */
   get(limit: number): Promise<Base> {
+    const { wentBackFrom } = this.transactions;
+    if (wentBackFrom !== this.#wentBackFrom) this.forget();
     if (!this.#base) {
-      const base = this.#load(limit);
+      this.#wentBackFrom = wentBackFrom;
+      const base = wentBackFrom === undefined ? this.#load(limit) : this.#raised(wentBackFrom, limit);
       this.#base = base;
       base.catch(() => {
         if (this.#base === base) this.#base = undefined;
@@ -39,17 +50,20 @@ export class Bases {
   }
 
   /**
-   * The revision has gone back, as after the restore of an older copy: tokens go on above those of before. All other
-   * processes notice, as they compare the base in every acquisition.
+   * The revision has gone back, as after the restore of an older copy. All other processes notice the new base, as they compare
+   * it in every acquisition.
    */
-  async raise(before: number, limit: number): Promise<void> {
-    const { value, revision } = await this.get(limit);
+  async #raised(before: number, limit: number): Promise<Base> {
+    const { value, revision } = await this.#load(limit);
     const raised = Math.max(value + before, tokenAt(Date.now() + LEAD_MS));
-    this.forget();
-    await this.transactions.run(
+    const { succeeded, header } = await this.transactions.runAnyway(
       { compare: [modifiedAt(this.name, revision)], success: [put(this.name, String(raised))] },
       limit,
     );
+    if (!succeeded) throw new Error('another process has changed the base of tokens meanwhile');
+    if (this.transactions.wentBackFrom === before)
+      this.transactions.wentBackFrom = this.#wentBackFrom = undefined;
+    return { name: this.name, value: raised, revision: revisionOf(header) };
   }
 
   /**
@@ -63,7 +77,7 @@ export class Bases {
 
   async #load(limit: number): Promise<Base> {
     const value = tokenAt(Date.now() + LEAD_MS);
-    const reply = await this.transactions.run(
+    const reply = await this.transactions.runAnyway(
       {
         compare: [absent([this.name])],
         success: [put(this.name, String(value))],

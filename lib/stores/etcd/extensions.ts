@@ -102,7 +102,8 @@ export class Extensions {
       this.#moved(lease, hold, hold.moving, limit);
       if (secondsOf(ttl) <= hold.etcdLease.seconds) {
         const names = hold.names.map((name) => [name] as const);
-        return (await leases.renew(hold.etcdLease, names, limit)) !== undefined;
+        const found = await leases.renew(hold.etcdLease, names, limit);
+        return found !== undefined && found.every((entry) => entry?.lease === hold.etcdLease.id);
       }
     }
     const next = await leases.once(secondsOf(ttl), limit);

@@ -285,33 +285,37 @@ async function startLateWay(server: EtcdServer) {
   });
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('an older copy that is restored', () => {
-    test('forgets locks, and the tokens of all processes are larger all the same', async () => {
-      const mine = await startEtcd();
-      const [busy, idle] = [await newProcess(5_000, mine), await newProcess(5_000, mine)];
-      const locks = async (redlock: Redlock): Promise<number> => {
-        const lock = await redlock.acquire([freshKey()], waiting);
-        await lock.release();
-        return lock.fencingToken;
-      };
-      const tokens = [await locks(busy), await locks(idle)];
-      const copy = await mine.copy();
-      for (let count = 0; count < 30; count++) tokens.push(await locks(busy));
-      const key = freshKey();
-      const forgotten = await busy.acquire([key], once);
-      tokens.push(forgotten.fencingToken);
-      await mine.restore(copy);
-      // The first to ask notices, the second goes by what it was told when it started, and the third knows nothing.
-      tokens.push(await locks(busy), await locks(idle));
-      const late = await newProcess(5_000, mine);
-      tokens.push(await locks(late));
-      expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
-      await expect(forgotten.extend()).rejects.toThrow(LockLostError);
-      const next = await late.acquire([key], once);
-      expect(next.fencingToken).toBeGreaterThan(forgotten.fencingToken);
-      await next.release();
-      await Promise.all([busy, idle, late].map((redlock) => redlock.close()));
-      await mine.stop();
-    });
+    test.each(['an acquisition', 'a release'])(
+      'forgets locks, and tokens are larger all the same, if %s notices it',
+      async (first) => {
+        const mine = await startEtcd();
+        const [busy, idle] = [await newProcess(5_000, mine), await newProcess(5_000, mine)];
+        const locks = async (redlock: Redlock): Promise<number> => {
+          const lock = await redlock.acquire([freshKey()], waiting);
+          await lock.release();
+          return lock.fencingToken;
+        };
+        const tokens = [await locks(busy), await locks(idle)];
+        const copy = await mine.copy();
+        for (let count = 0; count < 30; count++) tokens.push(await locks(busy));
+        const key = freshKey();
+        const forgotten = await busy.acquire([key], once);
+        tokens.push(forgotten.fencingToken);
+        await mine.restore(copy);
+        if (first === 'a release') await forgotten.release();
+        // The first to ask notices, the second goes by what it was told when it started, and the third knows nothing.
+        tokens.push(await locks(busy), await locks(idle));
+        const late = await newProcess(5_000, mine);
+        tokens.push(await locks(late));
+        expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
+        expect(await forgotten.extend().catch((error: unknown) => error)).toBeInstanceOf(LockLostError);
+        const next = await late.acquire([key], once);
+        expect(next.fencingToken).toBeGreaterThan(forgotten.fencingToken);
+        await next.release();
+        await Promise.all([busy, idle, late].map((redlock) => redlock.close()));
+        await mine.stop();
+      },
+    );
   });
 
   describe('many who contend while it fails', () => {
