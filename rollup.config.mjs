@@ -16,6 +16,11 @@ const inputOf = (ending) =>
       posix.join('dist/lib', entry, `index.${ending}`),
     ]),
   );
+/**
+ * The files of the board's page: once in the package, as both formats can load CommonJS, and most of what would be there twice.
+ */
+const PAGE = 'live/assets.js';
+
 /** It is run and not imported, so one format is enough, and no types. */
 const COMMAND = 'cli/main';
 
@@ -34,6 +39,8 @@ const SHARED = {
   // Which the command prints, too.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
+  // The page of the board, which the command shows, too.
+  live: /^live\//,
   nest: /^(module|http)\//,
 };
 
@@ -139,6 +146,8 @@ function commonJs() {
     generateBundle(_, bundle) {
       delete bundle[`${COMMAND}.js`];
       this.emitFile({ type: 'asset', fileName: 'package.json', source: '{"type":"commonjs"}\n' });
+      const page = readFileSync(`dist/lib/${PAGE}`, 'utf8').replace('export const ASSETS', 'exports.ASSETS');
+      this.emitFile({ type: 'asset', fileName: 'page.js', source: page });
     },
   };
 }
@@ -152,8 +161,10 @@ const EXPECTED = [
   'PLUGIN_WARNING',
 ];
 
+const isPage = (id) => posix.join('live', posix.basename(id)) === PAGE;
+
 const common = {
-  external: (id) => !/^[./]/.test(id),
+  external: (id) => !/^[./]/.test(id) || isPage(id),
   onLog(level, log, handle) {
     if (!EXPECTED.includes(log.code)) handle(level === 'warn' ? 'error' : level, log);
   },
@@ -164,6 +175,7 @@ const output = (format, ending, plugins) => ({
   entryFileNames: `[name].${ending}`,
   chunkFileNames: `[name].${ending}`,
   manualChunks: sharedFile,
+  paths: (id) => (isPage(id) ? (format === 'esm' ? '../cjs/page.js' : './page.js') : id),
   hoistTransitiveImports: false,
   minifyInternalExports: false,
   plugins,

@@ -1,4 +1,5 @@
 import { parseArgs } from 'node:util';
+import { isLockStore, LOCK_STORES, type LockStore } from '../sample-app/config/environment.js';
 import { type Scenario, SCENARIOS } from './scenarios.js';
 
 export interface LabArguments {
@@ -10,11 +11,14 @@ export interface LabArguments {
   readonly port: number;
   /** The file that the page is written to after the runs. */
   readonly report: string;
+  /** The one that the page offers first for the playground. */
+  readonly store: LockStore | undefined;
 }
 
 export const USAGE = `npm run lab                 runs all scenarios
 npm run lab -- 5 8          runs these
 npm run lab -- --open       opens the page, to start scenarios there; ends with Ctrl-C
+               --store ${LOCK_STORES.join('|')}  where the playground on the page keeps its locks
                --port 4170  where the page is served (0: any free port)
                --report lab-report.html  where the page is written to after the runs
 
@@ -28,13 +32,19 @@ export function readArguments(args: readonly string[]): LabArguments {
     if (!found) throw new Error(`There is no scenario "${given}".\n\n${USAGE}`);
     return found;
   });
-  const { open, report } = values;
+  const { open, report, store } = values;
   const port = Number(values.port);
   if (!/^\d+$/.test(values.port) || port > 65_535) {
     throw new Error(`--port must be a whole number up to 65535, not "${values.port}".\n\n${USAGE}`);
   }
+  if (store !== undefined && !isLockStore(store)) {
+    throw new Error(`--store must be one of ${LOCK_STORES.join(', ')}, not "${store}".\n\n${USAGE}`);
+  }
+  if (store !== undefined && !open) {
+    throw new Error(`--store is for the playground, which is on the page: add --open.\n\n${USAGE}`);
+  }
   // With the page open, somebody is there to start what they like.
-  return { scenarios: scenarios.length > 0 || open ? scenarios : SCENARIOS, open, port, report };
+  return { scenarios: scenarios.length > 0 || open ? scenarios : SCENARIOS, open, port, report, store };
 }
 
 function parse(args: readonly string[]) {
@@ -45,6 +55,7 @@ function parse(args: readonly string[]) {
       options: {
         open: { type: 'boolean', default: false },
         port: { type: 'string', default: '4170' },
+        store: { type: 'string' },
         report: { type: 'string', default: 'lab-report.html' },
       },
     });

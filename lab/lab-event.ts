@@ -1,3 +1,4 @@
+import type { LockStore } from '../sample-app/config/environment.js';
 import type { JournalEntry } from './instance/journal.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
@@ -15,7 +16,8 @@ export type LabEntry =
   | { readonly kind: 'paused' }
   | { readonly kind: 'resumed' }
   | { readonly kind: 'node-killed' }
-  | { readonly kind: 'node-started' }
+  /** `empty`: without the locks that it had. */
+  | { readonly kind: 'node-started'; readonly empty: boolean }
   | { readonly kind: 'strategy'; readonly strategy: StrategyName }
   | { readonly kind: 'settings'; readonly ttl: number; readonly work: number }
   | { readonly kind: 'submitted'; readonly tasks: number }
@@ -72,6 +74,8 @@ export interface RunRecord {
   readonly ttl: number;
   readonly work: number;
   readonly instances: readonly string[];
+  /** Where the locks are. */
+  readonly store: LockStore;
   readonly nodes: readonly string[];
   readonly rule?: Rule | undefined;
   readonly startedAt: number;

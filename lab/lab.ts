@@ -3,8 +3,10 @@ import { StopList } from '../sample-app/demo/stop-list.js';
 import { runFlashSale } from './flash-sale.js';
 import { deviations } from './judge.js';
 import type { LabEvent, RunRecord } from './lab-event.js';
+import { namesOfServers } from './lock-plan.js';
 import type { Part, Scenario } from './scenarios.js';
 import { type LabServices, Stage, type StagePlan } from './stage.js';
+import type { StoreChoice } from './store-choices.js';
 
 /** Receives what happens in the runs. */
 export interface LabWatcher {
@@ -26,7 +28,11 @@ export class Lab {
   /** Set when the servers have started. */
   services: LabServices | undefined;
 
-  constructor(private readonly stops: StopList) {}
+  /** @param stores - that the playground can run on */
+  constructor(
+    private readonly stops: StopList,
+    readonly stores: readonly StoreChoice[],
+  ) {}
 
   /**
    * @param settings - in place of those that the scenario plans
@@ -115,16 +121,25 @@ function newRecord(id: number, scenario: number, part: Part): RunRecord {
   if ('sale' in part) {
     const { way, shops } = part.sale;
     const strategy = ({ unguarded: 'none', lock: 'with-lock', script: 'script' } as const)[way];
-    return { ...common, strategy, ttl: 0, work: 0, instances: numbered('shop', shops), nodes: [] };
+    return {
+      ...common,
+      strategy,
+      ttl: 0,
+      work: 0,
+      instances: numbered('shop', shops),
+      store: 'redis',
+      nodes: [],
+    };
   }
-  const { strategy, ttl, work, instances, nodes, rule } = part.plan;
+  const { strategy, ttl, work, instances, rule } = part.plan;
   return {
     ...common,
     strategy,
     ttl,
     work,
     instances: numbered('instance', instances),
-    nodes: nodes === 'replicated' ? ['master', 'replica'] : numbered('node', nodes),
+    store: part.plan.store,
+    nodes: namesOfServers(part.plan),
     rule,
   };
 }

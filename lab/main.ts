@@ -14,6 +14,7 @@ import { findRedis } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
 import { recoveryOf, resultTable } from './result-table.js';
 import type { LabServices } from './stage.js';
+import { findStores } from './store-choices.js';
 
 /** Everything came out as described. */
 const AS_DESCRIBED = 0;
@@ -22,8 +23,11 @@ const FAILED = 1;
 /** What ran came out as described, but something could not be run here. */
 const INCOMPLETE = 3;
 
-async function main({ scenarios, open, port, report }: LabArguments, stops: StopList): Promise<number> {
-  const lab = new Lab(stops);
+async function main(
+  { scenarios, open, port, report, store }: LabArguments,
+  stops: StopList,
+): Promise<number> {
+  const lab = new Lab(stops, await findStores(store));
   // First, because it is the quickest to fail: another lab may be running.
   const url = await servePage(lab, port, stops);
   lab.services = await startServices(stops);

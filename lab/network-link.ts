@@ -129,7 +129,8 @@ export class NetworkLink {
       client.destroy();
       return;
     }
-    const server = connect({ ...this.target, allowHalfOpen: true });
+    const { host, port } = this.target;
+    const server = connect({ host, port, allowHalfOpen: true });
     const connection: Connection = {
       client,
       server,

@@ -1,10 +1,13 @@
 import type { LabEvent, RunRecord } from './lab-event.js';
+import type { StoreChoice } from './store-choices.js';
 
 /** The first message to a page. */
 export interface LabHello {
   readonly type: 'hello';
   readonly records: readonly RunRecord[];
   readonly scenarios: readonly { readonly number: number; readonly title: string }[];
+  /** For the playground. */
+  readonly stores: readonly StoreChoice[];
 }
 
 /** A message to a page, over its event stream. */

@@ -25,12 +25,15 @@ import type { NestExpressApplication } from '@nestjs/platform-express';
 import type { Request } from 'express';
 import { Observable } from 'rxjs';
 import { z } from 'zod';
+import type { LockStore } from '../sample-app/config/environment.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
 import { Lab } from './lab.js';
 import type { RunRecord } from './lab-event.js';
+import type { LockServer } from './lock-server.js';
 import type { LabHello } from './page-messages.js';
 import { PLAYGROUND, SCENARIOS } from './scenarios.js';
 import type { LabInstance, Stage } from './stage.js';
+import { problemOfTtl, type StoreChoice } from './store-choices.js';
 import { cureOf } from './strategies/strategy-names.js';
 
 const PAGE = new URL('./page.html', import.meta.url);
@@ -47,12 +50,16 @@ export async function pageWith(records: readonly RunRecord[] | null): Promise<st
   );
 }
 
+/** The page says so too. */
+const ONLY_REDIS = 'The scenarios run on Redis; a store can be chosen for the playground';
+
 const milliseconds = z.int().min(0).max(60_000);
 
 const commandSchema = z.discriminatedUnion('do', [
   z.strictObject({
     do: z.literal('start'),
     scenario: z.int(),
+    store: z.string().optional(),
     ttl: milliseconds.min(100).optional(),
     work: milliseconds.optional(),
   }),
@@ -64,7 +71,10 @@ const commandSchema = z.discriminatedUnion('do', [
   }),
   z.strictObject({ do: z.literal('lock'), lock: z.enum(['off', 'home-made', 'on']) }),
   z.strictObject({ do: z.enum(['kill', 'pause', 'resume', 'revive']), instance: z.string() }),
-  z.strictObject({ do: z.enum(['kill-node', 'start-node']), node: z.string() }),
+  z.strictObject({
+    do: z.enum(['kill-node', 'start-node', 'pause-node', 'resume-node']),
+    node: z.string(),
+  }),
 ]);
 
 type Command = z.output<typeof commandSchema>;
@@ -109,6 +119,7 @@ class PageController {
         type: 'hello',
         records: this.lab.records,
         scenarios: [PLAYGROUND, ...SCENARIOS].map(({ number, title }) => ({ number, title })),
+        stores: this.lab.stores,
       };
       say(hello);
       const watcher = {
@@ -129,20 +140,36 @@ class PageController {
     else await this.change(command);
   }
 
-  private start({ scenario: number, ttl, work }: Extract<Command, { do: 'start' }>): void {
+  private start({ scenario: number, store, ttl, work }: Extract<Command, { do: 'start' }>): void {
     const scenario = [PLAYGROUND, ...SCENARIOS].find((each) => each.number === number);
     if (!scenario) throw new NotFoundException(`There is no scenario ${number}`);
+    if (store !== undefined && scenario !== PLAYGROUND) throw new BadRequestException(ONLY_REDIS);
     if (this.lab.busy) throw new ConflictException('A scenario is under way; stop it first');
+    const plan = store === undefined ? undefined : this.planOf(store);
+    checkTtl(plan?.store, ttl);
     this.lab
-      .run(scenario, { ...(ttl !== undefined && { ttl }), ...(work !== undefined && { work }) })
+      .run(scenario, { ...plan, ...(ttl !== undefined && { ttl }), ...(work !== undefined && { work }) })
       .catch((error: Error) => console.error(error.message));
+  }
+
+  private planOf(store: string): StoreChoice['plan'] {
+    const choice = this.lab.stores.find(({ name }) => name === store);
+    if (!choice) {
+      const names = this.lab.stores.map(({ name }) => name).join(', ');
+      throw new BadRequestException(`There is no store "${store}"; there are ${names}`);
+    }
+    if (choice.missing !== undefined) throw new BadRequestException(choice.missing);
+    return choice.plan;
   }
 
   private async change(command: Exclude<Command, { do: 'start' | 'stop' }>): Promise<void> {
     const { stage } = this.lab;
+    if (!stage && this.lab.busy)
+      throw new ConflictException('The run starts or ends its servers; try again in a moment');
     if (!stage) throw new ConflictException('Nothing is running; start a scenario first');
     switch (command.do) {
       case 'set':
+        checkTtl(stage.plan.store, command.ttl);
         if (command.work !== undefined) stage.setWork(command.work);
         if (command.ttl !== undefined) await stage.setTtl(command.ttl);
         return;
@@ -164,13 +191,26 @@ class PageController {
       case 'revive':
         return stage.revive(instanceOf(stage, command.instance));
       case 'kill-node':
-      case 'start-node': {
-        const node = stage.nodes.find(({ name }) => name === command.node);
-        if (!node) throw new BadRequestException(`There is no node ${command.node}`);
-        return command.do === 'kill-node' ? stage.killNode(node) : stage.startNode(node);
-      }
+        return stage.killNode(nodeOf(stage, command.node));
+      case 'start-node':
+        return stage.startNode(nodeOf(stage, command.node));
+      case 'pause-node':
+        return stage.pauseNode(nodeOf(stage, command.node));
+      case 'resume-node':
+        return stage.resumeNode(nodeOf(stage, command.node));
     }
   }
+}
+
+function checkTtl(store: LockStore | undefined, ttl: number | undefined): void {
+  const problem = store && ttl !== undefined ? problemOfTtl(store, ttl) : undefined;
+  if (problem !== undefined) throw new BadRequestException(problem);
+}
+
+function nodeOf({ nodes }: Stage, name: string): LockServer {
+  const node = nodes.find((each) => each.name === name);
+  if (!node) throw new BadRequestException(`There is no node ${name}`);
+  return node;
 }
 
 function instanceOf({ instances }: Stage, name: string): LabInstance {

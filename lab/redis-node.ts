@@ -4,14 +4,16 @@ import { Redis } from 'ioredis';
 import { freePort } from '../sample-app/demo/free-port.js';
 import { ServerProcess } from '../sample-app/demo/server-process.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
+import type { LockServer } from './lock-server.js';
 import type { RedisKind } from './redis-kind.js';
 
 const JS_REDIS = fileURLToPath(new URL('../sample-app/demo/js-redis.js', import.meta.url));
 const PORT_ATTEMPTS = 5;
 
 /** One Redis without persistence, a process of its own: after a crash it comes back empty. */
-export class RedisNode {
+export class RedisNode implements LockServer {
   readonly host = '127.0.0.1';
+  readonly forgets = true;
   /** Connected directly, without a link that can fail; only to read the node's keys, and to promote a replica. */
   readonly client: Redis;
   private server: ServerProcess | undefined;

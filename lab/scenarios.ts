@@ -51,7 +51,7 @@ export interface Scenario {
 const INSTANCES = 3;
 
 function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan {
-  return { strategy, ttl: 1_500, work: 500, instances: INSTANCES, nodes: 1, ...parts };
+  return { strategy, ttl: 1_500, work: 500, instances: INSTANCES, store: 'redis', nodes: 1, ...parts };
 }
 
 const twoHolders = { duplicates: 'some', lost: 'none', overlaps: 'some' } satisfies Expectation;

@@ -31,7 +31,7 @@ export const holderIsKilled: Situation = async (stage) => {
 /** The instance is killed when Redis has granted its lock, and the reply has not arrived yet. */
 export const killedBetweenTwoCommands: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
-  const node = stage.nodes[0];
+  const [node] = stage.redisNodes;
   if (!node) return;
   // One dispatch without tasks: the first use of a script takes another round trip, for its text.
   stage.go(first);
@@ -61,7 +61,7 @@ export const jobOutlastsTtl: Situation = async (stage) => {
 /** Redis answers one of the instances so late that its lock has ended by then. */
 export const replyComesLate: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
-  const node = stage.nodes[0];
+  const [node] = stage.redisNodes;
   if (!node) return;
   const delay = 2.5 * stage.plan.ttl;
   first.toNodes[0]?.delayReplies(delay);
@@ -204,6 +204,11 @@ export const readersKeepComing: Situation = async (stage) => {
 
 /** Tasks keep coming, and the user of the page causes the faults. */
 export const playground: Situation = async (stage) => {
+  const names = stage.nodes.map(({ name }) => name).join(', ');
+  const forgets = stage.nodes.some((node) => node.forgets);
+  stage.note(
+    `locks are kept in ${names}: killed and started again, ${forgets ? 'it is empty' : 'it still has them'}`,
+  );
   stage.go(...stage.instances);
   await keepSubmitting(stage, stage.ended);
 };

@@ -8,6 +8,8 @@ import type { InstancePool, Worker } from './instance-pool.js';
 import type { LabEntry, LabEvent, Outcome, Rule } from './lab-event.js';
 import { NetworkLink } from './network-link.js';
 import { NotAsDescribedError, type Recorder } from './recorder.js';
+import { lockEnvironment, type LockPlan, startServers } from './lock-plan.js';
+import type { LockServer } from './lock-server.js';
 import type { RedisKind } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
 import { countGrantedTwice, countOverlaps, countOvertakes, countTooMany, spansOf, waitOf } from './spans.js';
@@ -38,13 +40,11 @@ export interface LabServices {
 }
 
 /** The parts of one run. */
-export interface StagePlan {
+export interface StagePlan extends LockPlan {
   readonly strategy: StrategyName;
   readonly ttl: number;
   readonly work: number;
   readonly instances: number;
-  /** `replicated`: one master with a replica, reached by one name. */
-  readonly nodes: number | 'replicated';
   /** The most tasks that an instance takes at once. */
   readonly batch?: number;
   /** Who may dispatch at the same time; one instance by default. */
@@ -70,7 +70,9 @@ export interface LabInstance {
 /** The processes of one run and the network between them, with everything that can happen to them. */
 export class Stage {
   readonly instances: LabInstance[] = [];
-  readonly nodes: RedisNode[] = [];
+  readonly nodes: LockServer[] = [];
+  /** Nodes that nobody gets an answer from. */
+  private readonly silent = new Set<LockServer>();
   private readonly name = `lab_${randomBytes(4).toString('hex')}`;
   private readonly stops = new StopList();
   private readonly database: Client;
@@ -234,22 +236,47 @@ export class Stage {
     instance.worker.resume();
   }
 
-  async killNode(node: RedisNode): Promise<void> {
+  async killNode(node: LockServer): Promise<void> {
     if (!node.running) return;
     await node.kill();
+    if (this.silent.delete(node)) for (const link of this.linksTo(node)) link.heal();
     this.tell(node.name, { kind: 'node-killed' });
   }
 
-  /** Without its data. */
-  async startNode(node: RedisNode): Promise<void> {
+  async startNode(node: LockServer): Promise<void> {
     if (node.running) return;
     await node.start();
-    this.tell(node.name, { kind: 'node-started' });
+    this.tell(node.name, { kind: 'node-started', empty: node.forgets });
+  }
+
+  /** Connections stay open and nothing comes through them, as when the node stands still or its network is gone. */
+  pauseNode(node: LockServer): void {
+    if (!node.running || this.silent.has(node)) return;
+    this.silent.add(node);
+    for (const link of this.linksTo(node)) silence(link);
+    this.tell(node.name, { kind: 'paused' });
+  }
+
+  /** What was held arrives now. */
+  resumeNode(node: LockServer): void {
+    if (!this.silent.delete(node)) return;
+    for (const link of this.linksTo(node)) link.heal();
+    this.tell(node.name, { kind: 'resumed' });
+  }
+
+  private linksTo(node: LockServer): NetworkLink[] {
+    const index = this.namedNodes.indexOf(node);
+    return this.instances.flatMap(({ toNodes }) => toNodes[index] ?? []);
+  }
+
+  /** Those that can be looked into: the scenarios run on Redis. */
+  get redisNodes(): readonly RedisNode[] {
+    return this.nodes.filter((node) => node instanceof RedisNode);
   }
 
   /** Makes the second node a replica of the first. */
   async replicate(): Promise<void> {
-    const [master, replica] = this.nodes;
+    const [master, replica] = this.redisNodes;
     if (!master || !replica) return;
     this.replication = await this.link(master);
     await replica.client.replicaof('127.0.0.1', this.replication.port);
@@ -267,7 +294,7 @@ export class Stage {
 
   /** The master dies and its replica takes its name. */
   async failOver(): Promise<void> {
-    const [master, replica] = this.nodes;
+    const [master, replica] = this.redisNodes;
     if (!master || !replica) return;
     await this.killNode(master);
     await replica.client.replicaof('NO', 'ONE');
@@ -425,7 +452,8 @@ export class Stage {
       ({ name }) =>
         since.filter(({ who, kind }) => who === name && kind === 'skipped').length >= SKIPS_OF_A_STUCK_LOCK,
     );
-    const [node] = this.nodes;
+    // In other stores every lock has an end.
+    const [node] = this.redisNodes;
     if (!refused || since.some(({ kind }) => kind === 'pushed') || !node) return false;
     return (await this.lockLeft(node)) === Infinity;
   }
@@ -445,24 +473,12 @@ export class Stage {
     await this.database.query(createPushesTable(this.name));
     this.queue = new PushObserver(services.queue.url, this.name);
     await stops.add(() => this.queue.close());
-    await this.startNodes();
+    this.nodes.push(...(await startServers(plan, services.redis, stops)));
     await services.pool.prepare(plan.instances);
     await Promise.all(
       Array.from({ length: plan.instances }, (_, index) => this.startInstance(`instance-${index + 1}`)),
     );
     this.instances.sort((a, b) => a.name.localeCompare(b.name));
-  }
-
-  private async startNodes(): Promise<void> {
-    const { services, stops, plan } = this;
-    const count = plan.nodes === 'replicated' ? 2 : plan.nodes;
-    const names =
-      plan.nodes === 'replicated'
-        ? ['master', 'replica']
-        : Array.from({ length: count }, (_, index) => `node-${index + 1}`);
-    this.nodes.push(
-      ...(await Promise.all(names.map((name) => RedisNode.start(name, services.redis, stops)))),
-    );
   }
 
   private async startInstance(name: string): Promise<LabInstance> {
@@ -472,8 +488,10 @@ export class Stage {
       this.link(addressOf(this.databaseUrl)),
       ...this.namedNodes.map((node) => this.link(node)),
     ]);
-    const databaseUrl = new URL(this.databaseUrl);
-    databaseUrl.host = `127.0.0.1:${toDatabase?.port}`;
+    for (const node of this.silent) {
+      const link = toNodes[this.namedNodes.indexOf(node)];
+      if (link) silence(link);
+    }
     const forget = worker.listen((message) => {
       if ('at' in message) this.recorder.add({ who: name, ...message });
     });
@@ -482,9 +500,12 @@ export class Stage {
       to: 'open',
       environment: {
         INSTANCE: name,
-        DATABASE_URL: databaseUrl.href,
+        DATABASE_URL: through(toDatabase as NetworkLink, this.databaseUrl),
         REDIS_URLS: services.queue.url,
-        LOCK_REDIS_URLS: toNodes.map(({ port }) => `redis://127.0.0.1:${port}`).join(','),
+        ...lockEnvironment(
+          plan.store,
+          this.namedNodes.map(({ url }, index) => through(toNodes[index] as NetworkLink, url)),
+        ),
         KEY_PREFIX: this.name,
         LOCK_TTL: String(settings.ttl),
         // As long as the library allows: a run is not about a machine that is busy with other things.
@@ -514,7 +535,8 @@ export class Stage {
     return instance;
   }
 
-  private get namedNodes(): readonly RedisNode[] {
+  /** Those that instances are told of. */
+  private get namedNodes(): readonly LockServer[] {
     return this.plan.nodes === 'replicated' ? this.nodes.slice(0, 1) : this.nodes;
   }
 
@@ -544,6 +566,18 @@ export class Stage {
       forget();
     }
   }
+}
+
+function silence(link: NetworkLink): void {
+  link.holdRequests();
+  link.holdReplies();
+}
+
+/** The same URL, for one who comes over this link. */
+function through({ port }: NetworkLink, url: string): string {
+  const changed = new URL(url);
+  changed.host = `127.0.0.1:${port}`;
+  return changed.href;
 }
 
 function addressOf(url: string): { host: string; port: number } {

@@ -9,6 +9,7 @@ export {
   type LockSubject,
 } from './telemetry/lock-telemetry.events.js';
 export { LockExceptionFilter, type LockProblem } from './http/lock-exception.filter.js';
+export { FORCE_RELEASE_CHANNEL, type ForceReleaseEvent } from './telemetry/force-release.js';
 export { LOCK_SKIPPED_CHANNEL, type LockSkippedEvent } from './telemetry/lock-skipped.js';
 export { LockInterceptor } from './decorator/lock.interceptor.js';
 export {
@@ -26,7 +27,8 @@ export { OnlyLeader, type OnlyLeaderOptions } from './decorator/leader/only-lead
 export type { CurrentLeader, LeaderTerm } from './service/leader/leader-term.js';
 export type { Leadership } from './service/leader/leadership.js';
 export { LEADER_CHANNEL, type LeaderEvent, type TermEnd } from './telemetry/leader-event.js';
-export { LockService, type TryAcquireOptions } from './service/lock.service.js';
+export type { LockDeclaration } from './service/declarations.js';
+export { type DeclaredAcquireOptions, LockService, type TryAcquireOptions } from './service/lock.service.js';
 export { RedlockModule } from './module/redlock.module.js';
 export type { RedlockModuleExtras } from './module/redlock.module-definition.js';
 export type { RedlockModuleOptions, RedlockNodeOption } from './module/redlock.options.js';
@@ -39,12 +41,22 @@ export {
   type RedlockErrorCode,
   type RetryLimit,
 } from './core/errors.js';
+export {
+  type DeclaredKey,
+  type DeclaredLock,
+  type DeclaredLocks,
+  defineLocks,
+  type KeyedLock,
+  type LockDefinition,
+} from './core/declared-lock.js';
 export type { LockKey } from './core/keys.js';
+export type { LockOverride, LockOverrides } from './core/lock-override.js';
+export type { LockPolicy } from './core/lock-policy.js';
 export type { LockHandle } from './core/lock-handle.js';
 export type { LockHolder, LockInfo, LockVote, NodeHolder } from './core/lock-info.js';
 export type { LockMode } from './core/lock-mode.js';
 export type { ForceReleaseOptions, ListOptions } from './redlock/inspect/lock-inspector.js';
 export type { AcquireOptions, LockKindOptions, LockOptions, RetryOptions } from './core/lock-options.js';
 export type { NodeCheck, NodesStatus, NodeStatus } from './core/node-status.js';
-export { WithLock } from './decorator/with-lock.decorator.js';
+export { WithLock, type WithDeclaredLockOptions } from './decorator/with-lock.decorator.js';
 export type { WithLockOptions } from './decorator/with-lock.options.js';

@@ -3,6 +3,8 @@ import { type DynamicModule, Module, type Provider, StandardSchemaValidationPipe
 import { APP_FILTER, APP_PIPE } from '@nestjs/core';
 import { ScheduleModule } from '@nestjs/schedule';
 import { RedlockModule } from 'nestjs-redlock';
+import { RedlockBoardModule } from 'nestjs-redlock/board';
+import { ThisMachineGuard } from './board/this-machine.guard.js';
 import { EnvironmentModule } from './config/environment.module.js';
 import type { Environment } from './config/environment.js';
 import { lockNodes } from './config/lock-store.js';
@@ -33,6 +35,7 @@ export class AppModule {
           restartGuard: environment.LOCK_RESTART_GUARD,
           defaults: { ttl: LOCK_TTL },
         }),
+        RedlockBoardModule.forRoot({ path: '/locks', guards: [ThisMachineGuard] }),
         BullModule.forRoot({
           connection: { url: REDIS_URLS[0], maxRetriesPerRequest: null },
           prefix: KEY_PREFIX,

@@ -34,9 +34,21 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   health: ['core', 'service', '@nestjs/common', '@nestjs/core', '@nestjs/terminus'],
   metrics: ['core', 'telemetry', 'prom-client'],
   tracing: ['core', 'telemetry', '@opentelemetry/api'],
+  live: ['core', 'telemetry'],
+  board: ['core', 'live', 'service', '@nestjs/common', '@nestjs/core'],
   fencing: ['core'],
   testing: ['core', 'module', 'service', 'stores/memory', 'telemetry', '@nestjs/common'],
-  cli: ['core', 'etcd', 'postgres', 'redlock', 'stores/etcd', 'stores/postgres', 'stores/redis', 'ioredis'],
+  cli: [
+    'core',
+    'etcd',
+    'live',
+    'postgres',
+    'redlock',
+    'stores/etcd',
+    'stores/postgres',
+    'stores/redis',
+    'ioredis',
+  ],
   // The file `lib/index.ts`. What has an entry point of its own is not in it: who does not use that loads nothing.
   '.': ['core', 'decorator', 'http', 'module', 'redlock', 'service', 'telemetry'],
 };

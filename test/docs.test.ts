@@ -12,6 +12,7 @@ const inDocs = readdirSync(join(root, 'docs')).filter((name) => name.endsWith('.
 const pages = [
   ...readdirSync(root).filter((name) => name.endsWith('.md')),
   ...inDocs.map((name) => `docs/${name}`),
+  ...readdirSync(join(root, 'examples')).map((name) => `examples/${name}/README.md`),
 ].map((name) => join(root, name));
 
 const textOf = (page: string): string => readFileSync(page, 'utf8').replaceAll(/^```.*?^```$/gms, '');
@@ -30,11 +31,15 @@ function anchorsOf(page: string): string[] {
   });
 }
 
+/** The targets of a page's links that are no addresses. */
+function relativeLinks(text: string): string[] {
+  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
+  return targets.filter((target) => !/^[a-z]+:/.test(target));
+}
+
 /** The links of a page to files and headings of this repository that are not there. */
 function brokenLinks(page: string, text = textOf(page)): string[] {
-  const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
-  return targets
-    .filter((target) => !/^[a-z]+:/.test(target))
+  return relativeLinks(text)
     .filter((target) => {
       const [path = '', anchor] = target.split('#');
       const file = path === '' ? page : join(dirname(page), path);
@@ -55,6 +60,36 @@ test('a link that leads nowhere is noticed', () => {
     'docs/errors.md: errata.md',
   ]);
 });
+
+/** The links of a page of the package to files that `npm publish` does not upload. */
+function unpackedLinks(page: string, packed: ReadonlySet<string>, text = textOf(join(root, page))): string[] {
+  return relativeLinks(text)
+    .filter((target) => !target.startsWith('#'))
+    .map((target) => join(dirname(page), target.replace(/#.*/, '')))
+    .filter((file) => !packed.has(file))
+    .map((file) => `${page}: ${file}`);
+}
+
+test('every link of a page in the package leads to a file of the package', async () => {
+  const packed = await packedFiles();
+  const inPackage = [...packed].filter((file) => file.endsWith('.md'));
+  expect(inPackage).toEqual(expect.arrayContaining(['README.md', ...inDocs.map((name) => `docs/${name}`)]));
+  expect(inPackage.flatMap((page) => unpackedLinks(page, packed))).toEqual([]);
+});
+
+test('a link that leads out of the package is noticed', async () => {
+  const text = '[a](#lock_held) [b](errors.md#lock_held) [c](../CONTRIBUTING.md) [d](https://redis.io)';
+  expect(unpackedLinks('docs/errors.md', await packedFiles(), text)).toEqual([
+    'docs/errors.md: CONTRIBUTING.md',
+  ]);
+});
+
+/** The paths that `npm publish` uploads, but for those of the build where there is none. */
+async function packedFiles(): Promise<ReadonlySet<string>> {
+  const output = await runCommand('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: root });
+  const [packed] = Object.values(JSON.parse(output) as Record<string, { files: { path: string }[] }>);
+  return new Set(packed?.files.map(({ path }) => path));
+}
 
 test('docs/README.md, the index, has a line for every page', () => {
   const index = textOf(join(root, 'docs/README.md'));
@@ -121,10 +156,12 @@ test('docs/errors.md has a section for every code', () => {
 test('docs/observability.md has every channel, and every field of what is published there', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
-    [...page.matchAll(/^\| `((?:Lock|Node|Leader)\w*Event)` +\| (.*)\|$/gm)].map(([, name = '', fields]) => [
-      name,
-      [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
-    ]),
+    [...page.matchAll(/^\| `((?:Lock|Node|Leader|Force)\w*Event)` +\| (.*)\|$/gm)].map(
+      ([, name = '', fields]) => [
+        name,
+        [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),
+      ],
+    ),
   );
   const program = ts.createProgram([join(root, 'lib/index.ts')], {
     module: ts.ModuleKind.NodeNext,

@@ -5,12 +5,13 @@ import { Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
-import { createServer } from 'node:http';
+import { createServer, type IncomingMessage } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import {
+  defineLocks,
   InjectLockService,
   type LockHandle,
   LockHeldError,
@@ -22,7 +23,9 @@ import {
   type RedlockModuleOptions,
   WithLock,
 } from '../lib/index.js';
+import { RedlockBoardModule } from '../lib/board/index.js';
 import { etcd } from '../lib/etcd/index.js';
+import { whyNotLoopback } from '../lib/live/own-page.js';
 import { createClient } from 'redis';
 import { selfSigned } from './support/certificate.js';
 import { freePort } from './support/free-port.js';
@@ -469,6 +472,13 @@ describe('LOCK_LOST in docs/errors.md has what comes about', () => {
       });
     },
     'it was released by force': () => loss({}, () => app?.get(LockService).forceRelease('key')),
+    'the application shut down before the transaction around its method had ended': async () => {
+      const hooks = { inTransaction: () => true, afterTransaction: () => undefined };
+      const locks = await locksOn('memory', { shutdownTimeout: 10, ...hooks });
+      const lock = await locks.withLock('key', { release: 'afterCommit' }, (held) => held);
+      await app?.close();
+      return messageOf(LockLostError, lock.extend());
+    },
     'the application shut down while it was held': () => loss({}, () => app?.close()),
     'the application shut down before its method had ended': async () => {
       server = await startRedis();
@@ -502,6 +512,7 @@ function thrownBy(action: () => unknown): string {
 }
 
 const memory = { nodes: 'memory' } as const;
+const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoice', instance: 'billing' } });
 
 describe('the options in docs/errors.md are refused as it says', () => {
   provoke('Options that do not fit', {
@@ -511,6 +522,14 @@ describe('the options in docs/errors.md are refused as it says', () => {
       ),
     'Unknown option `...` in `...`': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, ttl: 5 } as RedlockModuleOptions)),
+    '`overrides` has ..., which `locks` does not declare': async () =>
+      thrownBy(() => RedlockModule.forRoot({ ...memory, locks: declared, overrides: { reprot: {} } })),
+    'Expected `permits` for a lock that is declared with `permits`, got ...': async () =>
+      thrownBy(() =>
+        RedlockModule.forRoot({ ...memory, locks: declared, overrides: { report: { permits: 2 } } }),
+      ),
+    'is declared for the module ..., and was asked of': async () =>
+      messageOf(TypeError, (await locksOn('memory')).acquire(declared.invoice)),
     'Expected `ttl` to be a multiple of ... ms, at least ...': async () => {
       const locks = await locksOn(etcd({ endpoints: `http://127.0.0.1:${await freePort()}` }));
       return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
@@ -538,8 +557,49 @@ class Bills {
   constructor(@InjectLockService('billing') readonly locks: LockService) {}
 }
 
+@Injectable()
+class Orders {
+  @WithLock('order', { release: 'afterCommit' })
+  async pay(): Promise<void> {}
+}
+
+@Module({ providers: [Orders] })
+class Ordering {}
+
 @Module({ imports: [RedlockModule.forRoot(memory)], providers: [Bills] })
 class Billing {}
+
+describe('the board', () => {
+  /** What is answered to a release. */
+  const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
+    const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
+    app = await startApp({ imports: [board] });
+    await app.listen(0, '127.0.0.1');
+    const all = { 'content-type': 'application/json', ...headers };
+    const url = `${await app.getUrl()}/locks/release`;
+    return (await fetch(url, { method: 'POST', headers: all, body: '{}' })).text();
+  };
+  const own = { 'x-redlock-board': '1' };
+  class Guard {
+    canActivate = (): boolean => true;
+  }
+
+  provoke('The board', {
+    'RedlockBoardModule has no `guards`': async () =>
+      thrownBy(() => RedlockBoardModule.forRoot({ path: '/locks' })),
+    'RedlockBoardModule has `guards` and is `public: true`': async () =>
+      thrownBy(() => RedlockBoardModule.forRoot({ path: '/locks', guards: [Guard], public: true })),
+    'This request comes from a page of another site.': () =>
+      answered({ ...own, origin: 'http://elsewhere.example' }, true),
+    'This request is not one of the board': () => answered({}, true),
+    'This board shows locks and ends none': () => answered(own, false),
+    'This page is on 127.0.0.1 and has no other name.': async () =>
+      whyNotLoopback({
+        headers: { host: 'elsewhere.example:80' },
+        socket: { localPort: 80 },
+      } as IncomingMessage) ?? '',
+  });
+});
 
 describe('what docs/errors.md says of the start', () => {
   provoke('At start-up', {
@@ -548,6 +608,10 @@ describe('what docs/errors.md says of the start', () => {
     'RedlockModule needs .forRoot({ nodes })': () => refusalOf(RedlockModule),
     'RedlockModule is configured twice': () =>
       refusalOf(RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, keyPrefix: 'other:' })),
+    'Two policies for one key': () =>
+      refusalOf(
+        RedlockModule.forRoot({ ...memory, locks: defineLocks({ a: { key: 'a' }, b: { key: 'a' } }) }),
+      ),
     '... of ... Redis nodes are connected and ... are needed': async () => {
       const log = new LogLines();
       const nodes: RedisOptions = { port: await freePort() };
@@ -558,5 +622,37 @@ describe('what docs/errors.md says of the start', () => {
       server = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });
       return refusalOf(RedlockModule.forRoot({ nodes: server.url }));
     },
+    "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`": () =>
+      refusalOf(RedlockModule.forRoot(memory), Ordering),
+  });
+});
+
+/** The lines of a level that an application says when it locks, which asks about transactions like this. */
+async function saidWhenLocking(level: string, inTransaction: () => boolean): Promise<string> {
+  const log = new LogLines();
+  app = await startApp({}, { ...memory, inTransaction }, { logger: log });
+  await app.get(LockService).withLock('key', () => undefined);
+  return log.of(level).join();
+}
+
+describe('what docs/errors.md says of the log', () => {
+  provoke('In the log', {
+    '... locks ... inside an open transaction': () => saidWhenLocking('warn', () => true),
+    '... locks ... in a transaction that has ended': async () => {
+      const log = new LogLines();
+      const transaction = {};
+      const hooks = {
+        inTransaction: () => transaction,
+        afterTransaction: (callback: () => void) => callback(),
+      };
+      app = await startApp({}, { ...memory, ...hooks }, { logger: log });
+      for (const key of ['first', 'second'])
+        await app.get(LockService).withLock(key, { release: 'afterCommit' }, () => undefined);
+      return log.of('warn').join();
+    },
+    '`inTransaction` failed: ...': () =>
+      saidWhenLocking('error', () => {
+        throw new Error('no context');
+      }),
   });
 });

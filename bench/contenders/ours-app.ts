@@ -17,8 +17,9 @@ const PATIENCE = { timeout: 120_000 };
 /** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
 export async function openService(
   nodes: RedlockModuleOptions['nodes'],
+  nodeTimeout?: number,
 ): Promise<{ locks: LockService; close: () => Promise<void> }> {
-  @Module({ imports: [RedlockModule.forRoot({ nodes })] })
+  @Module({ imports: [RedlockModule.forRoot({ nodes, nodeTimeout })] })
   class BenchModule {}
 
   const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });
@@ -32,13 +33,15 @@ export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
  * The same as a contender.
  *
  * @param oneKey - whether all lock the same key, whatever key they are asked for
+ * @param nodeTimeout - milliseconds; that of the module by default
  */
 export async function openOurs(
   nodes: RedlockModuleOptions['nodes'],
   kind: Kind = {},
   oneKey = false,
+  nodeTimeout?: number,
 ): Promise<Session> {
-  const { locks, close } = await openService(nodes);
+  const { locks, close } = await openService(nodes, nodeTimeout);
   const keyOf = (key: string): string => (oneKey ? 'one' : key);
   return {
     async acquire(key, ttl): Promise<Release> {

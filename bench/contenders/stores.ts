@@ -23,10 +23,13 @@ export interface StoreWay {
   open(urls: StoreUrls): Promise<Pick<Session, 'acquire' | 'wait' | 'hold' | 'close'>>;
 }
 
-async function ours(nodes: RedlockModuleOptions['nodes']): Promise<Session> {
+async function ours(nodes: RedlockModuleOptions['nodes'], nodeTimeout?: number): Promise<Session> {
   const { openOurs } = await import('./ours-app.js');
-  return openOurs(nodes);
+  return openOurs(nodes, {}, false, nodeTimeout);
 }
+
+/** Thousands of locks at once take etcd longer than a twentieth of their ttl, in milliseconds. */
+const ETCD_TIMEOUT = 2_000;
 
 export const OUR_STORES: readonly StoreWay[] = [
   { name: 'ours in memory', isShared: false, holdsMany: true, open: () => ours('memory') },
@@ -43,7 +46,7 @@ export const oursInEtcd: StoreWay = {
   name: 'ours in etcd',
   isShared: true,
   holdsMany: true,
-  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' })),
+  open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
 };
 
 /** As the package declares them; in CommonJS. */

@@ -16,6 +16,7 @@ import { serverTime } from './server-time.js';
 import { simulation } from './simulation.js';
 import { stores } from './stores.js';
 import { throughput } from './throughput.js';
+import { timeouts } from './timeouts.js';
 import { weight } from './weight.js';
 
 /** In the order in which they run. */
@@ -30,6 +31,7 @@ export const GROUPS: readonly Group[] = [
   held,
   kinds,
   roundTrips,
+  timeouts,
   holders,
   readers,
   stores,

@@ -14,12 +14,14 @@ const { outputFiles } = await build({
   target: 'es2022',
   legalComments: 'inline',
 });
-const [template, style] = await Promise.all(
-  ['page.html', 'style.css'].map((name) => readFile(new URL(name, here), 'utf8')),
+const [template, ...styles] = await Promise.all(
+  ['page.html', '../../board/timeline/timeline.css', 'style.css'].map((name) =>
+    readFile(new URL(name, here), 'utf8'),
+  ),
 );
 const script = outputFiles[0].text.replaceAll('</script', '<\\/script');
 await mkdir(target, { recursive: true });
 await writeFile(
   new URL('page.html', target),
-  template.replace('/* style */', () => style).replace('/* script */', () => script),
+  template.replace('/* style */', () => styles.join('')).replace('/* script */', () => script),
 );

@@ -8,6 +8,8 @@ const REDRAW_MS = 250;
 const FIRST_STEPS = 80;
 
 const records = new Map<number, RunRecord>();
+/** That the playground can run on. */
+let stores: LabHello['stores'] = [];
 let chosen: number | undefined;
 /** Drawn again when something has happened, or time passes. */
 let stale = true;
@@ -48,7 +50,7 @@ function showRun(): void {
   byId('plan').textContent =
     record.ttl === 0
       ? `strategy ${record.strategy}`
-      : `strategy ${strategyOf(record)}, ttl ${ttl} ms, a job takes ${work} ms`;
+      : `strategy ${strategyOf(record)}, ttl ${ttl} ms, a job takes ${work} ms, locks in ${placeOf(record)}`;
   showNumbers(record);
   drawRun(byId('chart'), record, Date.now());
   showSteps(record);
@@ -93,7 +95,7 @@ function showRuns(): void {
     const { id, scenario, title, outcome, deviations, notRun, endedAt } = record;
     const row = element('tr', '', id === chosen ? 'chosen' : '');
     const choose = element('td', '');
-    choose.append(button(title, () => select(id)));
+    choose.append(button(scenario === 0 ? `${title} (${placeOf(record)})` : title, () => select(id)));
     const recovery = outcome?.recovery;
     row.append(
       element('td', scenario === 0 ? '' : String(scenario)),
@@ -148,14 +150,47 @@ function settings(): { ttl?: number; work?: number } {
   return { ...given('ttl'), ...given('work') };
 }
 
-function connectControls({ scenarios }: LabHello): void {
+/** The scenarios are made of Redis: the locks that fail in them are its commands. */
+const ONLY_REDIS =
+  'The scenarios run on Redis, because the locks that fail in them are made of its commands; the playground runs on each.';
+
+function connectControls({ scenarios, stores: offered }: LabHello): void {
   byId('controls').hidden = false;
+  stores = offered;
+  byId<HTMLSelectElement>('store').replaceChildren(
+    ...stores.map(({ name, title, missing, preselected }) => {
+      const option = new Option(
+        missing === undefined ? title : `${title} (not here)`,
+        name,
+        preselected,
+        preselected,
+      );
+      option.disabled = missing !== undefined;
+      return option;
+    }),
+  );
   const list = byId<HTMLSelectElement>('scenario');
   list.replaceChildren(
     ...scenarios.map(
       ({ number, title }) => new Option(number === 0 ? title : `${number}. ${title}`, String(number)),
     ),
   );
+  showStore();
+}
+
+function isPlayground(): boolean {
+  return byId<HTMLSelectElement>('scenario').value === '0';
+}
+
+/** Whether it can be chosen, and what to expect of it. */
+function showStore(): void {
+  const list = byId<HTMLSelectElement>('store');
+  list.disabled = !isPlayground();
+  const chosenStore = stores.find(({ name }) => name === list.value);
+  const missing = new Set(stores.flatMap((store) => store.missing ?? []));
+  byId('store-note').textContent = isPlayground()
+    ? [chosenStore?.note, ...[...missing].map((how) => `${how}.`)].join(' ')
+    : ONLY_REDIS;
 }
 
 function onClick(id: string, command: () => object): void {
@@ -165,8 +200,11 @@ function onClick(id: string, command: () => object): void {
 byId('start').addEventListener('submit', (event) => {
   event.preventDefault();
   const scenario = Number(byId<HTMLSelectElement>('scenario').value);
-  void control({ do: 'start', scenario, ...settings() });
+  const store = isPlayground() ? { store: byId<HTMLSelectElement>('store').value } : {};
+  void control({ do: 'start', scenario, ...store, ...settings() });
 });
+byId('scenario').addEventListener('change', showStore);
+byId('store').addEventListener('change', showStore);
 onClick('apply', () => ({ do: 'set', ...settings() }));
 onClick('stop', () => ({ do: 'stop' }));
 onClick('lock-off', () => ({ do: 'lock', lock: 'off' }));
@@ -177,6 +215,12 @@ onClick('lock-on', () => ({ do: 'lock', lock: 'on' }));
 function strategyOf({ events, strategy }: RunRecord): RunRecord['strategy'] {
   const change = events.findLast((event) => event.kind === 'strategy');
   return change?.kind === 'strategy' ? change.strategy : strategy;
+}
+
+/** Where the locks are. */
+function placeOf({ store, nodes }: RunRecord): string {
+  if (store === 'redis') return nodes.length === 1 ? 'one Redis' : `${nodes.length} Redis nodes`;
+  return nodes.join(', ');
 }
 
 /** The kind of the last event of an instance or a node, which decides what its buttons do. */
@@ -215,7 +259,9 @@ function showControls(): void {
   const instances = run.instances.map(
     (name) => [name, stateOf(run, name, ['started', 'killed', 'paused', 'resumed'])] as const,
   );
-  const nodes = run.nodes.map((name) => [name, stateOf(run, name, ['node-killed', 'node-started'])] as const);
+  const nodes = run.nodes.map(
+    (name) => [name, stateOf(run, name, ['node-killed', 'node-started', 'paused', 'resumed'])] as const,
+  );
   // Only when something is different: a button that is replaced while it is pressed is never clicked.
   const shown = JSON.stringify([run.id, current, instances, nodes]);
   if (shown === shownControls) return;
@@ -238,11 +284,14 @@ function showControls(): void {
     }),
   );
   byId('nodes').replaceChildren(
-    ...nodes.map(([name, state]) =>
-      state === 'node-killed'
-        ? chip(name, true, [['start', { do: 'start-node', node: name }]])
-        : chip(name, false, [['kill', { do: 'kill-node', node: name }]]),
-    ),
+    ...nodes.map(([name, state]) => {
+      if (state === 'node-killed') return chip(name, true, [['start', { do: 'start-node', node: name }]]);
+      const pause = state === 'paused' ? 'resume' : 'pause';
+      return chip(name, false, [
+        [pause, { do: `${pause}-node`, node: name }],
+        ['kill', { do: 'kill-node', node: name }],
+      ]);
+    }),
   );
 }
 

@@ -46,7 +46,7 @@ export function describe(event: LabEvent): Step | undefined {
     case 'node-killed':
       return step('is killed', true);
     case 'node-started':
-      return step('is back, and empty');
+      return step(event.empty ? 'is back, and empty' : 'is back, with its locks');
     case 'strategy':
       return { text: `the lock is now: ${event.strategy}`, bad: false };
     case 'settings':

@@ -34,6 +34,8 @@ export type Request =
       readonly role: string | undefined;
     }
   | (Common & { readonly command: 'list'; readonly prefix: string; readonly limit: number | undefined })
+  | (Common & { readonly command: 'list-declared'; readonly locks: string })
+  | (Common & { readonly command: 'describe'; readonly name: string; readonly locks: string })
   | (Common & { readonly command: 'leaders' })
   | (Common & { readonly command: 'inspect'; readonly key: string })
   | (Common & { readonly command: 'watch'; readonly prefix: string; readonly interval: number })
@@ -44,7 +46,13 @@ export type Request =
       readonly id: string | undefined;
       readonly yes: boolean;
     })
-  | (Common & { readonly command: 'doctor' });
+  | (Common & { readonly command: 'doctor' })
+  | (Common & {
+      readonly command: 'board';
+      /** 0 for any that is free. */
+      readonly port: number;
+      readonly allowRelease: boolean;
+    });
 
 /** A request that asks the nodes. */
 export type NodeRequest = Extract<Request, Common>;
@@ -62,10 +70,14 @@ const OPTIONS = {
   schema: { type: 'string' },
   role: { type: 'string' },
   json: { type: 'boolean' },
+  declared: { type: 'boolean' },
+  locks: { type: 'string' },
   limit: { type: 'string' },
   interval: { type: 'string' },
   id: { type: 'string' },
   yes: { type: 'boolean', short: 'y' },
+  port: { type: 'string' },
+  'allow-release': { type: 'boolean' },
   help: { type: 'boolean', short: 'h' },
   version: { type: 'boolean' },
 } as const;
@@ -75,13 +87,17 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 const MIGRATION = 'postgres-migration';
 
 /** What each command takes beside the common options, and the operand that it needs or may have. */
-const COMMANDS: Readonly<Record<NodeRequest['command'], { options: readonly string[]; operand?: string }>> = {
-  list: { options: ['limit'], operand: '[PREFIX]' },
+const COMMANDS: Readonly<
+  Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
+> = {
+  list: { options: ['limit', 'declared', 'locks'], operand: '[PREFIX]' },
   leaders: { options: [] },
   inspect: { options: [], operand: 'KEY' },
   watch: { options: ['interval'], operand: '[PREFIX]' },
   release: { options: ['id', 'yes'], operand: 'KEY' },
   doctor: { options: [] },
+  board: { options: ['port', 'allow-release'] },
+  describe: { options: ['locks'], operand: 'NAME' },
 };
 
 /** The shortest `--interval`: the nodes have other things to do. */
@@ -93,11 +109,16 @@ Usage: nestjs-redlock <command> --node URL [--node URL ...] [options]
 
 Commands:
   list [PREFIX]     the locks that are held, of all keys or those that begin with PREFIX
+  list --declared --locks FILE
+                    the locks that are declared, and how many keys of each are held
+  describe NAME --locks FILE
+                    how a lock is declared, and who holds it
   leaders           who leads, by the names that @Leader gives
   inspect KEY       who holds a lock, and what each node says
   watch [PREFIX]    the locks as they come and go, until Ctrl-C
   release KEY       end a lock, whoever holds it; asks first
   doctor            whether the nodes are fit for locks, and what to change
+  board             a page that shows all that as it changes, on this machine alone, until Ctrl-C
   postgres-migration
                     print the SQL that makes the tables and functions for locks in PostgreSQL
 
@@ -122,9 +143,12 @@ Nodes:
 Options:
   --json            for programs
   --limit N         list: stop after N locks
+  --locks FILE      list --declared, describe: the JavaScript file that exports what defineLocks returns
   --interval MS     watch: milliseconds between two looks; default 1000
   --id ID           release: only this one of those who hold it, as inspect names it
   -y, --yes         release: do not ask
+  --port N          board: its port; default one that is free
+  --allow-release   board: the page may end locks; it asks first
   --role NAME       postgres-migration: give this role the rights that an application needs
   -h, --help        this text
   --version
@@ -164,11 +188,16 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   const common: Common = { target: targetOf(values, env), json: values.json ?? false };
   switch (name) {
     case 'list':
+      if (values.declared) return listDeclaredOf(common, values, text);
+      if (values.locks !== undefined) throw new UsageError('--locks goes with list --declared: write both');
       return { command: name, ...common, prefix: text, limit: wholeNumber('--limit', values.limit, 1) };
     case 'watch': {
       const interval = wholeNumber('--interval', values.interval, SHORTEST_INTERVAL_MS) ?? 1_000;
       return { command: name, ...common, prefix: text, interval };
     }
+    case 'describe':
+      if (text === '') throw new UsageError(`No name. Write ${usage} --locks FILE`);
+      return { command: name, ...common, name: text, locks: locksFileOf(values, `${name} ${text}`) };
     case 'inspect':
       return { command: name, ...common, key: text };
     case 'release':
@@ -177,7 +206,29 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'leaders':
     case 'doctor':
       return { command: name, ...common };
+    case 'board':
+      if (common.json) throw new UsageError('board does not take --json: it is a page');
+      return {
+        command: name,
+        ...common,
+        port: portOf(values.port),
+        allowRelease: values['allow-release'] ?? false,
+      };
   }
+}
+
+function listDeclaredOf(common: Common, values: Values, prefix: string): RequestFor<'list-declared'> {
+  if (prefix !== '' || values.limit !== undefined)
+    throw new UsageError('list --declared lists all that is declared: leave out PREFIX and --limit');
+  return { command: 'list-declared', ...common, locks: locksFileOf(values, 'list --declared') };
+}
+
+function locksFileOf({ locks }: Values, command: string): string {
+  if (locks !== undefined && locks !== '') return locks;
+  throw new UsageError(
+    `Which locks are declared? Write nestjs-redlock ${command} --locks FILE, where FILE is the JavaScript file that exports ` +
+      'what defineLocks returns, such as dist/locks.js',
+  );
 }
 
 function migrationOf(values: Values, operands: readonly string[]): RequestFor<'postgres-migration'> {
@@ -216,7 +267,7 @@ function parse(args: readonly string[]) {
   }
 }
 
-function isCommand(name: string): name is NodeRequest['command'] {
+function isCommand(name: string): name is keyof typeof COMMANDS {
   return Object.hasOwn(COMMANDS, name);
 }
 
@@ -247,6 +298,12 @@ function joinHosts(parts: readonly string[]): string[] {
     } else urls.push(part);
   }
   return urls;
+}
+
+function portOf(text: string | undefined): number {
+  const port = wholeNumber('--port', text, 0) ?? 0;
+  if (port > 65_535) throw new UsageError(`Expected --port to be at most 65535, got "${port}"`);
+  return port;
 }
 
 function wholeNumber(option: string, text: string | undefined, least: number): number | undefined {

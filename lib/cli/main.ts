@@ -1,7 +1,9 @@
 #!/usr/bin/env node
 import { readFile } from 'node:fs/promises';
+import { board } from './board.js';
 import { LockUnavailableError } from '../core/errors.js';
 import { HELP, type NodeRequest, readCommandLine } from './command-line.js';
+import { describe, listDeclared } from './declared.js';
 import { doctor } from './doctor.js';
 import { ExitCode } from './exit-code.js';
 import { printable } from './format.js';
@@ -62,7 +64,7 @@ async function run(request: NodeRequest): Promise<number> {
   if (request.command === 'doctor' && !isPostgres(target) && !isEtcd(target))
     return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
-  if (request.command === 'watch') {
+  if (request.command === 'watch' || request.command === 'board') {
     // The second one ends the process as if nobody listened.
     for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
   }
@@ -71,12 +73,18 @@ async function run(request: NodeRequest): Promise<number> {
     switch (request.command) {
       case 'doctor':
         return await checkNodes(session, request, terminal);
+      case 'list-declared':
+        return await listDeclared(session, request, terminal);
+      case 'describe':
+        return await describe(session, request, terminal);
       case 'list':
         return await list(session, request, terminal);
       case 'leaders':
         return await leaders(session, request, terminal);
       case 'inspect':
         return await inspect(session, request, terminal);
+      case 'board':
+        return await board(session, request, terminal);
       case 'watch':
         return await watch(session, request, terminal);
       case 'release':

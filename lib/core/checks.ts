@@ -31,7 +31,7 @@ export function checkOptionNames(
   known: readonly string[],
   remedy?: (name: string) => string | undefined,
 ): void {
-  if (typeof options !== 'object' || options === null)
+  if (typeof options !== 'object' || options === null || Array.isArray(options))
     throw badValue(`the options of \`${of}\``, 'an object', options);
   for (const name of Object.keys(options)) {
     if (known.includes(name) || (options as Record<string, unknown>)[name] === undefined) continue;

@@ -7,6 +7,7 @@ export type RedlockErrorCode =
   | 'LOCK_HELD'
   | 'LOCK_UNAVAILABLE'
   | 'LOCK_LOST'
+  | 'LOCK_NOT_DECLARED'
   | 'LOCK_NOT_INJECTED'
   | 'LOCK_UPGRADE'
   | 'MAX_HOLD_REACHED'
@@ -52,9 +53,10 @@ export class LockHeldError extends RedlockError {
     super(
       'LOCK_HELD',
       ranTick === undefined
-        ? `${quoted(keys)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
-        : `${quoted(keys)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
+        ? `${titleOf(keys, details.lock)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
+        : `${titleOf(keys, details.lock)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
+    if (details.lock !== undefined) this.lock = details.lock;
     this.heldByCaller = details.heldByCaller ?? false;
     this.ranTick = ranTick;
     this.limit = details.limit;
@@ -88,9 +90,17 @@ export class LockHeldError extends RedlockError {
    */
   readonly permitsSeen: number | undefined;
 
+  /** The name of the declared lock that was asked for; absent for others. */
+  declare readonly lock?: string;
+
   /** The same, after a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, limit });
+  }
+
+  /** The same, for those who asked for a declared lock. */
+  named(lock: string): LockHeldError {
+    return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, lock });
   }
 
   /** What was asked for. */
@@ -107,6 +117,13 @@ export interface LockHeldDetails {
   readonly permitsSeen?: number | undefined;
   /** What was asked for. */
   readonly kind?: LockKind | undefined;
+  /** The name of the declared lock. */
+  readonly lock?: string | undefined;
+}
+
+/** Keys, with the name of the declared lock if they are of one. */
+export function titleOf(keys: readonly string[], lock: string | undefined): string {
+  return lock === undefined ? quoted(keys) : `${quoted(keys)} (${printable(lock)})`;
 }
 
 /** For people. */
@@ -201,6 +218,7 @@ export class LockUnavailableError extends RedlockError {
     private readonly what = `lock ${quoted(keys)}`,
     /** The limit of `retry` that ended the wait; `undefined` when there was none. */
     readonly limit?: RetryLimit,
+    lock?: string,
   ) {
     const errors = votes.flatMap(({ node, error }) => (error ? [`${node}: ${error.message}`] : []));
     const first = votes.find(({ error }) => error);
@@ -215,11 +233,21 @@ export class LockUnavailableError extends RedlockError {
     Object.defineProperty(this, 'votes', { value: votes });
     Object.defineProperty(this, 'reason', { enumerable: false });
     Object.defineProperty(this, 'what', { enumerable: false });
+    if (lock !== undefined) this.lock = lock;
   }
+
+  /** The name of the declared lock that was asked for; absent for others. */
+  declare readonly lock?: string;
 
   /** The same, after a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockUnavailableError {
     return new LockUnavailableError(this.keys, this.reason, this.votes, this.what, limit);
+  }
+
+  /** The same, for those who asked for a declared lock. */
+  named(lock: string): LockUnavailableError {
+    const { keys, reason, votes, limit } = this;
+    return new LockUnavailableError(keys, reason, votes, `lock ${titleOf(keys, lock)}`, limit, lock);
   }
 
   /** Each node's vote and, where there is none, its cause. */
@@ -237,9 +265,14 @@ export class LockLostError extends RedlockError {
     /** The keys of the lock. */
     readonly keys: readonly string[],
     reason: string,
+    lock?: string,
   ) {
-    super('LOCK_LOST', `The lock on ${quoted(keys)} is lost: ${reason}. Stop what it protects.`);
+    super('LOCK_LOST', `The lock on ${titleOf(keys, lock)} is lost: ${reason}. Stop what it protects.`);
+    if (lock !== undefined) this.lock = lock;
   }
+
+  /** The name of the declared lock; absent for others. */
+  declare readonly lock?: string;
 }
 
 /** What was thrown, as an error. */

@@ -33,3 +33,8 @@ export function canHoldTogether(one: LockMode, other: LockMode): boolean {
 export function joins(inner: LockMode, outer: LockMode): boolean {
   return inner === outer || (outer === 'exclusive' && inner === 'shared');
 }
+
+/** Whether one of the two reads what the other one writes. */
+export function isReaderAndWriter(one: LockMode, other: LockMode): boolean {
+  return one !== other && one !== 'permits' && other !== 'permits';
+}

@@ -87,6 +87,17 @@ export interface LockOptions {
    * @defaultValue 'throw'
    */
   readonly onLost?: 'throw' | 'ignore';
+
+  /**
+   * When the lock is released: `'afterMethod'` when the method or task has ended; `'afterCommit'` when, besides, the database
+   * transaction has ended in which the lock was asked for, committed or rolled back. Outside of a transaction the two are
+   * the same. Needs `inTransaction` and `afterTransaction` of the module. Until then the lock is renewed, within
+   * `maxHold`; a loss after the method has returned is told by the signal and by events only. Not for what `acquire` and
+   * `tryAcquire` give, whose caller releases it, and without effect for a call that joins a lock (`reentrant`).
+   * @defaultValue 'afterMethod'
+   * @see docs/transactions.md
+   */
+  readonly release?: 'afterMethod' | 'afterCommit';
 }
 
 /** How many may hold a lock at a time. It is given with a lock, and not for all locks of a module. */
@@ -121,6 +132,8 @@ export interface AcquireOptions extends LockOptions, LockKindOptions {
 
 /** {@link LockOptions} with every default filled in. */
 export interface ResolvedLockOptions {
+  /** The name of the declared lock; absent for others. */
+  readonly lock?: string;
   /** What `mode` and `permits` come to. */
   readonly kind: LockKind;
   readonly ttl: number;
@@ -130,6 +143,7 @@ export interface ResolvedLockOptions {
   readonly maxHold: number | undefined;
   readonly reentrant: boolean;
   readonly onLost: 'throw' | 'ignore';
+  readonly release: 'afterMethod' | 'afterCommit';
 }
 
 /** {@link RetryOptions} with every default filled in; `Infinity` stands for no limit. */
@@ -152,6 +166,7 @@ export const LOCK_OPTION_NAMES = [
   'maxHold',
   'reentrant',
   'onLost',
+  'release',
 ] as const;
 
 /** The options that {@link checkLockKind} knows. */
@@ -176,6 +191,7 @@ export function checkLockOptions({
   maxHold,
   reentrant,
   onLost,
+  release,
 }: LockOptions): void {
   if (ttl !== undefined) checkMilliseconds('ttl', ttl, SHORTEST_TTL_MS);
   if (renew !== undefined) checkBoolean('renew', renew);
@@ -184,6 +200,9 @@ export function checkLockOptions({
   if (reentrant !== undefined) checkBoolean('reentrant', reentrant);
   if (onLost !== undefined && onLost !== 'throw' && onLost !== 'ignore') {
     throw badOption('onLost', "'throw' or 'ignore'", onLost);
+  }
+  if (release !== undefined && release !== 'afterMethod' && release !== 'afterCommit') {
+    throw badOption('release', "'afterMethod' or 'afterCommit'", release);
   }
   if (retry === undefined || retry === false) return;
   if (typeof retry !== 'object' || retry === null) throw badOption('retry', '`false` or an object', retry);
@@ -245,19 +264,20 @@ export function checkLabel(label: unknown): void {
     throw badOption('label', 'a string that is not empty', label);
 }
 
+/** What is given with a lock; `lock` is the name of a declared one. */
+export type GivenLockOptions = LockOptions & LockKindOptions & Pick<ResolvedLockOptions, 'lock'>;
+
 /**
  * Fills in what `given` leaves open, first from `defaults`, then from the defaults of the package. Both are checked already.
  *
  * @throws TypeError for a shared lock when `defaults` have a `minHold`
  */
-export function resolveLockOptions(
-  given: LockOptions & LockKindOptions,
-  defaults: LockOptions,
-): ResolvedLockOptions {
+export function resolveLockOptions(given: GivenLockOptions, defaults: LockOptions): ResolvedLockOptions {
   const minHold = given.minHold ?? defaults.minHold ?? 0;
   if (given.mode === 'shared' && minHold > 0)
     throw minHoldOfShared(minHold, ' from the `defaults` of the module, so give `minHold: 0`');
   return {
+    ...(given.lock !== undefined && { lock: given.lock }),
     kind: kindOf(given),
     ttl: given.ttl ?? defaults.ttl ?? DEFAULT_TTL_MS,
     retry: resolveRetry(given.retry, defaults.retry),
@@ -266,6 +286,7 @@ export function resolveLockOptions(
     maxHold: given.maxHold ?? defaults.maxHold,
     reentrant: given.reentrant ?? defaults.reentrant ?? false,
     onLost: given.onLost ?? defaults.onLost ?? 'throw',
+    release: given.release ?? defaults.release ?? 'afterMethod',
   };
 }
 

@@ -234,8 +234,10 @@ export interface StarvationGuard {
    * stream of them that never ends would starve it (S22). The store need not be the one at which waiters queue.
    *
    * @param waited - milliseconds that the waiter has waited; it goes by when it came
+   * @returns `true` when those are kept out until {@link letPass}; `false` while somebody who waits, too, keeps others out in
+   * its place, and may cease to at any time: then it is asked again until it is `true`
    */
-  holdBack(waiter: WaiterId, waited: number): Promise<void>;
+  holdBack(waiter: WaiterId, waited: number): Promise<boolean>;
 
   /** Ends what {@link holdBack} began. */
   letPass(waiter: WaiterId): Promise<void>;

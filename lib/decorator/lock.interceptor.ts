@@ -13,7 +13,8 @@ import { keysOf, type LockKey } from '../core/keys.js';
 import { printable, quoted } from '../core/printable.js';
 import type { ScheduledTask } from './schedule/schedule-metadata.js';
 import type { Ticks } from './schedule/ticks.js';
-import type { WithLockOptions } from './with-lock.options.js';
+import type { DeclaredLock } from '../core/declared-lock.js';
+import type { LockPolicy } from '../core/lock-policy.js';
 
 /** How a method hands over its result, which decides when the lock is acquired; `'unknown'` until it has run. */
 export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
@@ -22,7 +23,9 @@ export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
 export interface LockedCall {
   readonly origin: LockOrigin & { readonly method: string };
   readonly key: () => LockKey;
-  readonly options: WithLockOptions;
+  /** The one that is declared, if it is: then `key` gives its keys, and `options` are what the method says itself. */
+  readonly lock: DeclaredLock | undefined;
+  readonly options: LockPolicy;
   readonly kind: ResultKind;
   /** The method as @nestjs/schedule finds it. */
   readonly task: () => ScheduledTask;
@@ -87,12 +90,19 @@ export class LockInterceptor {
     return heldUntilEnd(result, run, (signal) => this.#begin(call, signal));
   }
 
-  async #begin({ origin, key, options, task }: LockedCall, signal?: AbortSignal): Promise<Begun> {
+  async #begin(
+    { origin, key, lock: declared, options: own, task }: LockedCall,
+    signal?: AbortSignal,
+  ): Promise<Begun> {
+    const { declarations } = this.locker;
+    const options = declared ? declarations.optionsOf(declared, own) : own;
     const { oncePerTick = false, onBusy = oncePerTick ? 'skip' : 'throw' } = options;
     const resolved = this.locker.resolve(
       onBusy === 'skip' ? { ...options, retry: options.retry ?? false } : options,
     );
     const keys = keysOf(key(), `the key of @WithLock on ${origin.method}`);
+    if (declared) declarations.note(declared, keys);
+    else if (declarations.strict) declarations.refuse(keys);
     const tick = oncePerTick ? this.ticks.of(task()) : undefined;
     try {
       const lock = await this.locker.acquire(keys, resolved, origin, signal, tick);

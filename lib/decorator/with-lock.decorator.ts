@@ -1,13 +1,9 @@
-import 'reflect-metadata';
 import type { Observable } from 'rxjs';
-import { declareTtl } from '../service/declared-ttls.js';
-import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
-import { keepMetadata } from './keep-metadata.js';
-import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
-import { mocked, notInjected } from './not-injected.js';
-import { markOncePerTick } from './schedule/once-per-tick.js';
+import { badValue, checkOptionNames } from '../core/checks.js';
+import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
 import { keysOf, type LockKey } from '../core/keys.js';
-import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
+import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
+import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
 
 /** What a locked method may be: its result must be able to come later than its call. */
@@ -52,82 +48,75 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
   name: string | symbol,
   descriptor: DescriptorFor<Key, Method>,
 ) => void {
-  const keyOf = typeof key === 'function' ? (key as (...args: unknown[]) => LockKey) : (): LockKey => key;
-
+  const given = key as LockKey | ((...args: unknown[]) => LockKey);
+  const isFixed = typeof given !== 'function';
+  const keyOf = isFixed ? (): LockKey => given : given;
   return (target, name, descriptor: PropertyDescriptor) => {
-    const method: unknown = descriptor?.value;
-    if (typeof method !== 'function' || typeof target === 'function') {
-      const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-      // Each object makes a property of its own, after the decorator has seen the class.
-      const isProperty = name !== undefined && descriptor === undefined && typeof target !== 'function';
-      const remedy = isProperty
-        ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
-        : '';
-      throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not${remedy}`);
-    }
-    const fullName = `${target.constructor.name}.${String(name)}`;
-    try {
-      if (typeof key !== 'function') keysOf(key);
+    const fullName = checkedName(target, name, descriptor, () => {
+      if (isFixed) keysOf(given);
       checkWithLockOptions(options);
-    } catch (error) {
-      const Kind = error instanceof RangeError ? RangeError : TypeError;
-      throw new Kind(`@WithLock of ${fullName}: ${(error as Error).message}`);
-    }
-    injectInterceptor(target, options.instance);
-    const { ttl, instance } = options;
-    if (ttl !== undefined) declareTtl(target, { method: `@WithLock of ${fullName}`, instance, ttl });
-    const kind = resultKindOf(target, name, method);
-    const origin = {
-      label: options.label ?? (typeof key === 'string' ? key : fullName),
-      method: fullName,
-    };
-    const locked = new Proxy(method, {
-      apply(_method, self: unknown, args: unknown[]): unknown {
-        const interceptor = interceptorOf(self, options.instance);
-        // The stand-in of a mocking library would answer `undefined` without running the method.
-        if (!(interceptor instanceof LockInterceptor)) {
-          const why = interceptor === undefined ? notInjected : mocked;
-          const error = why('@WithLock', fullName);
-          if (kind === 'observable' || kind === 'generator') throw error;
-          return Promise.reject(error);
-        }
-        // What Nest calls on schedule is what the object has by that name: maybe a wrapper around this.
-        const task = (): ScheduledTask => ({
-          name: `${(self as object).constructor.name}.${String(name)}`,
-          schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),
-        });
-        const proceed = (): unknown => Reflect.apply(method, self, args);
-        return interceptor.intercept({
-          origin,
-          key: () => keyOf.apply(self, args),
-          options,
-          kind,
-          task,
-          proceed,
-        });
-      },
     });
-    keepMetadata(method, locked);
-    if (options.oncePerTick) {
-      markOncePerTick(locked, options.instance, typeof key === 'function' ? undefined : key);
-    }
-    descriptor.value = locked;
+    const label = options.label ?? (typeof given === 'string' ? given : fullName);
+    const keys = isFixed ? keysOf(given) : undefined;
+    lockMethod(target, name, descriptor, { fullName, label, keyOf, keys, lock: undefined, options });
   };
 }
 
-/** Told from the kind of function and the return type that the compiler recorded. */
-function resultKindOf(
-  target: object,
-  name: string | symbol,
-  method: { constructor: { name: string } },
-): ResultKind {
-  if (method.constructor.name === 'AsyncGeneratorFunction') return 'generator';
-  if (method.constructor.name === 'AsyncFunction') return 'promise';
-  let type: unknown = Reflect.getMetadata('design:returntype', target, name);
-  for (; typeof type === 'function'; type = Object.getPrototypeOf(type)) {
-    // By name: the application may have another copy of rxjs.
-    if (type.name === 'Observable') return 'observable';
-    if (type.name === 'Promise') return 'promise';
+/** The options that a method can give to a declared lock: how it waits, and what it does about a refusal or a loss. */
+export type WithDeclaredLockOptions = Pick<
+  WithLockOptions,
+  'retry' | 'onBusy' | 'reentrant' | 'onLost' | 'oncePerTick'
+>;
+
+const DECLARED_NAMES = ['retry', 'onBusy', 'reentrant', 'onLost', 'oncePerTick'];
+
+// A namespace, as the bundled types keep no docstring of a property that is assigned.
+// oxlint-disable-next-line typescript/no-namespace
+export namespace WithLock {
+  /**
+   * Like {@link WithLock}, for a declared lock: what is locked, and how, is what `defineLocks` says. The parameters of the method
+   * must fit those of its key function.
+   *
+   * @param options - how this method waits, and what it does about a refusal or a loss, in place of what the declaration says;
+   * an `onBusy` that the module overrides comes first
+   * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
+   * @example
+   * ```ts
+   * import { defineLocks, WithLock } from 'nestjs-redlock';
+   *
+   * const locks = defineLocks({ 'order:settle': { key: (id: number) => `order:${id}`, ttl: 30_000 } });
+   *
+   * class Orders {
+   *   @WithLock.of(locks['order:settle'], { onBusy: 'skip' })
+   *   async settle(id: number): Promise<void> {}
+   * }
+   * ```
+   */
+  export function of<Args extends readonly unknown[]>(
+    lock: DeclaredLock<Args>,
+    options: WithDeclaredLockOptions = {},
+  ): <Method extends LockableMethod>(
+    target: object,
+    name: string | symbol,
+    descriptor: DescriptorFor<(...args: Args) => LockKey, Method>,
+  ) => void {
+    const declared = lock as unknown as DeclaredLock;
+    return (target, name, descriptor: PropertyDescriptor) => {
+      const fullName = checkedName(target, name, descriptor, () => {
+        if (!isDeclaredLock(lock)) throw badValue('the lock', 'one that `defineLocks` returns', lock);
+        checkOptionNames('@WithLock.of', options, DECLARED_NAMES, whereDeclared);
+        checkLockPolicy({ ...lock.policy, ...options });
+      });
+      const { name: label, keys } = declared;
+      const keyOf = (...args: unknown[]): LockKey => declared.for(...(args as never[])).keys;
+      lockMethod(target, name, descriptor, { fullName, label, keyOf, keys, lock: declared, options });
+    };
   }
-  return 'unknown';
+}
+
+/** @returns what to do in place of an option that only the declaration can have */
+function whereDeclared(name: string): string | undefined {
+  return [...LOCK_POLICY_NAMES, 'instance'].includes(name)
+    ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+    : undefined;
 }

@@ -1,86 +1,22 @@
-import { badOption, checkBoolean, checkOptionNames } from '../core/checks.js';
-import type { LockHeldError } from '../core/errors.js';
-import {
-  checkLabel,
-  checkLockKind,
-  checkLockOptions,
-  LOCK_KIND_OPTION_NAMES,
-  LOCK_OPTION_NAMES,
-  type LockKindOptions,
-  type LockOptions,
-} from '../core/lock-options.js';
+import { checkOptionNames } from '../core/checks.js';
+import { checkLabel } from '../core/lock-options.js';
+import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from '../core/lock-policy.js';
 
 /** What `@WithLock` takes besides the options of every lock. */
-export interface WithLockOptions extends LockOptions, LockKindOptions {
-  /**
-   * What happens when somebody else holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
-   * call, which then resolves to `undefined` (an Observable or async iterable ends without a value) and makes one
-   * attempt unless its own `retry` says otherwise; or a function giving the value in place of the method's.
-   * @defaultValue 'throw'; `'skip'` with `oncePerTick`
-   */
-  readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
-
+export interface WithLockOptions extends LockPolicy {
   /**
    * What the locks of this method are called in events, traces and metrics. A fixed text without ids: metrics count
    * by it.
    * @defaultValue the key if it is a string, else the class and the method, such as `'Orders.settle'`
    */
   readonly label?: string;
-
-  /**
-   * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
-   * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep what the
-   * last run left there, and no run crashes or loses its lock. Instances whose tick has run, or
-   * runs elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an
-   * instance that fires for it later; one whose method threw has run. Not together with `mode: 'shared'` or `permits`.
-   *
-   * With `@Cron` a tick is a moment that the expression names, in its time zone. With `@Interval`, whose instances have
-   * no moments in common, a run begins no sooner than the interval after the one before it, less 10 % or a second,
-   * whichever is less; clocks do not matter there.
-   * @defaultValue false
-   */
-  readonly oncePerTick?: boolean;
-
-  /**
-   * Which module instance locks: the `name` of its `RedlockModule`.
-   * @defaultValue the one without a name
-   */
-  readonly instance?: string;
-}
-
-/** A tick has run when its lock is released: those who hold the lock together would all run it. */
-function refuseTogether({ mode, permits }: WithLockOptions): void {
-  if (mode !== 'shared' && permits === undefined) return;
-  const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
-  throw new TypeError(
-    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. Those who hold the lock together would all run the ` +
-      'tick: leave one of the two out',
-  );
 }
 
 /**
  * @throws TypeError or RangeError naming the option, the rule and the value
  */
 export function checkWithLockOptions(options: WithLockOptions): void {
-  const names = [
-    ...LOCK_OPTION_NAMES,
-    ...LOCK_KIND_OPTION_NAMES,
-    'onBusy',
-    'oncePerTick',
-    'label',
-    'instance',
-  ];
-  checkOptionNames('@WithLock', options, names);
-  checkLockOptions(options);
-  checkLockKind(options);
-  const { onBusy, oncePerTick, label, instance } = options;
-  if (oncePerTick !== undefined) checkBoolean('oncePerTick', oncePerTick);
-  if (oncePerTick === true) refuseTogether(options);
-  if (label !== undefined) checkLabel(label);
-  if (onBusy !== undefined && onBusy !== 'throw' && onBusy !== 'skip' && typeof onBusy !== 'function') {
-    throw badOption('onBusy', "'throw', 'skip' or a function", onBusy);
-  }
-  if (instance !== undefined && (typeof instance !== 'string' || instance === '')) {
-    throw badOption('instance', 'the `name` of a RedlockModule', instance);
-  }
+  checkOptionNames('@WithLock', options, [...LOCK_POLICY_NAMES, 'label', 'instance']);
+  checkLockPolicy(options);
+  if (options.label !== undefined) checkLabel(options.label);
 }

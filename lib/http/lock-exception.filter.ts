@@ -21,6 +21,7 @@ const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, m
   MAX_HOLD_REACHED: [409, 'The work took too long; look what has become of it'],
   TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
   LOCK_UPGRADE: [500, 'Internal server error'],
+  LOCK_NOT_DECLARED: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],
   NO_LEADER: [500, 'Internal server error'],
 };

@@ -1,10 +1,12 @@
 import { hostname } from 'node:os';
 import { Logger } from '@nestjs/common';
 import { eventListener } from './event-listener.js';
-import { type DeclaredTtl, foresee } from '../service/declared-ttls.js';
+import { Declarations } from '../service/declarations.js';
+import type { LockSite } from '../service/lock-sites.js';
 import { NodeLog } from './node-log.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
+import { Transactions } from '../service/transactions.js';
 import type { StoreContext } from '../stores/redis/store-context.js';
 import { countNodes, openStores } from './open-stores.js';
 import { type StoreTitle, titleIn } from './store-title.js';
@@ -34,8 +36,8 @@ const STRAGGLER_LIMIT_MS = 200;
 export interface Parts {
   /** The name of the module. */
   readonly name?: string | undefined;
-  /** The ttls that are known before the first lock. */
-  readonly ttls?: readonly DeclaredTtl[];
+  /** Where the application locks, as far as that is known yet. */
+  readonly sites?: readonly LockSite[];
   /** The tests of users replace it, as the next. */
   readonly nodesOf?: (
     options: RedlockModuleOptions,
@@ -53,7 +55,7 @@ export interface Parts {
  */
 export function makeRuntime(
   options: RedlockModuleOptions,
-  { name, ttls = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
+  { name, sites = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
 ): LockRuntime {
   checkModuleOptions(options);
   const logger = new Logger('RedlockModule');
@@ -84,7 +86,6 @@ export function makeRuntime(
     },
   };
   const redlock = new Redlock(nodes, settings);
-  foresee(redlock, ttls);
   if (options.defaults?.ttl !== undefined) redlock.foresee(options.defaults.ttl);
   const inspection = new LockInspector(nodes, settings, redlock.held);
   const locker: LockRuntime = new Made(
@@ -99,7 +100,10 @@ export function makeRuntime(
       const { waitForQuorum } = options;
       if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger, title);
     },
+    new Declarations({ ...options, instance: name }),
+    transactionsOf(options, logger),
   );
+  locker.foresee(sites);
   return locker;
 }
 
@@ -112,6 +116,13 @@ export async function openRuntime(options: RedlockModuleOptions, parts: Parts = 
   const locker = makeRuntime(options, parts);
   await locker.open();
   return locker;
+}
+
+function transactionsOf(
+  { inTransaction, afterTransaction }: RedlockModuleOptions,
+  logger: Logger,
+): Transactions | undefined {
+  return inTransaction && new Transactions({ inTransaction, afterTransaction }, logger);
 }
 
 /** Says the same thing once. */

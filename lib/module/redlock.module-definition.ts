@@ -1,6 +1,6 @@
 import { ConfigurableModuleBuilder, type FactoryProvider } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
-import { declaredTtls } from '../service/declared-ttls.js';
+import { lockSites } from '../service/lock-sites.js';
 import { interceptorToken } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import { Leaders } from '../service/leader/leaders.js';
@@ -57,7 +57,7 @@ export const { ConfigurableModuleClass, MODULE_OPTIONS_TOKEN, OPTIONS_TYPE, ASYN
           options: RedlockModuleOptions,
           instance: { name: string | undefined },
           modules: ModulesContainer,
-        ) => makeRuntime(options, { ...instance, ttls: declaredTtls(modules, instance.name) }),
+        ) => makeRuntime(options, { ...instance, sites: lockSites(modules, instance.name) }),
         inject: [MODULE_OPTIONS_TOKEN, INSTANCE_NAME, ModulesContainer],
       };
       const service: FactoryProvider = {

@@ -9,7 +9,7 @@ import {
   type OnModuleInit,
 } from '@nestjs/common';
 import { ModulesContainer } from '@nestjs/core';
-import { declaredTtls } from '../service/declared-ttls.js';
+import { lockSites } from '../service/lock-sites.js';
 import { adopt } from '../decorator/interceptor-injection.js';
 import { LockInterceptor } from '../decorator/lock.interceptor.js';
 import type { Leaders } from '../service/leader/leaders.js';
@@ -86,12 +86,15 @@ export class RedlockModule
   /**
    * @throws Error when another module has the same name, as their locks would not exclude each other, when two
    * classes would share the ticks of their `oncePerTick`, or when two methods lead under one name; RedlockError when
-   * `@OnlyLeader` names what no method leads; TypeError when a method with `oncePerTick` has no schedule;
+   * `@OnlyLeader` names what no method leads; TypeError when a method with `oncePerTick` has no schedule, or one with
+   * `release: 'afterCommit'` nobody who tells of the commit;
    * RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
     // By now what factories make is there, too.
-    this.locker.foresee(declaredTtls(this.modules, this.instance.name));
+    const sites = lockSites(this.modules, this.instance.name);
+    this.locker.declarations.check(sites);
+    this.locker.foresee(sites);
     const interceptor = new LockInterceptor(this.locker, new Ticks(this.modules), this.leaders);
     const ticks = new OncePerTickCheck(this.instance.name);
     const leaders = new LeaderCheck(this.instance.name, this.leaders);

@@ -8,10 +8,14 @@ import {
   badNumber,
   badOption,
   badValue,
+  checkBoolean,
   checkMilliseconds,
   checkOptionNames,
   listed,
 } from '../core/checks.js';
+import { nobodyTellsOfCommit } from '../service/transactions.js';
+import type { DeclaredLocks } from '../core/declared-lock.js';
+import { checkLocks, checkOverrides, type LockOverrides } from '../core/lock-override.js';
 import { MOST_NODES } from '../redlock/node-set.js';
 import {
   checkLockOptions,
@@ -85,10 +89,44 @@ export interface RedlockModuleOptions {
   readonly defaults?: LockOptions;
 
   /**
+   * The locks that `defineLocks` has declared; those for another `instance` are left aside. What uses a declared lock works
+   * without it, too: it is for `strict` and `overrides`, and to have the locks checked at start-up.
+   * @see docs/declared-locks.md
+   */
+  readonly locks?: DeclaredLocks;
+
+  /**
+   * Refuses locks that `locks` does not declare: a `@WithLock` with a key of its own when the application starts, a call of
+   * `LockService` with a key when it is made, with a `RedlockError` of the code `LOCK_NOT_DECLARED`. Leaders have names of
+   * their own and need no declaration.
+   * @defaultValue false
+   */
+  readonly strict?: boolean;
+
+  /** What is to be other than declared in this environment, by the names of `locks`: `ttl`, `permits` and `onBusy`. */
+  readonly overrides?: LockOverrides;
+
+  /**
    * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. What
    * it throws is logged and changes nothing; it is not waited for.
    */
   readonly onEvent?: (event: LockEvent) => unknown;
+
+  /**
+   * Whether the running call is inside an open database transaction: `true`, or an object that is the same for all calls of
+   * one transaction and of no other, which lets them join a lock that it keeps (`release`, `reentrant`). Asked where a lock is acquired, and
+   * nowhere else: a lock that is released before the commit is warned of, once for each method. What it throws is logged
+   * once, and reaches the caller only for a lock that is to be kept until the commit.
+   * @see docs/transactions.md, which has the line for each library
+   */
+  readonly inTransaction?: () => object | boolean | null | undefined;
+
+  /**
+   * Calls back once when the transaction that the running call is in has ended, committed or rolled back: for locks with
+   * `release: 'afterCommit'`. With `inTransaction`. What it throws reaches the caller of the locked method, which then does not
+   * run; so does a TypeError when it returns a Promise.
+   */
+  readonly afterTransaction?: (callback: () => void) => void;
 
   /**
    * Milliseconds that shutdown waits for running locked methods. What still runs then has its signal aborted, and
@@ -107,7 +145,12 @@ const NAMES: readonly (keyof RedlockModuleOptions)[] = [
   'waitForQuorum',
   'owner',
   'defaults',
+  'locks',
+  'strict',
+  'overrides',
   'onEvent',
+  'inTransaction',
+  'afterTransaction',
   'shutdownTimeout',
 ];
 
@@ -146,6 +189,9 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     waitForQuorum,
     owner,
     defaults,
+    locks,
+    strict,
+    overrides,
     onEvent,
     shutdownTimeout,
   } = options;
@@ -181,11 +227,32 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   }
   if (onEvent !== undefined && typeof onEvent !== 'function')
     throw badOption('onEvent', 'a function', onEvent);
+  checkTransactionHooks(options);
   if (shutdownTimeout !== undefined) checkMilliseconds('shutdownTimeout', shutdownTimeout, 0);
+  if (locks !== undefined) checkLocks(locks);
+  if (strict !== undefined) checkBoolean('strict', strict);
+  if (strict === true && locks === undefined)
+    throw new TypeError(
+      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+    );
+  if (overrides !== undefined) checkOverrides(overrides, locks ?? {});
   if (defaults !== undefined) {
     if (typeof defaults !== 'object' || defaults === null)
       throw badOption('defaults', 'an object of options', defaults);
     checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES, kindBelongsToLock);
     checkLockOptions(defaults);
   }
+}
+
+function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: RedlockModuleOptions): void {
+  if (inTransaction !== undefined && typeof inTransaction !== 'function')
+    throw badOption('inTransaction', 'a function that tells whether a transaction is open', inTransaction);
+  if (afterTransaction !== undefined && typeof afterTransaction !== 'function')
+    throw badOption('afterTransaction', 'a function that takes a callback', afterTransaction);
+  if (afterTransaction && !inTransaction) {
+    throw new TypeError(
+      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+    );
+  }
+  if (defaults?.release === 'afterCommit' && !afterTransaction) throw nobodyTellsOfCommit();
 }

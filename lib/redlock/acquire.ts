@@ -460,6 +460,6 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
 
 /** At random, as those who ask at the same time are to ask for others. */
 function anySlots(keyCount: number, permits: number): SlotWish {
-  const slots = Array.from({ length: keyCount }, () => Math.floor(Math.random() * permits));
-  return { slots, exactly: false };
+  const any = (): number => Math.floor(Math.random() * permits);
+  return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };
 }

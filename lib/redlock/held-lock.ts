@@ -51,7 +51,8 @@ export interface Joined {
 }
 
 /** How long a lock goes on being held. */
-export type HoldTerms = Pick<ResolvedLockOptions, 'renew'> & Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
+export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
+  Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 
 const LOADED_AT = Date.now();
 
@@ -81,6 +82,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
    * either released or lost, with the error that says why, and never held again.
    */
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
+  /** The name of the declared lock. */
+  private declaredAs: string | undefined;
   /** The ttl that it has, once it was extended by hand: the lease has the longest that was asked for. */
   private ownTtl: number | undefined;
   /**
@@ -121,8 +124,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     private readonly context: LeaseContext,
     validFrom: Instant,
     taken: number,
-    { renew, maxHold }: HoldTerms,
+    { renew, maxHold, lock }: HoldTerms,
   ) {
+    if (lock !== undefined) this.declaredAs = lock;
     this.#limit =
       maxHold !== undefined
         ? { renew, since: validFrom, duration: maxHold, reached: false }
@@ -255,7 +259,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   /** Takes the lock for lost: the signal aborts, renewal ends, and the keys end with their ttl unless they are released. */
   lose(reason: string): void {
     if (!this.#alive()) return;
-    const error = new LockLostError(this.keys, reason);
+    const error = new LockLostError(this.keys, reason, this.declaredAs);
     this.#rest();
     this.context.ended(this);
     this.#become(error);
@@ -295,7 +299,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   #whyNotHeld(): LockLostError {
-    return this.loss ?? new LockLostError(this.keys, 'it was released');
+    return this.loss ?? new LockLostError(this.keys, 'it was released', this.declaredAs);
   }
 
   /** The clock decides, not the timer, which a blocked thread delays (S10). */

@@ -73,6 +73,11 @@ export class Redlock {
     };
   }
 
+  /** Readable name of this process. */
+  get owner(): string {
+    return this.settings.owner;
+  }
+
   /**
    * Locks of such a ttl are going to be asked for.
    *
@@ -261,5 +266,7 @@ class Call implements AttemptCaller {
 function queueName(keys: readonly string[], kind: LockKind): string {
   // No key begins like the others.
   if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
-  return `}${kind.mode === 'permits' ? kind.permits : kind.mode}${JSON.stringify(keys)}`;
+  const asked = `}${kind.mode === 'permits' ? kind.permits : kind.mode}`;
+  // What comes first tells one key from a list.
+  return keys.length === 1 ? `${asked} ${keys[0]}` : asked + JSON.stringify(keys);
 }

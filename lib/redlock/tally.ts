@@ -69,6 +69,13 @@ export class Tally {
   #countSlots(node: number, grant: Grant): void {
     const grants = (this.#grants ??= []);
     grants[node] = grant;
+    // Mostly all give the same.
+    const before = this.granted & ~nodeSet(node);
+    if (before === this.#sameSlots && isSame(grant.slots, (this.#slots ??= grant.slots))) {
+      this.#sameSlots |= nodeSet(node);
+      this.#countToken(grant.token);
+      return;
+    }
     this.#sameSlots = 0;
     for (const [first, candidate] of grants.entries()) {
       if (!candidate || !hasNode(this.granted, first)) continue;

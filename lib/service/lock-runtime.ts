@@ -1,12 +1,13 @@
-import { type DeclaredTtl, foresee } from './declared-ttls.js';
+import { Declarations, type LockDeclaration } from './declarations.js';
+import type { LockSite } from './lock-sites.js';
 import { JoinedLock } from './joined-lock.js';
-import { currentLockOf } from './lock-context.js';
+import { withPlace } from '../core/declared-lock.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { currentScope, LockScope, type RunnableLock } from './lock-scope.js';
-import { LockHeldError, LockUnavailableError, RedlockError } from '../core/errors.js';
+import { LockHeldError, LockUnavailableError, RedlockError, titleOf } from '../core/errors.js';
 import { canHoldTogether, joins, type LockKind, nameOfKind } from '../core/lock-mode.js';
-import type { LockKindOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
+import type { GivenLockOptions, LockOptions, ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import { onAbort } from '../core/on-abort.js';
 import { quoted } from '../core/printable.js';
@@ -14,6 +15,7 @@ import type { AcquireOptions, Redlock } from '../redlock/redlock.js';
 import { ResolvedOptions } from './resolved-options.js';
 import { SlotList } from '../core/slot-list.js';
 import type { Tick } from '../core/tick.js';
+import { nobodyTellsOfCommit, type Transactions } from './transactions.js';
 
 /**
  * Acquires locks for one module instance and knows what runs under them, so that shutdown can wait for it.
@@ -38,10 +40,17 @@ export class LockRuntime {
     defaults: LockOptions,
     private readonly shutdownTimeout: number,
     private readonly connect: () => Promise<void>,
+    readonly declarations = new Declarations({}),
+    private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
     // Every call listens to this signal. As long as somebody does, that costs next to nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
+  }
+
+  /** Readable name of this process. */
+  get owner(): string {
+    return this.redlock.owner;
   }
 
   /** Whether shutdown has begun. */
@@ -50,12 +59,44 @@ export class LockRuntime {
   }
 
   /**
-   * Methods are going to lock with these ttls.
+   * Methods are going to lock here, with ttls that are known, and so are declared locks.
    *
-   * @throws RangeError naming the method, when `restartGuard` is shorter
+   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter; TypeError
+   * when a method has one that is to be kept until a commit of which nobody tells, and for a shared lock when the defaults of
+   * the module have a `minHold`; as {@link Declarations.policyOf}
    */
-  foresee(ttls: readonly DeclaredTtl[]): void {
-    foresee(this.redlock, ttls);
+  foresee(sites: readonly LockSite[]): void {
+    const { declarations } = this;
+    const used = new Set(sites.map(({ what }) => what.kind === 'declared' && what.lock));
+    for (const lock of declarations.locks) {
+      const name = `The declared lock ${quoted([lock.name])}`;
+      const policy = declarations.policyOf(lock);
+      const { ttl, release } = policy;
+      // One file declares the locks of several applications, of which not all have a database.
+      this.#foresee(name, { ttl, release: used.has(lock) ? release : undefined });
+      try {
+        this.#options.of(policy);
+      } catch (error) {
+        throw withPlace(name, error);
+      }
+    }
+    for (const { place, ttl, release, what } of sites)
+      if (what.kind !== 'declared' || !declarations.has(what.lock)) this.#foresee(place, { ttl, release });
+  }
+
+  #foresee(what: string, { ttl, release }: Partial<Pick<LockSite, 'ttl' | 'release'>>): void {
+    if (release === 'afterCommit' && !this.tellsOfCommit) throw nobodyTellsOfCommit(`${what}: `);
+    if (ttl === undefined) return;
+    try {
+      this.redlock.foresee(ttl);
+    } catch (error) {
+      throw new RangeError(`${what}: ${(error as Error).message}`);
+    }
+  }
+
+  /** Whether the application tells of the commit until which locks are to be kept. */
+  get tellsOfCommit(): boolean {
+    return this.transactions?.tellEnds === true;
   }
 
   /**
@@ -80,10 +121,18 @@ export class LockRuntime {
   /**
    * Fills in the defaults of the module and of the package.
    *
-   * @throws TypeError for a shared lock when the defaults of the module have a `minHold`
+   * @throws TypeError for a shared lock when the defaults of the module have a `minHold`, and for one that is to be kept until
+   * a commit of which nobody tells
    */
-  resolve(options: LockOptions & LockKindOptions): ResolvedLockOptions {
-    return this.#options.of(options);
+  resolve(options: GivenLockOptions): ResolvedLockOptions {
+    const resolved = this.#options.of(options);
+    if (resolved.release === 'afterCommit' && !this.tellsOfCommit) throw nobodyTellsOfCommit();
+    return resolved;
+  }
+
+  /** The declared locks as they are in force. */
+  declared(): LockDeclaration[] {
+    return this.declarations.inForce((policy) => this.#options.of(policy));
   }
 
   /**
@@ -99,16 +148,20 @@ export class LockRuntime {
     signal?: AbortSignal,
     tick?: Tick,
   ): Promise<RunnableLock> {
-    const { kind } = options;
-    if (kind.mode !== 'shared') this.#refuseUpgrade(keys, kind);
+    const { kind, lock } = options;
+    if (kind.mode !== 'shared') this.#refuseUpgrade(keys, options);
     const outer = options.reentrant ? this.#outerRun(keys, kind) : undefined;
     const joined = outer && JoinedLock.in(outer);
     if (joined) return Promise.resolve(joined);
-    return this.telemetry.acquire(keys, options, origin, () =>
-      outer
+    const transaction = this.transactions?.around(keys, options.release, origin);
+    const acquire = (): Promise<RunnableLock> => {
+      const acquired = outer
         ? this.#acquireBeside(outer.lock, keys, options, signal, tick)
-        : this.#acquireNew(keys, options, signal ? [signal] : NO_SIGNALS, tick),
-    );
+        : this.#acquireNew(keys, options, signal ? [signal] : NO_SIGNALS, tick);
+      return lock === undefined ? acquired : acquired.catch(naming(lock));
+    };
+    const asked = this.telemetry.acquire(keys, options, origin, acquire, tick);
+    return transaction ? asked.then((kept) => this.transactions!.keep(kept, transaction)) : asked;
   }
 
   #acquireNew(
@@ -129,12 +182,15 @@ export class LockRuntime {
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
     // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
-    if (currentLockOf(this)?.isHeld()) {
+    if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
         .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
-    return this.redlock.acquire(keys, this.#termsOf(options, given, tick));
+    const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
+    // A call beside this one may end while this one waits, and leave its lock to the transaction of both.
+    if (!this.transactions?.tellEnds) return acquired;
+    return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
   }
 
   #termsOf(
@@ -148,6 +204,16 @@ export class LockRuntime {
     const terms = { ...options, tick, signals, explain: whyClosing };
     if (isPlain) this.#lastTerms = { of: options, terms };
     return terms;
+  }
+
+  /** The innermost scope of the running call that `fits`, or one that its transaction keeps the lock of. */
+  #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
+    return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
+  }
+
+  /** The lock that the running call is under, or that its transaction keeps. */
+  #ownLock(key?: string): RunnableLock | undefined {
+    return this.#scopeOf(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
   }
 
   /** Says so when a call waited for itself. */
@@ -164,7 +230,7 @@ export class LockRuntime {
 
   /** Whether the running call is itself among those who keep it from the key, or for whom those wait who come first. */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
-    const own = currentLockOf(this, key);
+    const own = this.#ownLock(key);
     if (!own?.isHeld()) return false;
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
@@ -182,19 +248,15 @@ export class LockRuntime {
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */
-  #refuseUpgrade(keys: readonly string[], kind: LockKind): void {
-    const outer = currentScope(
-      ({ source, lock }) =>
-        source === this &&
-        lock.mode === 'shared' &&
-        keys.some((key) => lock.keys.includes(key)) &&
-        lock.isHeld(),
+  #refuseUpgrade(keys: readonly string[], { kind, lock: name }: ResolvedLockOptions): void {
+    const outer = this.#scopeOf(
+      ({ lock }) => lock.mode === 'shared' && keys.some((key) => lock.keys.includes(key)) && lock.isHeld(),
     );
     if (!outer) return;
     const shared = outer.lock.keys.filter((key) => keys.includes(key));
     throw new RedlockError(
       'LOCK_UPGRADE',
-      `${quoted(keys)} is not locked: ${nameOfKind(kind)} was asked for, and the very call that asks has ` +
+      `${titleOf(keys, name)} is not locked: ${nameOfKind(kind)} was asked for, and the very call that asks has ` +
         `${quoted(shared)} in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from ` +
         'the beginning where the call may write, or end the shared lock first, and read again under the other one.',
     );
@@ -227,9 +289,8 @@ export class LockRuntime {
    * @throws LockLostError when that lock is lost
    */
   #outerRun(keys: readonly string[], kind: LockKind): LockScope | undefined {
-    const outer = currentScope(
+    const outer = this.#scopeOf(
       (scope) =>
-        scope.source === this &&
         scope.covers &&
         joins(kind.mode, scope.lock.mode) &&
         keys.every((key) => scope.lock.keys.includes(key)),
@@ -242,10 +303,12 @@ export class LockRuntime {
   begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
     // What has joined a lock is in a context of its own already, within that of the lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
-    const run: LockScope = new LockScope(lock, this, onLost, around, () => {
+    const ended = (): void => {
       this.#running.delete(run);
       if (this.#running.size === 0) this.#drained?.();
-    });
+    };
+    const run = new LockScope(lock, this, onLost, around, ended, this.transactions?.of(lock));
+    this.transactions?.begun(run);
     this.#running.add(run);
     return run;
   }
@@ -279,15 +342,18 @@ export class LockRuntime {
    * @returns the keys of the locks whose methods were still running
    */
   async close(): Promise<readonly string[]> {
-    const late = [...this.#running].map(({ lock }) => lock);
-    for (const lock of late) lock.lose('the application shut down before its method had ended');
+    const late = [...this.#running];
+    for (const { lock, awaitsCommit } of late) {
+      const what = awaitsCommit ? 'the transaction around its method' : 'its method';
+      lock.lose(`the application shut down before ${what} had ended`);
+    }
     // A copy: a lock that is lost leaves the list, and its listeners may release others.
     const handles = [...this.redlock.held];
     // Before the release: the next holder must not begin while this one believes in its lock.
     for (const lock of handles) lock.lose('the application shut down while it was held');
     await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();
-    return late.flatMap(({ keys }) => keys);
+    return late.flatMap(({ lock }) => lock.keys);
   }
 
   #untilDrained(): Promise<void> {
@@ -309,4 +375,12 @@ const SHUTTING_DOWN = new Error('the application is shutting down');
 
 function whyClosing(keys: readonly string[], error: unknown): unknown {
   return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;
+}
+
+/** What a refusal becomes for those who asked for a declared lock. */
+function naming(lock: string): (error: unknown) => never {
+  return (error) => {
+    const isRefusal = error instanceof LockHeldError || error instanceof LockUnavailableError;
+    throw isRefusal ? error.named(lock) : error;
+  };
 }

@@ -13,6 +13,11 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   lose(reason: string): void;
 }
 
+/** What a lock is kept for when its code has ended. */
+export interface Outlived {
+  readonly isOver: boolean;
+}
+
 /** What runs under a lock, and what runs around that. */
 interface Frame {
   readonly scope: LockScope;
@@ -35,13 +40,17 @@ export class LockScope {
   slot = NO_SLOT;
   #isOver = false;
 
-  /** @param source - who acquired the lock: two module instances can have different locks of the same key */
+  /**
+   * @param source - who acquired the lock: two module instances can have different locks of the same key
+   * @param transaction - the lock is kept until it ends
+   */
   constructor(
     readonly lock: RunnableLock,
     readonly source: object,
     private readonly onLost: 'throw' | 'ignore',
     private readonly around: Surrounded['around'],
     private readonly ended: () => void,
+    private readonly transaction?: Outlived,
   ) {}
 
   /** Runs `task` so that it, and all that it starts, finds the lock as its current one. */
@@ -53,7 +62,17 @@ export class LockScope {
   /** Whether what was started inside is under the lock still, or the lock was lost while it was. */
   get covers(): boolean {
     const { state } = this.lock;
-    return state === 'lost' || (state !== 'released' && !this.#isOver);
+    return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));
+  }
+
+  /** The transaction that the lock was kept for is committed or rolled back. */
+  transactionEnded(): void {
+    if (this.#isOver) void this.end();
+  }
+
+  /** Whether the code has ended and the lock is kept for the transaction around it. */
+  get awaitsCommit(): boolean {
+    return this.#isOver && this.transaction?.isOver === false;
   }
 
   /** What had joined the lock has left it, or is not waited for any longer. */
@@ -83,10 +102,13 @@ export class LockScope {
    * Releases the lock, whatever became of the code. Never rejects.
    *
    * A nested call that has joined the lock and that nobody waited for goes on, and must not lose the lock (S18). So the
-   * lock is released when that ends, and is not waited for here: it could be waiting for the caller of this one.
+   * lock is released when that ends, and is not waited for here: it could be waiting for the caller of this one. The same
+   * goes for a transaction that the lock is to outlive.
    */
   end(): Promise<void> {
     this.#isOver = true;
+    // Not waited for here: it is the caller of this one that commits.
+    if (this.awaitsCommit) return Promise.resolve();
     const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
     return released.then(this.ended);
   }

@@ -2,11 +2,13 @@ import { Injectable } from '@nestjs/common';
 import type { Leaders } from './leader/leaders.js';
 import { checkLeaderName } from './leader/leader-term.js';
 import { Leadership } from './leader/leadership.js';
+import type { LockDeclaration } from './declarations.js';
 import { JoinedLock } from './joined-lock.js';
 import { currentLockOf } from './lock-context.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockRuntime } from './lock-runtime.js';
-import { badOption, checkOptionNames } from '../core/checks.js';
+import { badOption, badValue, checkOptionNames } from '../core/checks.js';
+import { type DeclaredLock, isDeclaredLock, isKeyedLock, type KeyedLock } from '../core/declared-lock.js';
 import { LockHeldError } from '../core/errors.js';
 import {
   checkForceReleaseOptions,
@@ -29,7 +31,27 @@ import {
 } from '../core/lock-options.js';
 
 /** What {@link LockService.tryAcquire} takes: it makes one attempt, so there is nothing to retry. */
-export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost'>;
+export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
+
+/**
+ * What {@link LockService.acquire} takes with a declared lock, whose declaration says the rest: how long to wait, and whether to
+ * join a lock that the call is under.
+ */
+export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' | 'signal'>;
+
+/** What {@link LockService.withLock} takes with a declared lock. */
+export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptions, 'onLost'>;
+
+/** What names a lock. */
+type AnyKey = LockKey | DeclaredLock | KeyedLock;
+
+/** What is asked for, in the words of the runtime. */
+interface Asked {
+  readonly keys: readonly string[];
+  readonly resolved: ResolvedLockOptions;
+  readonly origin: LockOrigin;
+  readonly signal: AbortSignal | undefined;
+}
 
 const NO_OPTIONS: AcquireOptions = {};
 
@@ -40,13 +62,21 @@ const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAME
 /** What each method reads. */
 const OPTION_NAMES = {
   withLock: NAMES,
-  acquire: NAMES.filter((name) => name !== 'onLost'),
-  tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'retry'),
+  acquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release'),
+  tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release' && name !== 'retry'),
+};
+
+/** What each method reads beside a declared lock. */
+const DECLARED_OPTION_NAMES = {
+  withLock: ['retry', 'reentrant', 'onLost', 'signal'],
+  acquire: ['retry', 'reentrant', 'signal'],
+  tryAcquire: ['reentrant', 'signal'],
 };
 
 /** What to do in place of an option that is read elsewhere. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
+  ['release', 'It is for `withLock`; here you call `release()`, after the commit'],
   ['retry', 'It makes one attempt; to wait, use `acquire`'],
   ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
 ]);
@@ -63,6 +93,11 @@ export class LockService {
     private readonly locker: LockRuntime,
     private readonly campaigns: Leaders,
   ) {}
+
+  /** @internal Readable name of this process. */
+  get owner(): string {
+    return this.locker.owner;
+  }
 
   /**
    * Waits for a lock, within the limits of `retry`. The caller must release it.
@@ -90,9 +125,21 @@ export class LockService {
    * ```
    * @see docs/kinds-of-lock.md
    */
+  acquire<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): Promise<LockHandle>;
+  acquire(lock: KeyedLock, options?: DeclaredAcquireOptions): Promise<LockHandle>;
+  acquire(key: LockKey, options?: Omit<AcquireOptions, 'onLost' | 'release'>): Promise<LockHandle>;
   // Not async: the Promise of the attempt is the only one that an uncontended lock needs.
-  acquire(key: LockKey, options: Omit<AcquireOptions, 'onLost'> = NO_OPTIONS): Promise<LockHandle> {
+  acquire(
+    key: AnyKey,
+    options: Omit<AcquireOptions, 'onLost' | 'release'> = NO_OPTIONS,
+  ): Promise<LockHandle> {
     try {
+      if (isDeclared(key)) {
+        const asked = this.#askedOf('acquire', key, [...arguments].slice(1));
+        const acquired = this.locker.acquire(asked.keys, asked.resolved, asked.origin, asked.signal);
+        return asked.resolved.reentrant ? acquired.then(kept) : acquired;
+      }
+      if (this.locker.declarations.strict) this.locker.declarations.refuse(keysOf(key));
       const resolved = this.#resolve('acquire', options);
       const acquired = this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
       return resolved.reentrant ? acquired.then(kept) : acquired;
@@ -107,10 +154,16 @@ export class LockService {
    *
    * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link acquire}
    */
-  async tryAcquire(key: LockKey, options: TryAcquireOptions = {}): Promise<LockHandle | null> {
-    const resolved = { ...this.#resolve('tryAcquire', options), retry: NO_RETRY };
+  tryAcquire<Args extends readonly unknown[]>(
+    lock: DeclaredLock<Args>,
+    ...args: Args
+  ): Promise<LockHandle | null>;
+  tryAcquire(lock: KeyedLock, options?: Omit<DeclaredAcquireOptions, 'retry'>): Promise<LockHandle | null>;
+  tryAcquire(key: LockKey, options?: TryAcquireOptions): Promise<LockHandle | null>;
+  async tryAcquire(key: AnyKey, ...rest: unknown[]): Promise<LockHandle | null> {
+    const { keys, resolved, origin, signal } = this.#asked('tryAcquire', key, rest);
     try {
-      return kept(await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal));
+      return kept(await this.locker.acquire(keys, { ...resolved, retry: NO_RETRY }, origin, signal));
     } catch (error) {
       if (error instanceof LockHeldError) return null;
       throw error;
@@ -134,22 +187,27 @@ export class LockService {
    * await locks.withLock('catalog:7', write);
    * ```
    */
+  withLock<Args extends readonly unknown[], T>(
+    lock: DeclaredLock<Args>,
+    ...rest: [...args: Args, task: (lock: LockHandle) => Promise<T> | T]
+  ): Promise<T>;
+  withLock<T>(lock: KeyedLock, task: (lock: LockHandle) => Promise<T> | T): Promise<T>;
+  withLock<T>(
+    lock: KeyedLock,
+    options: DeclaredWithLockOptions | undefined,
+    task: (lock: LockHandle) => Promise<T> | T,
+  ): Promise<T>;
   withLock<T>(key: LockKey, task: (lock: LockHandle) => Promise<T> | T): Promise<T>;
   withLock<T>(
     key: LockKey,
     options: AcquireOptions | undefined,
     task: (lock: LockHandle) => Promise<T> | T,
   ): Promise<T>;
-  async withLock<T>(
-    key: LockKey,
-    ...rest:
-      | [task: (lock: LockHandle) => Promise<T> | T]
-      | [options: AcquireOptions | undefined, task: (lock: LockHandle) => Promise<T> | T]
-  ): Promise<T> {
-    const [options = {}, task] = rest.length === 1 ? [{}, rest[0]] : rest;
+  async withLock<T>(key: AnyKey, ...rest: unknown[]): Promise<T> {
+    const task = rest.pop() as (lock: LockHandle) => Promise<T> | T;
     if (typeof task !== 'function') throw badOption('task', 'a function', task);
-    const resolved = this.#resolve('withLock', options);
-    const lock = await this.locker.acquire(keysOf(key), resolved, originOf(options), options.signal);
+    const { keys, resolved, origin, signal } = this.#asked('withLock', key, rest);
+    const lock = await this.locker.acquire(keys, resolved, origin, signal);
     return this.locker.run(lock, resolved, () => task(lock));
   }
 
@@ -157,8 +215,10 @@ export class LockService {
    * The lock of this service that the running call is under, or the innermost one that has `key`; `undefined`
    * outside of locked code.
    */
-  current(key?: string): LockHandle | undefined {
-    return currentLockOf(this.locker, key);
+  current<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): LockHandle | undefined;
+  current(key?: string | KeyedLock): LockHandle | undefined;
+  current(key?: string | DeclaredLock | KeyedLock, ...args: unknown[]): LockHandle | undefined {
+    return currentLockOf(this.locker, key === undefined ? undefined : oneKeyOf(key, args));
   }
 
   /**
@@ -174,8 +234,10 @@ export class LockService {
    * const { held, owner, since } = await locks.inspect('report');
    * ```
    */
-  async inspect(key: string): Promise<LockInfo> {
-    const one = oneKey(key);
+  inspect<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): Promise<LockInfo>;
+  inspect(key: string | KeyedLock): Promise<LockInfo>;
+  async inspect(key: string | DeclaredLock | KeyedLock, ...args: unknown[]): Promise<LockInfo> {
+    const one = oneKeyOf(key, args);
     await this.locker.open();
     return this.locker.inspection.inspect(one);
   }
@@ -221,11 +283,31 @@ export class LockService {
    * if (hung) await locks.forceRelease('stripe', { id: hung.id });
    * ```
    */
-  async forceRelease(key: string, options: ForceReleaseOptions = {}): Promise<boolean> {
-    const one = oneKey(key);
+  forceRelease<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): Promise<boolean>;
+  forceRelease(key: string | KeyedLock, options?: ForceReleaseOptions): Promise<boolean>;
+  async forceRelease(key: string | DeclaredLock | KeyedLock, ...rest: unknown[]): Promise<boolean> {
+    const one = oneKeyOf(key, rest);
+    const [options = {}] = (isDeclaredLock(key) ? [] : rest) as [ForceReleaseOptions?];
     checkForceReleaseOptions(options);
     await this.locker.open();
-    return this.locker.inspection.forceRelease(one, options);
+    const released = await this.locker.inspection.forceRelease(one, options);
+    const { id, actor } = options;
+    this.locker.telemetry.forceReleased({
+      keys: [one],
+      ...(id !== undefined && { id }),
+      ...(actor !== undefined && { actor }),
+      released,
+    });
+    return released;
+  }
+
+  /**
+   * The declared locks of this module, as they are in force: with its `defaults` and `overrides`.
+   *
+   * @see docs/declared-locks.md
+   */
+  declared(): readonly LockDeclaration[] {
+    return this.locker.declared();
   }
 
   /**
@@ -267,17 +349,52 @@ export class LockService {
     return this.locker.inspection.checkNodes();
   }
 
+  #asked(method: keyof typeof OPTION_NAMES, key: AnyKey, rest: readonly unknown[]): Asked {
+    if (isDeclared(key)) return this.#askedOf(method, key, rest);
+    if (this.locker.declarations.strict) this.locker.declarations.refuse(keysOf(key));
+    const [options = NO_OPTIONS] = rest as [AcquireOptions?];
+    const resolved = this.#resolve(method, options);
+    return { keys: keysOf(key), resolved, origin: originOf(options), signal: options.signal };
+  }
+
+  /** What is asked for with a declared lock, which is followed by its arguments, or with one that has them, by options. */
+  #askedOf(
+    method: keyof typeof OPTION_NAMES,
+    key: DeclaredLock | KeyedLock,
+    rest: readonly unknown[],
+  ): Asked {
+    const { lock, keys } = keyedOf(key, rest);
+    const [options = NO_OPTIONS] = (isDeclaredLock(key) ? [] : rest) as [DeclaredWithLockOptions?];
+    checkOptionNames(
+      method,
+      options,
+      DECLARED_OPTION_NAMES[method],
+      (name) => REMEDIES.get(name) ?? `The declared lock says it: change \`${name}\` in \`defineLocks\``,
+    );
+    checkLockOptions(options);
+    checkSignal(options.signal);
+    const { declarations } = this.locker;
+    const resolved = forCaller(method, this.locker.resolve(declarations.optionsOf(lock, options)));
+    declarations.note(lock, keys);
+    return { keys, resolved, origin: { label: lock.name }, signal: options.signal };
+  }
+
   #resolve(method: keyof typeof OPTION_NAMES, options: AcquireOptions): ResolvedLockOptions {
-    if (options === NO_OPTIONS) return this.locker.resolve(options);
+    if (options === NO_OPTIONS) return forCaller(method, this.locker.resolve(options));
     checkOptionNames(method, options, OPTION_NAMES[method], (name) => REMEDIES.get(name));
     checkLockOptions(options);
     checkLockKind(options);
     const { label, signal } = options;
     if (label !== undefined) checkLabel(label);
-    if (signal !== undefined && !(signal instanceof AbortSignal))
-      throw badOption('signal', 'an AbortSignal', signal);
-    return this.locker.resolve(options);
+    checkSignal(signal);
+    return forCaller(method, this.locker.resolve(options));
   }
+}
+
+/** What somebody releases by hand is not kept until a commit, whatever is the default of the module. */
+function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOptions): ResolvedLockOptions {
+  if (method === 'withLock' || resolved.release === 'afterMethod') return resolved;
+  return { ...resolved, release: 'afterMethod' };
 }
 
 /** Its caller decides when it is released; what has joined a lock must not keep that for ever. */
@@ -288,6 +405,28 @@ function kept(lock: LockHandle): LockHandle {
 
 function originOf({ label }: AcquireOptions): LockOrigin {
   return label === undefined ? UNLABELLED : { label };
+}
+
+function checkSignal(signal: unknown): void {
+  if (signal !== undefined && !(signal instanceof AbortSignal))
+    throw badOption('signal', 'an AbortSignal', signal);
+}
+
+function isDeclared(key: AnyKey): key is DeclaredLock | KeyedLock {
+  return typeof key !== 'string' && (isDeclaredLock(key) || isKeyedLock(key));
+}
+
+function keyedOf(key: DeclaredLock | KeyedLock, args: readonly unknown[]): KeyedLock {
+  return isDeclaredLock(key) ? key.for(...(args as never[])) : key;
+}
+
+/** @throws TypeError when a declared lock has several */
+function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown[]): string {
+  if (!isDeclared(key)) return oneKey(key);
+  const { keys } = keyedOf(key, args);
+  if (keys.length > 1)
+    throw badValue('a declared lock of one key', 'given here, and otherwise one of its keys', keys);
+  return keys[0]!;
 }
 
 async function* whenOpen<T>(locker: LockRuntime, items: AsyncIterable<T>): AsyncGenerator<T> {

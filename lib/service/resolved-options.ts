@@ -1,11 +1,9 @@
 import {
-  type LockKindOptions,
+  type GivenLockOptions,
   type LockOptions,
   type ResolvedLockOptions,
   resolveLockOptions,
 } from '../core/lock-options.js';
-
-type GivenOptions = LockOptions & LockKindOptions;
 
 /**
  * Fills in the defaults of the module and of the package.
@@ -14,7 +12,7 @@ type GivenOptions = LockOptions & LockKindOptions;
  * an object may have been changed meanwhile. 0.3 of 6.5 kB for each lock (a loop of acquire and release under the sampling heap profiler).
  */
 export class ResolvedOptions {
-  #given: GivenOptions = {};
+  #given: GivenLockOptions = {};
   #resolved: ResolvedLockOptions;
 
   constructor(private readonly defaults: LockOptions) {
@@ -22,7 +20,7 @@ export class ResolvedOptions {
   }
 
   /** @throws TypeError for a shared lock when the defaults have a `minHold` */
-  of(given: GivenOptions): ResolvedLockOptions {
+  of(given: GivenLockOptions): ResolvedLockOptions {
     if (!areSame(given, this.#given)) {
       this.#resolved = resolveLockOptions(given, this.defaults);
       this.#given = { ...given, retry: given.retry && { ...given.retry } };
@@ -31,7 +29,7 @@ export class ResolvedOptions {
   }
 }
 
-function areSame(a: GivenOptions, b: GivenOptions): boolean {
+function areSame(a: GivenLockOptions, b: GivenLockOptions): boolean {
   return (
     a.ttl === b.ttl &&
     a.renew === b.renew &&
@@ -39,8 +37,10 @@ function areSame(a: GivenOptions, b: GivenOptions): boolean {
     a.maxHold === b.maxHold &&
     a.reentrant === b.reentrant &&
     a.onLost === b.onLost &&
+    a.release === b.release &&
     a.mode === b.mode &&
     a.permits === b.permits &&
+    a.lock === b.lock &&
     areSameRetries(a.retry, b.retry)
   );
 }

@@ -212,6 +212,27 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
+    test(`in the mode '${waiting}' hold back when an earlier mark has gone, if they ask until it is theirs that stands`, async () => {
+      const ask = open();
+      const marks = marksOf(ask.store);
+      if (!marks) return;
+      await inTime(MARKED, async (begins) => {
+        const key = freshKey();
+        await ask.granted(leaseOf(kind, key));
+        const [first, second] = [await ask.waiter(waiting, key), await ask.waiter(waiting, key)];
+        begins();
+        assert.equal(await marks.holdBack(first.id, first.waited), true);
+        // A store may keep both.
+        const stands = await marks.holdBack(second.id, second.waited);
+        await marks.letPass(first.id);
+        if (!stands) assert.equal(await marks.holdBack(second.id, second.waited), true);
+        const { holder } = await ask.refused(leaseOf(kind, key));
+        assert.equal(holder.owner, second.id.owner);
+        await marks.letPass(second.id);
+        for (const waiter of [first, second]) await waiter.leave();
+      });
+    });
+
     if (waiting !== 'exclusive') return;
 
     test(`in the mode '${mode}' are held back by the first mark alone, which is the first waiter's`, async () => {

@@ -1,4 +1,5 @@
 import { tracingChannel } from 'node:diagnostics_channel';
+import type { ForceReleaseEvent } from './force-release.js';
 import type { LeaderEvent } from './leader-event.js';
 import type { LockSkippedEvent } from './lock-skipped.js';
 import type { LockSlots } from '../core/lock-events.js';
@@ -30,6 +31,8 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   readonly permits?: number;
   /** Milliseconds. */
   readonly ttl: number;
+  /** With `oncePerTick`: the tick, in milliseconds since 1970; 0 for an `@Interval`. */
+  readonly tick?: number;
   /** From `asyncStart` on: milliseconds that the acquisition took, waiting included. */
   waited?: number;
   /** From `asyncStart` on, if it was acquired. */
@@ -82,6 +85,7 @@ export type LockEvent =
     })
   | (LockSkippedEvent & { readonly type: 'skipped' })
   | (LeaderEvent & { readonly type: 'leader' })
+  | (ForceReleaseEvent & { readonly type: 'force-released' })
   | (LockSubject & {
       /**
        * Acquired or refused with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal

@@ -9,11 +9,13 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import { type ForceReleaseEvent, forceReleases } from './force-release.js';
 import type { LeaderEvent } from './leader-event.js';
 import { LockHeldError, type LockLostError } from '../core/errors.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { LockKind } from '../core/lock-mode.js';
 import type { ResolvedLockOptions } from '../core/lock-options.js';
+import type { Tick } from '../core/tick.js';
 import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } from '../core/lock-events.js';
 
 /** A lock as those who watch it need it. */
@@ -59,9 +61,10 @@ export class LockTelemetry {
     options: WatchedOptions,
     origin: LockOrigin,
     acquire: () => Promise<Lock>,
+    tick?: Tick,
   ): Promise<Lock> {
     if (!this.listener && !isWatched(acquisitions) && !isWatched(holds)) return acquire();
-    return this.#acquireWatched(keys, options, origin, acquire);
+    return this.#acquireWatched(keys, options, origin, acquire, tick);
   }
 
   async #acquireWatched<Lock extends WatchableLock>(
@@ -69,6 +72,7 @@ export class LockTelemetry {
     { ttl, kind }: WatchedOptions,
     origin: LockOrigin,
     acquire: () => Promise<Lock>,
+    tick: Tick | undefined,
   ): Promise<Lock> {
     const subject: LockSubject = {
       keys,
@@ -77,7 +81,7 @@ export class LockTelemetry {
       ...(this.instance === undefined ? {} : { instance: this.instance }),
     };
     const permits = kind.mode === 'permits' ? { permits: kind.permits } : {};
-    const event: LockAcquireEvent = { ...subject, ...permits, ttl };
+    const event: LockAcquireEvent = { ...subject, ...permits, ttl, ...(tick && { tick: tick.at }) };
     const started = performance.now();
     const timed = async (): Promise<Lock> => {
       try {
@@ -124,6 +128,12 @@ export class LockTelemetry {
     const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
     if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
     this.listener?.({ type: 'skipped', ...event });
+  }
+
+  forceReleased(told: Omit<ForceReleaseEvent, 'instance'>): void {
+    const event = this.instance === undefined ? told : { ...told, instance: this.instance };
+    if (forceReleases.hasSubscribers) forceReleases.publish(event);
+    this.listener?.({ type: 'force-released', ...event });
   }
 
   leader(event: LeaderEvent): void {

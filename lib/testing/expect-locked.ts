@@ -1,6 +1,7 @@
 import { AssertionError } from 'node:assert';
 import { inspect, isDeepStrictEqual } from 'node:util';
 import { checkOptionNames } from '../core/checks.js';
+import { isKeyedLock, type KeyedLock } from '../core/declared-lock.js';
 import { keysOf, type LockKey } from '../core/keys.js';
 import {
   LOCK_KIND_OPTION_NAMES,
@@ -23,7 +24,8 @@ export interface ExpectedLock
 const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
 
 /**
- * Asserts that a lock of exactly these keys was acquired, which a decorated method does before it runs.
+ * Asserts that a lock of exactly these keys was acquired, which a decorated method does before it runs. Given a declared lock with its
+ * arguments, also that it was acquired as that one.
  *
  * @returns the last such lock
  * @throws AssertionError of `node:assert`, which says what was locked instead
@@ -36,9 +38,15 @@ const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
  * const { fencingToken } = expectLocked(locks, 'order:7', { method: 'Orders.settle', ttl: 10_000 });
  * ```
  */
-export function expectLocked(locks: TestLocks, key: LockKey, expected: ExpectedLock = {}): LockRecord {
+export function expectLocked(
+  locks: TestLocks,
+  key: LockKey | KeyedLock,
+  expected: ExpectedLock = {},
+): LockRecord {
   checkOptionNames('expectLocked', expected, [...OWN_NAMES, ...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES]);
-  const wanted = { keys: keysOf(key), ...expected };
+  const wanted = isKeyedLock(key)
+    ? { keys: key.keys, label: key.lock.name, ...expected }
+    : { keys: keysOf(key), ...expected };
   const found = locks.history.findLast((record) => isSuch(wanted, seen(record)));
   if (found) return found;
   const actual = locks.history.map(seen);

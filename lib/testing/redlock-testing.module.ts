@@ -1,17 +1,32 @@
 import { type DynamicModule, Module, type Provider } from '@nestjs/common';
 import { RedlockModule } from '../module/redlock.module.js';
 import { RUNTIME, type RedlockModuleExtras } from '../module/redlock.module-definition.js';
+import type { DeclaredLocks } from '../core/declared-lock.js';
 import type { RedlockModuleOptions } from '../module/redlock.options.js';
 import { badOption } from '../core/checks.js';
 import { TestLocks } from './test-locks.js';
 
-/** What {@link RedlockTestingModule.forRoot} takes: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. */
-export interface RedlockTestingOptions extends Omit<RedlockModuleOptions, 'nodes'>, RedlockModuleExtras {
+/**
+ * What {@link RedlockTestingModule.forRoot} takes: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. Without
+ * `inTransaction` and `afterTransaction` nothing is in a transaction.
+ */
+export interface RedlockTestingOptions
+  extends Omit<RedlockModuleOptions, 'nodes' | 'locks'>, RedlockModuleExtras {
+  /** The declared locks: the option `locks` of `RedlockModule`. */
+  readonly declared?: DeclaredLocks;
+
   /**
    * Where the application locks. Give several applications the same one, and they are instances of one service.
    * @defaultValue a new one; get it with `moduleRef.get(TestLocks)`
    */
   readonly locks?: TestLocks;
+}
+
+/** For methods with `release: 'afterCommit'`, which no module takes of whose transactions nobody tells. */
+const NO_TRANSACTIONS = { inTransaction: () => false, afterTransaction: () => undefined };
+
+function tellsOfTransactions({ inTransaction, afterTransaction }: RedlockTestingOptions): boolean {
+  return inTransaction !== undefined || afterTransaction !== undefined;
 }
 
 /**
@@ -31,10 +46,18 @@ export class RedlockTestingModule {
    * const locks = moduleRef.get(TestLocks);
    * ```
    */
-  static forRoot({ locks = new TestLocks(), ...options }: RedlockTestingOptions = {}): DynamicModule {
+  static forRoot({
+    locks = new TestLocks(),
+    declared,
+    ...options
+  }: RedlockTestingOptions = {}): DynamicModule {
     if (!(locks instanceof TestLocks)) throw badOption('locks', 'a `TestLocks`', locks);
     const { factory, inject } = locks.lockerFactory();
-    const redlock = RedlockModule.forRoot({ ...options, nodes: 'memory' });
+    const redlock = RedlockModule.forRoot({
+      ...(tellsOfTransactions(options) ? options : { ...options, ...NO_TRANSACTIONS }),
+      ...(declared && { locks: declared }),
+      nodes: 'memory',
+    });
     const controlled = (redlock.providers ?? []).map((provider): Provider =>
       typeof provider === 'object' && provider.provide === RUNTIME
         ? { provide: RUNTIME, useFactory: factory, inject }

@@ -4,6 +4,7 @@ import { openRuntime } from '../module/open-runtime.js';
 import { INSTANCE_NAME, RUNTIME, MODULE_OPTIONS_TOKEN } from '../module/redlock.module-definition.js';
 import type { RedlockModuleOptions } from '../module/redlock.options.js';
 import { badOption, checkBoolean, checkMilliseconds, checkOptionNames } from '../core/checks.js';
+import { isKeyedLock, type KeyedLock } from '../core/declared-lock.js';
 import { keysOf, type LockKey } from '../core/keys.js';
 import { checkLockKind, checkLockOptions, type LockKindOptions } from '../core/lock-options.js';
 import { quoted } from '../core/printable.js';
@@ -115,13 +116,16 @@ export class TestLocks {
   }
 
   /**
-   * Locks as another process would: whoever asks now finds it held.
+   * Locks as another process would: whoever asks now finds it held. A declared lock, such as `locks['order:settle'].for(42)`, is held
+   * in the kind and the module instance that it is declared with.
    *
    * @throws LockHeldError when it is held already; TypeError or RangeError naming what does not fit
    */
-  async hold(key: LockKey, options: HoldOptions = {}): Promise<ForeignLock> {
+  async hold(key: LockKey | KeyedLock, options: HoldOptions = {}): Promise<ForeignLock> {
     checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
-    const acquire = await this.#outsider(key, options);
+    const acquire = isKeyedLock(key)
+      ? await this.#outsider(key.keys, { ...asDeclared(key), ...options })
+      : await this.#outsider(key, options);
     return acquire();
   }
 
@@ -318,6 +322,16 @@ interface LockerFactory {
     instance: { readonly name: string | undefined },
   ) => Promise<object>;
   readonly inject: (string | symbol)[];
+}
+
+/** How a declared lock is held, unless a test says otherwise. */
+function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' | 'instance'> {
+  const { mode, permits, instance } = lock.policy;
+  return {
+    ...(mode !== undefined && { mode }),
+    ...(permits !== undefined && { permits }),
+    ...(instance !== undefined && { instance }),
+  };
 }
 
 /** @throws TypeError naming the option that does not fit */

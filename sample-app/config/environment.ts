@@ -1,6 +1,11 @@
 import { hostname } from 'node:os';
 import { z } from 'zod';
 
+const databaseUrl = z.url({
+  protocol: /^postgres(ql)?$/,
+  error: 'must be like postgres://user:password@host:5432/database',
+});
+
 const redisUrl = z.url({ protocol: /^rediss?$/, error: 'must be like redis://host:6379' });
 
 const redisUrls = z
@@ -17,15 +22,16 @@ const etcdUrls = z
 export const LOCK_STORES = ['redis', 'postgres', 'etcd'] as const;
 export type LockStore = (typeof LOCK_STORES)[number];
 
+export function isLockStore(name: string): name is LockStore {
+  return (LOCK_STORES as readonly string[]).includes(name);
+}
+
 const environmentSchema = z.object({
   /** Where the HTTP interface listens. */
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(3000),
 
-  DATABASE_URL: z.url({
-    protocol: /^postgres(ql)?$/,
-    error: 'must be like postgres://user:password@host:5432/database',
-  }),
+  DATABASE_URL: databaseUrl,
 
   /** Separated by commas. All of them vote on locks; the first one also carries the queue. */
   REDIS_URLS: redisUrls,
@@ -33,10 +39,13 @@ const environmentSchema = z.object({
   /** Members of the etcd that locks can be kept in, separated by commas. */
   ETCD_URLS: etcdUrls.default(['http://127.0.0.1:2379']),
 
-  /** Where locks are kept; `postgres` is the database of the tasks. The queue is in Redis all the same. */
+  /** Where locks are kept. The queue is in Redis all the same. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),
 
-  /** The schema of the locks in that database. */
+  /** The PostgreSQL that locks can be kept in, where this is not the database of the tasks. */
+  LOCK_DATABASE_URL: databaseUrl.optional(),
+
+  /** The schema of the locks in that PostgreSQL. */
   LOCK_SCHEMA: z.string().default('redlock'),
 
   /** Nodes that vote on locks, where these are not the same as those of the queue. */

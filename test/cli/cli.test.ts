@@ -395,7 +395,7 @@ describe('what goes wrong', () => {
     );
     expect(runs.map(({ stderr }) => stderr)).toEqual([
       expect.stringContaining('Write --node redis://localhost:6379'),
-      expect.stringContaining('Write one of list, leaders, inspect, watch, release, doctor'),
+      expect.stringContaining('Write one of list, leaders, inspect, watch, release, doctor, board'),
       expect.stringContaining('Unknown command "frob"'),
       expect.stringContaining('Expected --node to be a Redis URL, such as redis://host:6379'),
     ]);

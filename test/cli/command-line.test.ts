@@ -30,6 +30,8 @@ describe('the command line', () => {
     ['release k --id abc', { command: 'release', key: 'k', id: 'abc', yes: false }],
     ['release k -y', { command: 'release', key: 'k', yes: true }],
     ['doctor', { command: 'doctor' }],
+    ['board', { command: 'board', port: 0, allowRelease: false }],
+    ['board --port 8080 --allow-release', { command: 'board', port: 8080, allowRelease: true }],
     ['--help', { command: 'help' }],
     ['list -h', { command: 'help' }],
     ['--version', { command: 'version' }],
@@ -38,14 +40,17 @@ describe('the command line', () => {
   });
 
   test.each<[string, string]>([
-    ['', 'No command. Write one of list, leaders, inspect, watch, release, doctor'],
-    ['frob', 'Unknown command "frob". Write one of list, leaders, inspect, watch, release, doctor'],
+    ['', 'No command. Write one of list, leaders, inspect, watch, release, doctor, board'],
+    ['frob', 'Unknown command "frob". Write one of list, leaders, inspect, watch, release, doctor, board'],
     ['toString', 'Unknown command "toString"'],
     ['list a b', 'Too much after list. Write nestjs-redlock list [PREFIX]'],
     ['inspect', 'No key. Write nestjs-redlock inspect KEY'],
     ['inspect }k', 'does not begin with "}"'],
     ['doctor k', 'Too much after doctor. Write nestjs-redlock doctor'],
     ['list --yes', 'list does not take --yes'],
+    ['board --json', 'board does not take --json'],
+    ['board --port 65536', 'Expected --port to be at most 65535, got "65536"'],
+    ['list --allow-release', 'list does not take --allow-release'],
     ['list --frob', "Unknown option '--frob'"],
     ['list --limit 0', 'Expected --limit to be a whole number, at least 1, got "0"'],
     ['list --limit 1e3', 'Expected --limit to be a whole number, at least 1, got "1e3"'],

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -12,7 +12,18 @@ import { runCommand } from './run-command.js';
 // Installing two applications takes its time on a slow connection.
 jest.setTimeout(600_000);
 
-const ENTRIES = ['index', 'fencing', 'testing', 'health', 'metrics', 'tracing', 'postgres', 'store', 'etcd'];
+const ENTRIES = [
+  'index',
+  'fencing',
+  'testing',
+  'health',
+  'metrics',
+  'tracing',
+  'postgres',
+  'store',
+  'etcd',
+  'board',
+];
 
 let folder: string;
 let packed: PackedPackage;
@@ -25,12 +36,14 @@ beforeAll(async () => {
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 describe('the packed package', () => {
-  test('contains the library in both formats and nothing else', () => {
+  test('contains the library in both formats, its documentation and examples, and nothing else', () => {
     const inDist = (format: string): string[] =>
       packed.files
         .filter((path) => path.startsWith(`dist/${format}/`))
         .map((path) => path.slice('dist/esm/'.length));
-    expect(packed.files.filter((path) => !/^dist\/(esm|cjs)\//.test(path)).sort()).toEqual([
+    // test/docs.test.ts follows the links between the pages in the package.
+    expect(packed.files.filter((path) => !/^(dist\/(esm|cjs)|docs|examples)\//.test(path)).sort()).toEqual([
+      'CHANGELOG.md',
       'LICENSE',
       'README.md',
       'package.json',
@@ -39,8 +52,10 @@ describe('the packed package', () => {
       expect.arrayContaining(ENTRIES.flatMap((name) => [`${name}.js`, `${name}.d.ts`])),
     );
     expect(inDist('esm').filter((path) => !/^\w+\.(js|d\.ts)$/.test(path))).toEqual(['cli/main.js']);
-    // The command is run, not imported, so one format is enough.
-    expect([...inDist('cjs'), 'cli/main.js'].sort()).toEqual([...inDist('esm'), 'package.json'].sort());
+    // The command is run, not imported, so one format is enough; and so is one for the page of the board, which both can load.
+    expect([...inDist('cjs'), 'cli/main.js'].sort()).toEqual(
+      [...inDist('esm'), 'package.json', 'page.js'].sort(),
+    );
   });
 
   test('is small, and needs nothing but its peers', async () => {
@@ -48,15 +63,20 @@ describe('the packed package', () => {
       dependencies?: object;
     };
     expect(dependencies).toEqual({});
-    const [packedKiB, installedKiB] = [packed.size, packed.installedSize].map((bytes) =>
+    const pages = packed.files.filter((path) => /^(docs|examples)\//.test(path));
+    const pageSize = pages.reduce((sum, path) => sum + statSync(path).size, 0);
+    const [packedKiB, installedKiB, pagesKiB] = [packed.size, packed.installedSize, pageSize].map((bytes) =>
       Math.ceil(bytes / 1_024),
-    );
+    ) as [number, number, number];
     // For who reads the log of the tests.
     process.stdout.write(
-      `nestjs-redlock: ${packedKiB} KiB packed, ${installedKiB} KiB installed, ${packed.files.length} files\n`,
+      `nestjs-redlock: ${packedKiB} KiB packed, ${installedKiB} KiB installed, of which ${pagesKiB} KiB are pages, ` +
+        `${packed.files.length} files\n`,
     );
-    expect(packedKiB).toBeLessThanOrEqual(245);
-    expect(installedKiB).toBeLessThanOrEqual(1000);
+    expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_170);
+    // The pages are a third of the files and, as pictures do not shrink, half of the download: links work without a network.
+    expect(pagesKiB).toBeLessThanOrEqual(800);
+    expect(packedKiB).toBeLessThanOrEqual(780);
   });
 
   // To open a file takes longer than to run what is in it.
@@ -73,6 +93,7 @@ describe('the packed package', () => {
     ['esm/postgres', ['pg']],
     ['esm/store', []],
     ['esm/etcd', []],
+    ['esm/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
     ['esm/cli/main', ['ioredis']],
     ['cjs/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['cjs/fencing', []],
@@ -81,6 +102,7 @@ describe('the packed package', () => {
     ['cjs/postgres', ['pg']],
     ['cjs/store', []],
     ['cjs/etcd', []],
+    ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
   ])('loads the packages that it is about and no others: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
@@ -210,17 +232,18 @@ describe('applications that install it', () => {
     }
     void same('nestjs-redlock', 'LockService')
       .then(() => same('nestjs-redlock/fencing', 'FencedRegister'))
-      .then(() => same('nestjs-redlock/testing', 'TestLocks'));`;
+      .then(() => same('nestjs-redlock/testing', 'TestLocks'))
+      .then(() => same('nestjs-redlock/board', 'RedlockBoardModule'));`;
     for (const app of [nest11, nest12]) {
       await expect(app.node('--input-type=commonjs', '-e', script)).resolves.toBe(
-        'true true\ntrue true\ntrue true\n',
+        'true true\ntrue true\ntrue true\ntrue true\n',
       );
     }
   });
 
   // Nest writes the names of classes into its messages, and Node those of functions into stack traces.
   test('classes and functions have the names that they are exported under', async () => {
-    const script = `for (const entry of ['', '/fencing', '/testing']) {
+    const script = `for (const entry of ['', '/fencing', '/testing', '/board']) {
       for (const [name, value] of Object.entries(require('nestjs-redlock' + entry))) {
         if (typeof value === 'function' && value.name !== name) console.log(name, 'is called', value.name);
       }

@@ -16,6 +16,7 @@ describe('resolveLockOptions', () => {
       minHold: 0,
       reentrant: false,
       onLost: 'throw',
+      release: 'afterMethod',
     });
   });
 
@@ -165,6 +166,11 @@ describe('checkLockOptions', () => {
     ],
     [{ reentrant: 1 }, TypeError, 'Expected `reentrant` to be `true` or `false`, got 1'],
     [{ onLost: 'log' }, TypeError, "Expected `onLost` to be 'throw' or 'ignore', got 'log'"],
+    [
+      { release: 'commit' },
+      TypeError,
+      "Expected `release` to be 'afterMethod' or 'afterCommit', got 'commit'",
+    ],
     [{ retry: true }, TypeError, 'Expected `retry` to be `false` or an object, got true'],
     [
       { retry: { timeout: 0 } },

@@ -189,7 +189,7 @@ describe('options that do not fit are refused when the class is defined', () => 
     [
       { tll: 5_000 },
       TypeError,
-      'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `mode`, `permits`, `onBusy`, `oncePerTick`, `label`, `instance`',
+      'Unknown option `tll` in `@WithLock`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`, `mode`, `permits`, `onBusy`, `oncePerTick`, `label`, `instance`',
     ],
     [{ permits: 0 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
     [

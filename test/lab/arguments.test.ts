@@ -28,3 +28,12 @@ test('--open alone starts no scenario: that is done on the page', () => {
 test.each(['x', '-1', '70000', '1.5'])('--port=%s is refused', (port) => {
   expect(() => readArguments([`--port=${port}`])).toThrow(/--port must be a whole number up to 65535/);
 });
+
+test('--store is for the page, and is refused without it or with what there is not', () => {
+  expect(readArguments(['--open', '--store', 'postgres']).store).toBe('postgres');
+  expect(readArguments(['--open']).store).toBeUndefined();
+  expect(() => readArguments(['--store', 'postgres'])).toThrow(/--store is for the playground.*add --open/);
+  expect(() => readArguments(['--open', '--store', 'mysql'])).toThrow(
+    /--store must be one of redis, postgres, etcd, not "mysql"/,
+  );
+});

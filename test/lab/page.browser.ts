@@ -145,6 +145,53 @@ test(
 );
 
 test(
+  'the playground runs on the PostgreSQL that was chosen, which keeps its locks when it is killed',
+  async () => {
+    const { url } = await startLab('--open', '--store', 'postgres');
+    const { page, complaints } = await open(url, 1_200);
+    await page.locator('#store:not([disabled])').waitFor();
+    expect(await page.inputValue('#store')).toBe('postgres');
+
+    await page.selectOption('#scenario', '8');
+    expect(await page.isDisabled('#store')).toBe(true);
+    expect(await page.textContent('#store-note')).toContain('The scenarios run on Redis');
+    await page.selectOption('#scenario', '0');
+    await page.selectOption('#store', 'redis-3');
+    expect(await page.textContent('#store-note')).toContain('Two of them must agree');
+    await page.selectOption('#store', 'postgres');
+    expect(await page.textContent('#store-note')).toContain('it still has its locks');
+
+    await page.click('#run');
+    await until(async () => (await page.isVisible('#duplicates')) && (await duplicates(page)) > 0, PATIENCE);
+    await page.click('#lock-on');
+    await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
+    expect(await page.textContent('#plan')).toContain('locks in PostgreSQL');
+    await page.click('[aria-label="pause PostgreSQL"]');
+    await page.getByText('PostgreSQL is paused').waitFor();
+    await page.click('[aria-label="resume PostgreSQL"]');
+    await page.click('[aria-label="kill PostgreSQL"]');
+    await page.click('[aria-label="start PostgreSQL"]', { timeout: PATIENCE });
+    await page.getByText('PostgreSQL is back, with its locks').waitFor({ timeout: PATIENCE });
+    const since = (await eventsSoFar(url)).length;
+    await until(
+      async () => (await eventsSoFar(url)).slice(since).some(({ kind }) => kind === 'pushed'),
+      PATIENCE,
+    );
+    await page.screenshot({ path: join(SCREENSHOTS, 'postgres.png') });
+    await page.setViewportSize({ width: 375, height: 800 });
+    await until(async () => (await page.evaluate('document.documentElement.scrollWidth - innerWidth')) === 0);
+    await page.screenshot({ path: join(SCREENSHOTS, 'postgres-phone.png'), fullPage: true });
+
+    await page.click('#stop');
+    await page.locator('#run:not([disabled])').waitFor({ timeout: PATIENCE });
+    expect(await page.textContent('#runs')).toContain('(PostgreSQL)');
+    expect(complaints).toEqual([]);
+    await page.close();
+  },
+  4 * PATIENCE,
+);
+
+test(
   'the file that is written after a run shows the same picture, without a server, on a phone too',
   async () => {
     const report = join(folder, 'report.html');

@@ -1,7 +1,10 @@
-import { beforeAll, expect, jest, test } from '@jest/globals';
+import { beforeAll, describe, expect, jest, test } from '@jest/globals';
 import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
 import type { Lab } from '../../lab/lab.js';
-import type { LabInstance, LabServices, Stage } from '../../lab/stage.js';
+import type { LabEvent } from '../../lab/lab-event.js';
+import type { LockServer } from '../../lab/lock-server.js';
+import type { LabInstance, LabServices, Stage, StagePlan } from '../../lab/stage.js';
+import { hasEtcd } from '../support/etcd-server.js';
 import { until } from '../support/until.js';
 import { START_TIMEOUT, stopList } from '../sample-app/services.js';
 
@@ -19,6 +22,7 @@ beforeAll(async () => {
   const { InstancePool } = await compiled<typeof import('../../lab/instance-pool.js')>('instance-pool');
   const { RedisNode } = await compiled<typeof import('../../lab/redis-node.js')>('redis-node');
   const { findRedis } = await compiled<typeof import('../../lab/redis-kind.js')>('redis-kind');
+  const { findStores } = await compiled<typeof import('../../lab/store-choices.js')>('store-choices');
   const { PLAYGROUND } = await compiled<typeof import('../../lab/scenarios.js')>('scenarios');
   playground = PLAYGROUND;
   const redis = await findRedis();
@@ -28,7 +32,7 @@ beforeAll(async () => {
     queue: await RedisNode.start('queue', redis, stops),
     pool: new InstancePool(stops),
   };
-  lab = new CompiledLab(stops);
+  lab = new CompiledLab(stops, await findStores());
   lab.services = services;
 }, START_TIMEOUT);
 
@@ -59,4 +63,99 @@ test('tasks keep coming when instances are killed and paused in the middle of ta
 
   lab.stop();
   await expect(ended).resolves.toMatchObject([{ deviations: [], endedAt: expect.any(Number) }]);
+});
+
+const STORES = [
+  ['PostgreSQL', 'postgres'],
+  ['etcd', 'etcd'],
+] as const;
+
+describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('locks in %s', (name, store) => {
+  /** Runs the playground under our lock until `situation` ends; gives what the judge says. */
+  async function play(
+    settings: Partial<StagePlan>,
+    situation: (stage: Stage, node: LockServer, events: readonly LabEvent[]) => Promise<void>,
+  ) {
+    const ended = lab.run(playground, { strategy: 'with-lock', store, nodes: 1, ...settings });
+    try {
+      await until(() => lab.stage?.instances.length === 3);
+      const stage = lab.stage as Stage;
+      expect(stage.nodes.map((node) => node.name)).toEqual([name]);
+      await situation(stage, stage.nodes[0] as LockServer, stage.recorder.record.events);
+    } finally {
+      lab.stop();
+      await ended.catch(() => undefined);
+    }
+    const [record] = await ended;
+    return record?.outcome;
+  }
+
+  const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
+    events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
+
+  test('exclude each other while it is killed and paused, and instances start meanwhile', async () => {
+    const outcome = await play(
+      { ttl: store === 'etcd' ? 5_000 : 2_000, work: 300 },
+      async (stage, node, events) => {
+        const [{ name: first }] = stage.instances as [LabInstance];
+        const allPush = async (): Promise<void> => {
+          const since = events.length;
+          await until(() => has(events, since, 'pushed'));
+          for (const instance of stage.instances)
+            await until(() => has(events, since, 'acquired', instance.name));
+        };
+        const nobodyIsServed = async (): Promise<void> => {
+          const since = events.length;
+          const [instance] = stage.instances as [LabInstance];
+          await stage.kill(instance);
+          await stage.revive(instance);
+          expect(stage.instances[0]?.name).toBe(first);
+          for (const each of stage.instances) await until(() => has(events, since, 'unavailable', each.name));
+          expect(has(events, since, 'acquired', first)).toBe(false);
+        };
+
+        await allPush();
+        await stage.killNode(node);
+        await nobodyIsServed();
+        await stage.startNode(node);
+        await allPush();
+        stage.pauseNode(node);
+        await nobodyIsServed();
+        stage.resumeNode(node);
+        await allPush();
+
+        expect(events.filter(({ who }) => who === name)).toMatchObject([
+          { kind: 'node-killed' },
+          { kind: 'node-started', empty: false },
+          { kind: 'paused' },
+          { kind: 'resumed' },
+        ]);
+      },
+    );
+
+    expect(outcome).toMatchObject({ duplicates: 0, overlaps: 0, grantedTwice: 0 });
+    expect(outcome?.pushes).toBeGreaterThan(0);
+  });
+
+  test('are still held when it was killed and is back', async () => {
+    const outcome = await play({ ttl: 60_000, work: 1_000 }, async (stage, node, events) => {
+      const isRead = (event: LabEvent): boolean => event.kind === 'read' && event.tasks > 0;
+      await until(() => events.some(isRead));
+      const holder = stage.instances.find(({ name: each }) => each === events.findLast(isRead)?.who);
+      if (!holder) throw new Error('nobody has read');
+      // So that it can neither release its lock nor acquire it again.
+      stage.pause(holder);
+      await stage.killNode(node);
+      await stage.startNode(node);
+      const since = events.length;
+      for (const instance of stage.instances) {
+        if (instance !== holder) await until(() => has(events, since, 'skipped', instance.name));
+      }
+      expect(has(events, since, 'acquired')).toBe(false);
+      stage.resume(holder);
+      await until(() => has(events, since, 'pushed', holder.name));
+    });
+
+    expect(outcome).toMatchObject({ duplicates: 0, overlaps: 0, grantedTwice: 0, refused: 0 });
+  });
 });

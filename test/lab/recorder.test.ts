@@ -11,6 +11,7 @@ function newRecorder(): Recorder {
     ttl: 1_000,
     work: 1_000,
     instances: ['a', 'b'],
+    store: 'redis',
     nodes: [],
     startedAt: 0,
     events: [],

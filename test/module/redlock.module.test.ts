@@ -445,6 +445,24 @@ describe('options that do not fit', () => {
       { ...memory, shutdownTimeout: -1 },
       'Expected `shutdownTimeout` to be a whole number of milliseconds, at least 0, got -1',
     ],
+    [
+      { ...memory, inTransaction: true },
+      'Expected `inTransaction` to be a function that tells whether a transaction is open, got true',
+    ],
+    [
+      { ...memory, inTransaction: () => true, afterTransaction: [] },
+      'Expected `afterTransaction` to be a function that takes a callback, got []',
+    ],
+    [
+      { ...memory, afterTransaction: () => undefined },
+      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+    ],
+    [
+      { ...memory, inTransaction: () => true, defaults: { release: 'afterCommit' } },
+      "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`, by which the library of the " +
+        'database tells of a transaction and of its end. Give both; or leave `release` out, and have the lock around the ' +
+        'transaction: `@WithLock` above `@Transactional`',
+    ],
     [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],
     [
       { ...memory, defaults: { ttl: 1 } },
@@ -464,7 +482,7 @@ describe('options that do not fit', () => {
     ],
     [
       { ...memory, defaults: { onBusy: 'skip' } },
-      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`',
+      'Unknown option `onBusy` in `defaults`. The options are `ttl`, `retry`, `renew`, `minHold`, `maxHold`, `reentrant`, `onLost`, `release`',
     ],
     [
       { ...memory, ttl: 5_000 },
@@ -473,7 +491,8 @@ describe('options that do not fit', () => {
     [
       { ...memory, prefix: 'x' },
       'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
-        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `onEvent`, `shutdownTimeout`; and, for the module itself, ' +
+        '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `locks`, `strict`, `overrides`, `onEvent`, `inTransaction`, ' +
+        '`afterTransaction`, `shutdownTimeout`; and, for the module itself, ' +
         '`name`, `isGlobal`',
     ],
   ];
@@ -492,7 +511,7 @@ describe('options that do not fit', () => {
     const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
     const options = {
       ...of('keyPrefix', 'nodeTimeout', 'driftFactor', 'restartGuard', 'owner', 'onEvent', 'shutdownTimeout'),
-      ...of('ttl', 'onBusy', 'name', 'isGlobal'),
+      ...of('inTransaction', 'afterTransaction', 'ttl', 'onBusy', 'name', 'isGlobal'),
       ...memory,
       defaults,
     } as RedlockModuleOptions;

@@ -101,6 +101,16 @@ describe('an instance ends with an explanation and exit code 1', () => {
       /^Cannot use PostgreSQL at postgres:\/\/me:\*\*\*@.*ECONNREFUSED.*Start it, or set DATABASE_URL\.$/,
     ],
     [
+      'when the PostgreSQL of the locks cannot be reached',
+      async () => ({
+        DATABASE_URL: databaseUrl,
+        REDIS_URLS: redisUrl,
+        LOCK_STORE: 'postgres',
+        LOCK_DATABASE_URL: `postgres://me:secret@127.0.0.1:${await freePort()}/locks`,
+      }),
+      /^Cannot use PostgreSQL at postgres:\/\/me:\*\*\*@.*\/locks .*Start it, or set LOCK_DATABASE_URL\.$/,
+    ],
+    [
       'when Redis cannot be reached',
       async () => ({ DATABASE_URL: databaseUrl, REDIS_URLS: `redis://127.0.0.1:${await freePort()}` }),
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,

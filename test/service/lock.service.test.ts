@@ -376,6 +376,16 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     ['acquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `acquire`. It is for `withLock`; here the'],
     ['tryAcquire', { onLost: 'ignore' }, 'Unknown option `onLost` in `tryAcquire`. It is for `withLock`'],
     [
+      'acquire',
+      { release: 'afterCommit' },
+      'Unknown option `release` in `acquire`. It is for `withLock`; here you call `release()`, after the commit',
+    ],
+    [
+      'tryAcquire',
+      { release: 'afterCommit' },
+      'Unknown option `release` in `tryAcquire`. It is for `withLock`',
+    ],
+    [
       'tryAcquire',
       { retry: { timeout: 1_000 } },
       'in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
@@ -410,6 +420,7 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     'mode',
     'permits',
     'onLost',
+    'release',
     'label',
     'signal',
     'oncePerTick',

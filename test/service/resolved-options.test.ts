@@ -39,6 +39,7 @@ const others: readonly (LockOptions & LockKindOptions)[] = [
   { maxHold: 10 },
   { reentrant: true },
   { onLost: 'ignore' },
+  { release: 'afterCommit' },
   { retry: false },
   { retry: {} },
   { retry: { timeout: 10 } },

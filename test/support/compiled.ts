@@ -1,5 +1,5 @@
 import { transform } from '@swc/core';
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { cleanUpAfterTests } from './leftovers.js';
@@ -7,18 +7,21 @@ import { cleanUpAfterTests } from './leftovers.js';
 const ROOT = resolve(import.meta.dirname, '../..');
 
 /**
- * Compiles lib/ and one more file into a directory of its own, for a process that is not Jest's; resolves to the
- * compiled file. The directory is removed after the test file.
+ * Compiles lib/ and one more file, and others that it imports, into a directory of its own, for a process that is not
+ * Jest's; resolves to the compiled file. The directory is removed after the test file.
  */
-export async function compiled(file: string): Promise<string> {
+export async function compiled(file: string, ...imported: string[]): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'nestjs-redlock-'));
   cleanUpAfterTests(() => rm(directory, { recursive: true, force: true }));
-  await cp(join(ROOT, 'package.json'), join(directory, 'package.json'));
+  // What imports the library by its name gets what is compiled here, not what was built.
+  const description = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as object;
+  const exports = { '.': './lib/index.js', './*': './lib/*/index.js' };
+  await writeFile(join(directory, 'package.json'), JSON.stringify({ ...description, exports }));
   await symlink(join(ROOT, 'node_modules'), join(directory, 'node_modules'));
   const library = (await readdir(join(ROOT, 'lib'), { recursive: true })).filter((name) =>
     name.endsWith('.ts'),
   );
-  const files = [...library.map((name) => join('lib', name)), file];
+  const files = [...library.map((name) => join('lib', name)), file, ...imported];
   await Promise.all(files.map((name) => compile(name, directory)));
   return inJavaScript(file, directory);
 }

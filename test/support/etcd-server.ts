@@ -7,6 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { until } from './until.js';
 import { startWatchdog } from './watchdog.js';
 
 const START_TIMEOUT = 60_000;
@@ -201,9 +202,13 @@ export class EtcdServer {
     await this.#exited;
   }
 
-  /** SIGSTOP: connections stay open, nothing is answered. */
-  pause(): void {
+  /**
+   * SIGSTOP: connections stay open, nothing is answered. Resolves when it stands still: on a busy machine its threads go on until
+   * the kernel runs the one that got the signal, and what they say meanwhile still counts for a majority.
+   */
+  async pause(): Promise<void> {
     process.kill(this.pid, 'SIGSTOP');
+    await until(async () => / T /.test(await readFile(`/proc/${this.pid}/stat`, 'utf8')));
   }
 
   resume(): void {
@@ -223,8 +228,8 @@ export class EtcdServer {
     return file;
   }
 
-  /** Kills it, and starts it with what it had when it was copied. */
-  async restore(copy: string): Promise<void> {
+  /** Kills it, and starts it with what it had when it was copied; a `token` makes that another cluster. */
+  async restore(copy: string, token?: string): Promise<void> {
     await this.kill();
     const data = join(this.#folder ?? '', 'data');
     await rm(data, { recursive: true });
@@ -232,6 +237,7 @@ export class EtcdServer {
     await etcdctl(
       ...['snapshot', 'restore', copy, '--data-dir', data, '--name', name, '--initial-cluster', this.cluster],
       ...['--initial-advertise-peer-urls', `http://${LOOPBACK}:${peerPort}`],
+      ...(token === undefined ? [] : ['--initial-cluster-token', token]),
     );
     await this.start();
   }

@@ -18,6 +18,7 @@ const LONG = [
   'contract/postgres',
   'contract/permits',
   'lab/lab',
+  'examples/examples',
   'stores/redis/connection/cluster-connecting',
   'contract/memory-store-contract',
   'decorator/schedule/ticks',

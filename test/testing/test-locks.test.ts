@@ -61,6 +61,20 @@ describe('locks of a test', () => {
     await expect(acquired).resolves.toMatchObject({ state: 'held' });
   });
 
+  test('to be kept until a commit are taken without hooks, and end with their method', async () => {
+    class Orders {
+      @WithLock('order', { release: 'afterCommit' })
+      async pay(): Promise<void> {}
+    }
+    Injectable()(Orders);
+    const imports = [RedlockTestingModule.forRoot({ locks })];
+    const module = await Test.createTestingModule({ imports, providers: [Orders] }).compile();
+    opened.push(await module.init());
+    await expect(module.get(Orders).pay()).resolves.toBeUndefined();
+    expectLocked(locks, 'order', { method: 'Orders.pay' });
+    await (await service.acquire('order')).release();
+  });
+
   test('of a lock that is not renewed, fake time is the end', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });

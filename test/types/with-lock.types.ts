@@ -233,6 +233,8 @@ export const bad: WithLockOptions[] = [
   { onBusy: 'wait' },
   // @ts-expect-error - no such choice
   { onLost: 'skip' },
+  // @ts-expect-error - no such choice
+  { release: 'atOnce' },
   // @ts-expect-error - how many is `permits`
   { mode: 'permits' },
   // @ts-expect-error - a number
@@ -269,12 +271,17 @@ export async function service(locks: LockService): Promise<void> {
   await locks.acquire('key', { permits: 5 });
   await locks.tryAcquire('key', { mode: 'shared' });
   await locks.withLock('key', { permits: 5 }, (held) => held.slot);
+  await locks.withLock('key', { release: 'afterCommit' }, () => undefined);
   await locks.forceRelease('key', { id: lock.id });
   expectTypeOf((await locks.inspect('key')).holders).toEqualTypeOf<readonly LockHolder[]>();
   // @ts-expect-error - an id is a text
   await locks.forceRelease('key', { id: 7 });
   // @ts-expect-error - there is nothing to keep the result from
   await locks.acquire('key', { onLost: 'ignore' });
+  // @ts-expect-error - its caller releases it
+  await locks.acquire('key', { release: 'afterCommit' });
+  // @ts-expect-error - its caller releases it
+  await locks.tryAcquire('key', { release: 'afterCommit' });
   // @ts-expect-error - one attempt is what it is for
   await locks.tryAcquire('key', { retry: false });
   // @ts-expect-error - the service throws

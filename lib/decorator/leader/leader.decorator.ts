@@ -1,7 +1,7 @@
 import 'reflect-metadata';
 import { badOption, checkMilliseconds, checkOptionNames } from '../../core/checks.js';
 import { SHORTEST_TTL_MS } from '../../core/lock-options.js';
-import { declareTtl } from '../../service/declared-ttls.js';
+import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
 
@@ -80,7 +80,13 @@ export function Leader(
     }
     const { ttl, instance } = options;
     injectInterceptor(target, instance);
-    if (ttl !== undefined) declareTtl(target, { method: `@Leader of ${fullName}`, instance, ttl });
+    addLockSite(target, {
+      place: `@Leader of ${fullName}`,
+      method,
+      instance,
+      ttl,
+      what: { kind: 'leader' },
+    });
     const declared: DeclaredLeader = { name, method, ...options };
     // A class that overrides a method may repeat its decorator.
     const others = leadersOf(target).filter((other) => other.method !== method || other.name !== name);

@@ -32,14 +32,22 @@ export interface ForceReleaseOptions {
    * @defaultValue all who hold the key
    */
   readonly id?: string;
+
+  /**
+   * Who asks for it, such as the name of a user: the event of it (`nestjs-redlock:force-release`) tells.
+   * @defaultValue nobody is named
+   */
+  readonly actor?: string;
 }
 
 /** @throws TypeError naming the option that does not fit */
 export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
-  checkOptionNames('forceRelease', options, ['id']);
-  const { id } = options;
+  checkOptionNames('forceRelease', options, ['id', 'actor']);
+  const { id, actor } = options;
   if (id !== undefined && (typeof id !== 'string' || id === ''))
     throw badOption('id', 'the `id` of a holder', id);
+  if (actor !== undefined && (typeof actor !== 'string' || actor === ''))
+    throw badOption('actor', 'a string that is not empty', actor);
 }
 
 /** Looks at locks from outside, and ends them: whoever holds them. */

@@ -11,6 +11,9 @@ import { WakeableSleep } from './wakeable-sleep.js';
 /** For how long a node that gave no vote is not asked to keep the order, in milliseconds. */
 const FAILED_FOR_MS = 1_000;
 
+/** How soon a mark is tried again that could not be left, since one of somebody who came earlier stands, in milliseconds. */
+const MARK_AGAIN_MS = 50;
+
 /** That somebody held the lock, as nodes answered at some moment. */
 interface Holding {
   readonly owner: string;
@@ -61,6 +64,11 @@ export class LocalQueue {
   /** A node that gave no vote when it was the queue node, and since when. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
+  /** Whether marks that do not stand yet are tried again. */
+  #marks = false;
+  /** Where another's mark stands, which can go at any time. */
+  readonly #unmarked = new Set<Store>();
+  #markTimer: NodeJS.Timeout | undefined;
 
   constructor(
     private readonly stores: readonly Store[],
@@ -176,11 +184,12 @@ export class LocalQueue {
       const holders = [...this.#others(), this.#holderOf(outcome)];
       const retryAfter = Math.min(outcome.ttl, ...holders.map(({ remaining }) => remaining));
       this.#refusal = { owner: this.id.owner, retryAfter, holders, at: now() };
-      this.#settled(this.#letPass());
+      for (const passing of this.#letPass()) passing?.catch(() => undefined);
     } else {
       const { owner, retryAfter, holders, permitsSeen } = outcome;
       this.#refusal = { owner, retryAfter, holders, permitsSeen, at: now() };
       if (holders.some(({ mode }) => this.#couldStarve(mode))) this.#holdBack();
+      else if (holders.length > 0) this.#stopMarking();
     }
   }
 
@@ -207,21 +216,44 @@ export class LocalQueue {
 
   /** At every node: those who come later get a quorum without the queue node. */
   #holdBack(): void {
+    this.#holdsBack = true;
+    this.#marks = true;
+    for (const store of this.stores) void this.#mark(store);
+  }
+
+  async #mark(store: Store): Promise<void> {
     const waiter = this.first;
     if (!waiter) return;
-    this.#holdsBack = true;
-    this.#settled(this.stores.map((store) => store.holdBack?.(this.id, elapsedSince(waiter.since))));
+    try {
+      const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
+      if (stands === false && this.#marks) this.#markAgain(store);
+    } catch {
+      // Advice to the node: it is told again in a second.
+    }
+  }
+
+  #markAgain(store: Store): void {
+    this.#unmarked.add(store);
+    this.#markTimer ??= setTimeout(() => {
+      const stores = [...this.#unmarked];
+      this.#markTimer = undefined;
+      this.#unmarked.clear();
+      for (const each of stores) void this.#mark(each);
+    }, MARK_AGAIN_MS).unref();
+  }
+
+  #stopMarking(): void {
+    this.#marks = false;
+    clearTimeout(this.#markTimer);
+    this.#markTimer = undefined;
+    this.#unmarked.clear();
   }
 
   #letPass(): (Promise<void> | undefined)[] {
+    this.#stopMarking();
     if (!this.#holdsBack) return [];
     this.#holdsBack = false;
     return this.stores.map((store) => store.letPass?.(this.id));
-  }
-
-  /** Advice to the nodes: what comes of it is no matter. */
-  #settled(promises: readonly (Promise<void> | undefined)[]): void {
-    for (const promise of promises) promise?.catch(() => undefined);
   }
 
   /** Whether the waiter stands in line, so that a message will come. */

@@ -86,7 +86,13 @@ export class Campaign {
   ) {
     const { ttl } = task;
     this.#options = {
-      ...runtime.resolve({ ...(ttl !== undefined && { ttl }), renew: true, minHold: 0, onLost: 'ignore' }),
+      ...runtime.resolve({
+        ...(ttl !== undefined && { ttl }),
+        renew: true,
+        minHold: 0,
+        onLost: 'ignore',
+        release: 'afterMethod',
+      }),
       retry: { timeout: Infinity, attempts: Infinity, delay: 200, jitter: 100 },
       maxHold: undefined,
       reentrant: false,

@@ -3,13 +3,13 @@ import type { AcquireReply, AcquireRequest, QueuePosition } from '../../core/por
 import { type Asked, type PlaceAt, type Round, timeLeft, transactionOf, whyNot } from './attempt.js';
 import type { Bases } from './bases.js';
 import { type EtcdLease, type EtcdLeases, secondsOf } from './etcd-leases.js';
-import { GatewayError } from './gateway.js';
+import { didNothing, GatewayError } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
 import { holderName, type Names } from './names.js';
 import { entriesAt, get, revisionOf, type TxnReply } from './protocol.js';
 import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
-import { RevisionWentBackError } from './transactions.js';
+import type { SlotHints } from './slot-hints.js';
 
 /** How often one request is asked again that was refused by what is gone by now. */
 const MOST_ROUNDS = 16;
@@ -24,6 +24,7 @@ export interface AcquireContext extends RefusalContext {
   readonly holds: Holds;
   readonly releases: Releases;
   readonly bases: Bases;
+  readonly hints: SlotHints;
 }
 
 /** Stores leases, each in one transaction that compares what must not be there, and says what is there if it is. */
@@ -62,51 +63,63 @@ export class Acquisitions {
   }
 
   async #insist(asked: Asked, first: EtcdLease): Promise<AcquireReply> {
-    const { bases, leases, places } = this.context;
+    const { bases, leases, places, hints } = this.context;
     const { request, ordered, keys } = asked;
     const { lease, position, wish } = request;
+    const { kind } = lease;
     let etcdLease = first;
-    let slots = wish?.slots ?? keys.map(() => 0);
+    /** Nothing ends with it, and nothing will. */
+    let isUnused = true;
+    const hinted =
+      kind.mode === 'permits' ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
+    let slots = wish?.slots ?? hinted ?? keys.map(() => 0);
     let passes = !ordered;
-    for (let count = 0; count < MOST_ROUNDS; count++) {
-      const base = await bases.get(timeLeft(asked));
-      const round: Round = {
-        base,
-        etcdLease,
-        slots,
-        passes,
-        names: keys.map((key, index) => holderName(key, lease.kind.mode, lease.id, slots[index])),
-        place: ordered && position ? await this.#place(asked, position) : undefined,
-        next: position && places.nextAt(keys[0] ?? '', position),
-      };
-      // What has ended is not started: its release would leave it to its ttl (S15).
-      if (lease.ended) {
+    let looks = 0;
+    try {
+      for (let count = 0; count < MOST_ROUNDS; count++) {
+        const base = await bases.get(timeLeft(asked));
+        const round: Round = {
+          base,
+          etcdLease,
+          slots,
+          collided: looks > 0,
+          passes,
+          names: keys.map((key, index) => holderName(key, kind.mode, lease.id, slots[index])),
+          place: ordered && position ? await this.#place(asked, position) : undefined,
+          next: position && places.nextAt(keys[0] ?? '', position),
+        };
+        // What has ended is not started: its release would leave it to its ttl (S15).
+        if (lease.ended) throw new Error('given up before it could be asked');
+        let reply: TxnReply;
+        try {
+          reply = await this.context.transactions.run(transactionOf(asked, round, places), timeLeft(asked));
+        } catch (error) {
+          isUnused = didNothing(error);
+          if (!isUnused) this.context.releases.doubt(lease, etcdLease, round.names);
+          if (!(error instanceof GatewayError && error.isNotFound)) throw error;
+          etcdLease = await this.#replaced(asked, round);
+          continue;
+        }
+        if (reply.succeeded) {
+          isUnused = false;
+          return await this.#granted(asked, round, reply);
+        }
+        if (round.place && position) places.stands(round.place.name, position.waiter);
+        const refusal = await this.#refusals.of(asked, round, reply);
+        if ('granted' in refusal) return refusal;
+        if (refusal.slots) {
+          looks++;
+          slots = refusal.slots;
+          passes = true;
+        }
+      }
+      throw new Error(`was asked ${MOST_ROUNDS} times, and what was in the way had gone each time`);
+    } finally {
+      if (isUnused) {
         leases.giveBack(etcdLease);
-        throw new Error('given up before it could be asked');
-      }
-      let reply: TxnReply;
-      try {
-        reply = await this.context.transactions.run(transactionOf(asked, round, places), timeLeft(asked));
-      } catch (error) {
-        const replaced = await this.#failed(asked, round, error);
-        if (!replaced) throw error;
-        etcdLease = replaced;
-        continue;
-      }
-      if (reply.succeeded) return this.#granted(asked, round, reply);
-      if (round.place && position) places.stands(round.place.name, position.waiter);
-      const refusal = await this.#refusals.of(asked, round, reply);
-      if ('granted' in refusal) {
-        leases.giveBack(etcdLease);
-        return refusal;
-      }
-      if (refusal.slots) {
-        slots = refusal.slots;
-        passes = true;
+        if (hinted) hints.free(lease.keys, hinted);
       }
     }
-    leases.giveBack(etcdLease);
-    throw new Error(`was asked ${MOST_ROUNDS} times, and what was in the way had gone each time`);
   }
 
   /** Where one who waits is to stand if it is refused: where it stands already, else at the first key. */
@@ -120,16 +133,14 @@ export class Acquisitions {
     return { name, etcdLease: await placeLeases.shared(PLACE_SECONDS, timeLeft(asked)) };
   }
 
-  #granted(
-    { request, ordered }: Asked,
-    { base, etcdLease, names, slots, next }: Round,
-    reply: TxnReply,
-  ): AcquireReply {
+  async #granted(asked: Asked, round: Round, reply: TxnReply): Promise<AcquireReply> {
     const { holds, places, waiters } = this.context;
+    const { request, ordered } = asked;
+    const { base, etcdLease, names, slots, next } = round;
     const { lease, position } = request;
     const token = base.value + revisionOf(reply.header);
     const known = lease.kind.mode === 'permits' ? slots : undefined;
-    holds.add(lease, { etcdLease, names, token, slots: known });
+    holds.add(lease, { etcdLease, doubtful: [], names, token, slots: known });
     if (!Number.isSafeInteger(token))
       throw new Error(
         'fencing token out of range: the clock was wrong when the first lock was made in this etcd',
@@ -137,6 +148,8 @@ export class Acquisitions {
     if (position) places.granted(position.waiter, next);
     const [first] = ordered ? entriesAt(reply, (reply.responses?.length ?? 0) - 1) : [];
     if (first && first.key !== next?.name) waiters.note(lease.keys);
+    if (!etcdLease.shared && etcdLease.confirmed.monotonic < asked.since.monotonic)
+      await this.#renew(asked, round);
     return {
       granted: true,
       token,
@@ -144,6 +157,13 @@ export class Acquisitions {
       ...(next && first?.key === next.name ? { nextIsFirst: true } : {}),
       ...(known ? { slots: known } : {}),
     };
+  }
+
+  /** Part of the time of what was granted for an earlier attempt has passed, and the lock is to have all of its ttl. */
+  async #renew(asked: Asked, { etcdLease, names }: Round): Promise<void> {
+    const keys = names.map((name) => [name] as const);
+    const { isConfirmed } = await this.context.leases.renew(etcdLease, keys, timeLeft(asked));
+    if (!isConfirmed) throw new Error('what it was to end with ended at that moment');
   }
 
   /** Asked twice it grants again, the same; unless it is to have other slots now, for which it gives up those. */
@@ -161,32 +181,10 @@ export class Acquisitions {
     return { granted: true, token, validFrom: etcdLease.confirmed, ...(slots ? { slots } : {}) };
   }
 
-  /**
-   * There is no answer, or an error.
-   *
-   * @returns what the lock can end with in place of a lease that is no more; nothing where it makes no sense to ask again
-   */
-  async #failed(
-    asked: Asked,
-    { etcdLease, names, place }: Round,
-    error: unknown,
-  ): Promise<EtcdLease | undefined> {
-    const { leases, placeLeases, releases } = this.context;
+  /** One of the two leases of etcd's is no more, and etcd does not say which: what the lock can end with instead. */
+  async #replaced(asked: Asked, { etcdLease, place }: Round): Promise<EtcdLease> {
+    const { leases, placeLeases } = this.context;
     const { lease, renewed } = asked.request;
-    if (error instanceof RevisionWentBackError) {
-      releases.doubt(lease, etcdLease, names);
-      return undefined;
-    }
-    if (!(error instanceof GatewayError)) return undefined;
-    if (!error.certain) {
-      releases.doubt(lease, etcdLease, names);
-      return undefined;
-    }
-    if (!error.isNotFound) {
-      leases.giveBack(etcdLease);
-      return undefined;
-    }
-    // One of the two is no more; etcd does not say which.
     const both = [etcdLease, ...(place ? [place.etcdLease] : [])];
     const left = await leases.left(
       both.map(({ id }) => id),

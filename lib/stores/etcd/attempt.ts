@@ -24,6 +24,8 @@ export interface Round {
   readonly base: Base;
   readonly etcdLease: EtcdLease;
   readonly slots: readonly number[];
+  /** A slot that was free at the last look was not any more: many look at once, and are to come to different ones. */
+  readonly collided: boolean;
   readonly names: readonly string[];
   /** It was seen that nobody in line stays out because of it. */
   readonly passes: boolean;
@@ -83,6 +85,12 @@ export function whyNot({ keys, request }: Asked): Error | undefined {
 
 export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | undefined {
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
+}
+
+/** From where on a free slot is looked for after a refusal. */
+export function slotFrom({ request }: Asked, { collided }: Round, index: number): SlotOf | undefined {
+  const anywhere = { slot: Math.floor(Math.random() * permitsOf(request.lease.kind)), exactly: false };
+  return slotAt(request.wish, index) ?? (collided ? anywhere : undefined);
 }
 
 /** @throws NoTimeError when nobody waits for the answer any more */

@@ -1,5 +1,5 @@
 import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
-import { absent, entriesAt, get, modifiedAt, put, revisionOf } from './protocol.js';
+import { entriesAt, get, modifiedAt, put, revisionOf, type TxnReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
 /** How long a raise may take that nobody waits for, in milliseconds. */
@@ -10,6 +10,8 @@ export interface Base {
   /** Of its key. */
   readonly name: string;
   readonly value: number;
+  /** The id of the cluster where it was written. */
+  readonly cluster: string;
   readonly revision: number;
 }
 
@@ -54,16 +56,12 @@ export class Bases {
    * it in every acquisition.
    */
   async #raised(before: number, limit: number): Promise<Base> {
-    const { value, revision } = await this.#load(limit);
-    const raised = Math.max(value + before, tokenAt(Date.now() + LEAD_MS));
-    const { succeeded, header } = await this.transactions.runAnyway(
-      { compare: [modifiedAt(this.name, revision)], success: [put(this.name, String(raised))] },
-      limit,
-    );
-    if (!succeeded) throw new Error('another process has changed the base of tokens meanwhile');
+    const base = await this.#load(limit);
+    const raised = await this.#write(base.cluster, base.revision, base.value + before, limit);
+    if (!raised.isMine) throw new Error('another process has changed the base of tokens meanwhile');
     if (this.transactions.wentBackFrom === before)
       this.transactions.wentBackFrom = this.#wentBackFrom = undefined;
-    return { name: this.name, value: raised, revision: revisionOf(header) };
+    return raised;
   }
 
   /**
@@ -75,18 +73,50 @@ export class Bases {
     await this.transactions.run({ compare, success }, limit);
   }
 
+  /**
+   * Also raises it in a cluster that is another than where it was written. Such a one was made of a copy, and tokens that were
+   * given after that are not known in it: none of them was ahead of the clock.
+   */
   async #load(limit: number): Promise<Base> {
-    const value = tokenAt(Date.now() + LEAD_MS);
+    const look = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);
+    const { cluster_id: cluster = '' } = look.header;
+    const found = this.#baseOf(look);
+    if (found?.cluster === cluster) return found;
+    return this.#write(
+      cluster,
+      found?.revision ?? 0,
+      found ? found.value + revisionOf(look.header) : 0,
+      limit,
+    );
+  }
+
+  /** Writes one that is no smaller than `least`, or than what the clock says; unless it was changed after `revision`. */
+  async #write(
+    cluster: string,
+    revision: number,
+    least: number,
+    limit: number,
+  ): Promise<Base & { readonly isMine: boolean }> {
+    const value = Math.max(least, tokenAt(Date.now() + LEAD_MS));
     const reply = await this.transactions.runAnyway(
       {
-        compare: [absent([this.name])],
-        success: [put(this.name, String(value))],
+        compare: [modifiedAt(this.name, revision)],
+        success: [put(this.name, `${value} ${cluster}`)],
         failure: [get([this.name])],
       },
       limit,
     );
-    if (reply.succeeded) return { name: this.name, value, revision: revisionOf(reply.header) };
+    if (reply.succeeded)
+      return { name: this.name, value, cluster, revision: revisionOf(reply.header), isMine: true };
+    const found = this.#baseOf(reply);
+    if (!found) throw new Error('somebody has deleted the base of tokens meanwhile');
+    return { ...found, isMine: false };
+  }
+
+  #baseOf(reply: TxnReply): Base | undefined {
     const [entry] = entriesAt(reply, 0);
-    return { name: this.name, value: Number(entry?.value), revision: entry?.modified ?? 0 };
+    if (!entry) return undefined;
+    const [value, cluster = ''] = entry.value.split(' ');
+    return { name: this.name, value: Number(value), cluster, revision: entry.modified };
   }
 }

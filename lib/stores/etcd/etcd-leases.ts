@@ -15,7 +15,10 @@ const LOOK_LIMIT_MS = 5_000;
 
 /** What ends keys in etcd by themselves: a lease of etcd's, which is not a `Lease`. */
 export class EtcdLease {
-  /** etcd has said that it is no more, and with it all that ended with it. */
+  /**
+   * etcd has said that it is no more: nothing new is to end with it. A leader that was deposed, or has not caught up yet, says
+   * so of leases of another term; so nothing is taken for ended because of it.
+   */
   gone = false;
   /**
    * Changed when the outcome of an acquisition under it is not known: what is compared with an earlier one is refused, so
@@ -46,6 +49,14 @@ export class EtcdLease {
   }
 }
 
+/** What came of asking a lease of etcd's to live on. */
+export interface Renewal {
+  /** It does. Else etcd says that it has no such lease, of which only the keys tell whether it is so. */
+  readonly isConfirmed: boolean;
+  /** What is there of each of the keys. */
+  readonly found: readonly (Entry | undefined)[];
+}
+
 /** The whole seconds that a ttl comes to. */
 export function secondsOf(ttl: number): number {
   return Math.ceil(ttl / 1_000);
@@ -62,6 +73,8 @@ export class EtcdLeases {
   readonly #shared = new Map<number, Promise<EtcdLease>>();
   /** Leases with which nothing ends, after attempts that were refused; by seconds. */
   readonly #spare = new Map<number, EtcdLease>();
+  /** Called when a shared one lives on, and with it all that ends with it. */
+  onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(
     private readonly gateway: Gateway,
@@ -93,18 +106,28 @@ export class EtcdLeases {
     });
   }
 
-  /** One for a single lock. */
+  /** One for a single lock; it may have been granted for an earlier attempt. */
   async own(seconds: number, limit: number): Promise<EtcdLease> {
     const spare = this.#spare.get(seconds);
     this.#spare.delete(seconds);
-    return spare && spare.age < spare.ttl / 3 ? spare : this.#grant(seconds, limit, false);
+    if (spare && spare.age < spare.ttl / 3) return spare;
+    if (spare) this.drop(spare);
+    return this.once(seconds, limit);
   }
 
   /** Nothing ends with it, and nothing will. */
   giveBack(lease: EtcdLease): void {
-    if (lease.shared) return;
+    if (lease.shared || lease.gone) return;
     const other = this.#spare.get(lease.seconds);
-    if (!other || other.age > lease.age) this.#spare.set(lease.seconds, lease);
+    const isYounger = !other || other.age > lease.age;
+    if (isYounger) this.#spare.set(lease.seconds, lease);
+    const rest = isYounger ? other : lease;
+    if (rest) this.drop(rest);
+  }
+
+  /** Ends one with which nothing ends that counts; by itself it does so when its time has passed. */
+  drop(lease: EtcdLease): void {
+    this.revoke(lease, limitOf(lease.ttl)).catch(() => undefined);
   }
 
   async #grant(seconds: number, limit: number, shared: boolean): Promise<EtcdLease> {
@@ -118,17 +141,14 @@ export class EtcdLeases {
   }
 
   /**
-   * Has it live on, and looks at the keys after that; resolves to what is there of each of them, and to `undefined` when the
-   * lease is no more.
+   * Has it live on, and looks at the keys after that.
    *
    * A leader that has been deposed and does not know it yet renews leases all the same. So a look through the same member
    * must follow, which needs a majority, and in the same term: then it was the leader's to renew.
+   *
+   * @throws Error when it is not known what came of it
    */
-  async renew(
-    lease: EtcdLease,
-    keys: readonly KeyRange[],
-    limit: number,
-  ): Promise<readonly (Entry | undefined)[] | undefined> {
+  async renew(lease: EtcdLease, keys: readonly KeyRange[], limit: number): Promise<Renewal> {
     const sent = now();
     const until = performance.now() + limit;
     const { reply, from } = await this.gateway.call<{
@@ -136,10 +156,8 @@ export class EtcdLeases {
       header?: Header;
     }>('lease/keepalive', { ID: lease.id }, limit);
     const { result } = reply;
-    if (Number(result.TTL ?? 0) <= 0) {
-      lease.gone = true;
-      return undefined;
-    }
+    const isConfirmed = Number(result.TTL ?? 0) > 0;
+    if (!isConfirmed) lease.gone = true;
     const found: (Entry | undefined)[] = [];
     const looked = keys.length > 0 ? keys : [[this.names.base] as const];
     for (let start = 0; start < looked.length; start += PAGE) {
@@ -151,8 +169,9 @@ export class EtcdLeases {
         throw new Error('the leader of the cluster changed meanwhile');
       page.forEach((_, index) => found.push(entriesAt(look.reply, index)[0]));
     }
-    if (sent.monotonic > lease.confirmed.monotonic) lease.confirmed = sent;
-    return keys.length > 0 ? found : [];
+    if (isConfirmed && sent.monotonic > lease.confirmed.monotonic) lease.confirmed = sent;
+    if (lease.shared) this.onRenewed(lease);
+    return { isConfirmed, found };
   }
 
   /** Ends it, and all that ends with it; also what comes late (S16). */
@@ -164,7 +183,7 @@ export class EtcdLeases {
     }
   }
 
-  /** One for what is not renewed; `seconds` may be as few as etcd grants. */
+  /** One of its own; `seconds` may be as few as etcd grants. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);
   }
@@ -193,7 +212,7 @@ export class EtcdLeases {
     const unused = shared.flatMap((each) =>
       each.status === 'fulfilled' && each.value.members.size === 0 ? [each.value] : [],
     );
-    const all = [...unused, ...this.#spare.values()].filter(({ gone }) => !gone);
+    const all = [...unused, ...this.#spare.values()];
     await Promise.allSettled(all.map((lease) => this.revoke(lease, limit)));
   }
 }

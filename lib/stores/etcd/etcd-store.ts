@@ -32,6 +32,7 @@ import { Names } from './names.js';
 import { Places } from './places.js';
 import { remove } from './protocol.js';
 import { Releases } from './releases.js';
+import { SlotHints } from './slot-hints.js';
 import { Transactions } from './transactions.js';
 import { Turns } from './turns.js';
 import { Watches } from './watches.js';
@@ -62,7 +63,8 @@ export class EtcdStore
   readonly #placeLeases: EtcdLeases;
   readonly #transactions: Transactions;
   readonly #bases: Bases;
-  readonly #holds = new Holds();
+  readonly #hints = new SlotHints();
+  readonly #holds = new Holds(this.#hints);
   readonly #releases: Releases;
   readonly #extensions: Extensions;
   readonly #acquisitions: Acquisitions;
@@ -105,7 +107,7 @@ export class EtcdStore
     const turns = new Turns();
     this.#acquisitions = new Acquisitions({
       ...{ transactions, leases, placeLeases, names, holds, releases, bases, places, turns },
-      waiters: this.#waiters,
+      ...{ waiters: this.#waiters, hints: this.#hints },
     });
     this.#watches = new Watches(gateway, transactions, names);
     this.#directory = new Directory({ transactions, leases, names, bases });

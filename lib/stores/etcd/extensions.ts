@@ -1,10 +1,10 @@
 import { asError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { Tell } from '../../core/ports.js';
-import { type EtcdLease, type EtcdLeases, limitOf, secondsOf } from './etcd-leases.js';
-import { GatewayError } from './gateway.js';
+import { type EtcdLease, type EtcdLeases, limitOf, type Renewal, secondsOf } from './etcd-leases.js';
+import { didNothing } from './gateway.js';
 import type { Hold, Holds } from './holds.js';
-import { entriesAt, get, modifiedAt, put, type Entry } from './protocol.js';
+import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { Transactions } from './transactions.js';
 
@@ -26,7 +26,9 @@ interface Extended {
 
 /** Makes leases live on: one keepalive for all that end together, and a look whether each of them is there still. */
 export class Extensions {
-  constructor(private readonly context: ExtensionContext) {}
+  constructor(private readonly context: ExtensionContext) {
+    context.leases.onRenewed = (etcdLease) => this.#sweep(etcdLease);
+  }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
     const together = new Map<EtcdLease, Extended[]>();
@@ -42,7 +44,7 @@ export class Extensions {
           index,
           tell,
         );
-      } else if (hold.moving || secondsOf(ttl) > hold.etcdLease.seconds) {
+      } else if (hold.doubtful.length > 0 || secondsOf(ttl) > hold.etcdLease.seconds) {
         void settle(this.#move(lease, hold, ttl), index, tell);
       } else {
         const group = together.get(hold.etcdLease) ?? [];
@@ -62,9 +64,9 @@ export class Extensions {
     const { leases } = this.context;
     if (etcdLease.shared) for (const { lease } of group) etcdLease.members.set(lease, performance.now());
     const names = group.flatMap(({ hold }) => hold.names);
-    let found: readonly (Entry | undefined)[] | undefined;
+    let renewal: Renewal;
     try {
-      found = await leases.renew(
+      renewal = await leases.renew(
         etcdLease,
         names.map((name) => [name]),
         limitOf(ttl),
@@ -74,11 +76,8 @@ export class Extensions {
       return;
     }
     let at = 0;
-    for (const { hold, index } of group) {
-      const entries = found?.slice(at, (at += hold.names.length)) ?? [];
-      tell(index, entries.length > 0 && entries.every((entry) => entry?.lease === etcdLease.id));
-    }
-    this.#sweep(etcdLease);
+    for (const { hold, index } of group)
+      tell(index, extendedBy(renewal, etcdLease, at, (at += hold.names.length)));
   }
 
   /** A lock that nobody has asked to live on for its ttl must end, though what it ends with goes on for others. */
@@ -93,43 +92,68 @@ export class Extensions {
 
   /** Gives the lease an end of its own that is later: etcd prolongs a lease by the time that it was granted for only. */
   async #move(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
-    const { transactions, leases } = this.context;
+    const { transactions, leases, holds } = this.context;
     const limit = limitOf(ttl);
     const look = await transactions.run({ success: hold.names.map((name) => get([name])) }, limit);
     const entries = hold.names.map((_, index) => entriesAt(look, index)[0]);
     if (!entries.every((entry) => entry !== undefined)) return false;
-    if (hold.moving && entries.every((entry) => entry.lease === hold.moving?.id)) {
-      this.#moved(lease, hold, hold.moving, limit);
-      if (secondsOf(ttl) <= hold.etcdLease.seconds) {
+    const made = hold.doubtful.find(({ id }) => entries.every((entry) => entry.lease === id));
+    if (made) {
+      this.#moved(lease, hold, made);
+      if (secondsOf(ttl) <= made.seconds) {
         const names = hold.names.map((name) => [name] as const);
-        const found = await leases.renew(hold.etcdLease, names, limit);
-        return found !== undefined && found.every((entry) => entry?.lease === hold.etcdLease.id);
+        const answer = extendedBy(await leases.renew(made, names, limit), made);
+        if (answer instanceof Error) throw answer;
+        return answer;
       }
     }
     const next = await leases.once(secondsOf(ttl), limit);
-    hold.moving = next;
+    if (holds.hasEnded(lease)) {
+      // Its release knows nothing of this one, and would leave to its ttl what is moved there.
+      leases.drop(next);
+      return false;
+    }
+    hold.doubtful.push(next);
     const unchanged = entries.map(({ key, modified }) => modifiedAt(key, modified));
+    const success = entries.map(({ key, value }) => put(key, value, next.id));
+    let isMade: boolean | undefined;
     try {
-      const { succeeded } = await transactions.run(
-        { compare: unchanged, success: entries.map(({ key, value }) => put(key, value, next.id)) },
-        limit,
-      );
-      if (!succeeded) throw new Error('it was changed meanwhile');
+      isMade = (await transactions.run({ compare: unchanged, success }, limit)).succeeded === true;
+      if (!isMade) throw new Error('it was changed meanwhile');
     } catch (error) {
-      if (error instanceof GatewayError && error.certain) hold.moving = undefined;
+      if (isMade === false || didNothing(error)) {
+        hold.doubtful.splice(hold.doubtful.indexOf(next), 1);
+        leases.drop(next);
+      }
       throw error;
     }
-    this.#moved(lease, hold, next, limit);
+    this.#moved(lease, hold, next);
     return true;
   }
 
-  #moved(lease: Lease, hold: Hold, next: EtcdLease, limit: number): void {
-    const before = hold.etcdLease;
+  #moved(lease: Lease, hold: Hold, next: EtcdLease): void {
+    const { etcdLease: before, doubtful } = hold;
     before.members.delete(lease);
     hold.etcdLease = next;
-    hold.moving = undefined;
-    if (!before.shared) this.context.leases.revoke(before, limit).catch(() => undefined);
+    hold.doubtful = [];
+    // Nothing can be moved to the others any more: that would compare what the keys were before.
+    const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
+    for (const other of others) this.context.leases.drop(other);
   }
+}
+
+/** The answer to one whose keys are at `from` to `to` of those that were looked at. */
+function extendedBy(
+  { isConfirmed, found }: Renewal,
+  { id }: EtcdLease,
+  from = 0,
+  to = found.length,
+): boolean | Error {
+  const isThere = found.slice(from, to).every((entry) => entry?.lease === id);
+  if (!isThere || isConfirmed) return isThere;
+  return new Error(
+    `a member says that it has no lease ${id}, but what ends with that is there: the leader is changing`,
+  );
 }
 
 async function settle(answer: Promise<boolean>, index: number, tell: Tell<boolean>): Promise<void> {

@@ -1,6 +1,6 @@
 import { Agent as HttpAgent, type IncomingMessage, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
-import { asError } from '../../core/errors.js';
+import { asError, NoTimeError } from '../../core/errors.js';
 import { endpointsOf, type EtcdOptions } from './etcd.options.js';
 import type { Header } from './protocol.js';
 
@@ -51,10 +51,19 @@ export class GatewayError extends Error {
   }
 }
 
+/** Nothing was done because of the request, and will not be (S16). */
+export function didNothing(error: unknown): boolean {
+  return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
+}
+
 /** An endpoint belongs to another cluster than one that has answered before. */
 export class OtherClusterError extends GatewayError {
-  constructor() {
-    super('its endpoints belong to different clusters; list the members of one', false);
+  constructor(host: string) {
+    super(
+      `its endpoints belong to different clusters, as ${host} is of another one than was asked before; list the members of one. ` +
+        'If it was restored as a new cluster, restart this process when all of its members have been',
+      false,
+    );
   }
 }
 
@@ -78,11 +87,8 @@ export interface OpenStream {
   cut(): void;
 }
 
-interface Failed {
-  readonly error: Error;
-  /** The request may have reached the member. */
-  readonly sent: boolean;
-}
+/** How far a request has come: it waits for a connection, for that to be made, or may have reached the member. */
+type Progress = 'waiting' | 'connecting' | 'sent';
 
 /**
  * The JSON gateway of a cluster, over HTTP. One member is asked for all, until it gives no answer: then the next one. A
@@ -126,7 +132,7 @@ export class Gateway {
    *
    * @param limit - milliseconds
    * @param at - the endpoint that must answer; by default the one that answers at present
-   * @throws GatewayError
+   * @throws GatewayError, or NoTimeError when it was not asked, as others were before it
    */
   async call<Reply extends { readonly header?: Header }>(
     path: string,
@@ -141,12 +147,13 @@ export class Gateway {
       try {
         const headers = headersOf(await token);
         const left = until - performance.now();
-        if (left <= 0) throw new GatewayError(`no answer within ${Math.ceil(limit)} ms`, true);
+        if (left <= 0) throw new NoTimeError(`was not asked within ${Math.ceil(limit)} ms`);
         const reply = await this.#ask<Reply>(path, body, headers, left, from);
-        this.#answered(reply);
+        this.#answered(reply, from);
         return { reply, from };
-      } catch (thrown) {
-        const error = thrown as GatewayError;
+      } catch (error) {
+        // The member was not asked, or was asked for nothing that it could do: it may well be.
+        if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
           this.#forget(token);
@@ -231,8 +238,13 @@ export class Gateway {
       const message = `answered ${status} and no JSON: is its gRPC gateway enabled (\`enable-grpc-gateway\`)?`;
       throw new GatewayError(message, status === 404);
     }
-    if (status === 200 && !hasError(answer)) return answer as Reply;
-    const { error, message = String(error), code } = answer as Refused;
+    if (!isObject(answer) || (status === 200 && !('error' in answer) && !hasHeader(answer)))
+      throw new GatewayError(
+        `answered ${status} and what is none of etcd's answers; is there a proxy in between?`,
+        false,
+      );
+    if (status === 200 && !('error' in answer)) return answer as Reply;
+    const { message, code } = refusalOf(answer);
     if (LOG_IN_AGAIN.test(message)) throw new GatewayError(message, true, NOT_LOGGED_IN);
     throw new GatewayError(message, code !== undefined && DID_NOTHING.includes(code), code);
   }
@@ -246,26 +258,30 @@ export class Gateway {
   ): Promise<{ readonly status: number; readonly content: string }> {
     return new Promise((resolve, reject) => {
       const request = this.#request(from, path, headers, this.#agent);
-      let sent = false;
-      const fail = (failed: Failed): void => {
+      let progress: Progress = 'waiting';
+      const fail = (error: Error): void => {
         clearTimeout(timer);
         request.destroy();
         const { host } = this.endpoints[from] as URL;
-        reject(new GatewayError(`${host}: ${this.#reasonOf(failed.error)}`, !failed.sent));
+        reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
       // When the thread was blocked, the answer may be there and unread: it comes first.
-      const timer = setTimeout(setImmediate, limit, () =>
-        fail({ error: new Error(`no answer within ${Math.ceil(limit)} ms`), sent }),
-      );
-      request.on('socket', (socket) => {
-        if (socket.connecting) socket.once(this.#isSecure ? 'secureConnect' : 'connect', () => (sent = true));
-        else sent = true;
+      const timer = setTimeout(setImmediate, limit, () => {
+        const within = `within ${Math.ceil(limit)} ms`;
+        if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));
+        reject(new NoTimeError(`was not asked ${within}: ${MOST_SOCKETS} requests are under way already`));
+        request.destroy();
       });
-      request.on('error', (error) => fail({ error, sent }));
+      request.on('socket', (socket) => {
+        progress = socket.connecting ? 'connecting' : 'sent';
+        if (socket.connecting)
+          socket.once(this.#isSecure ? 'secureConnect' : 'connect', () => (progress = 'sent'));
+      });
+      request.on('error', fail);
       request.on('response', (response: IncomingMessage) => {
         const chunks: Buffer[] = [];
         response.on('data', (chunk: Buffer) => chunks.push(chunk));
-        response.on('error', (error) => fail({ error, sent }));
+        response.on('error', fail);
         response.on('end', () => {
           clearTimeout(timer);
           resolve({ status: response.statusCode ?? 0, content: Buffer.concat(chunks).toString() });
@@ -341,9 +357,10 @@ export class Gateway {
     }
   }
 
-  #answered({ header }: { readonly header?: Header }): void {
+  #answered({ header }: { readonly header?: Header }, from: number): void {
     const id = header?.cluster_id;
-    if (id !== undefined && (this.#clusterId ??= id) !== id) throw new OtherClusterError();
+    if (id !== undefined && (this.#clusterId ??= id) !== id)
+      throw new OtherClusterError((this.endpoints[from] as URL).host);
     this.#failures = 0;
     if (!this.#isLost || this.#isClosed) return;
     this.#isLost = false;
@@ -368,22 +385,37 @@ export class Gateway {
     if (this.#probe || this.#isClosed) return;
     this.#probe = setTimeout(() => {
       this.#probe = undefined;
-      this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => undefined);
+      this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => {
+        // A login that takes too long leaves no time to ask, which no member is to blame for.
+        if (this.#isLost) this.#probeLater();
+      });
     }, PROBE_EVERY_MS).unref();
   }
 }
 
-/** What the gateway answers when etcd refuses. */
+/** What the gateway answers when etcd refuses; what streams has it inside, as has the keepalive. */
 interface Refused {
-  readonly error?: string;
+  readonly error?: string | Refused;
   readonly message?: string;
   readonly code?: number;
+  readonly grpc_code?: number;
+}
+
+function refusalOf(refused: Refused): { readonly message: string; readonly code: number | undefined } {
+  const { error, message, code, grpc_code } = refused;
+  if (isObject(error)) return refusalOf(error);
+  return { message: message ?? String(error), code: code ?? grpc_code };
 }
 
 function headersOf(token: string | undefined): Record<string, string> {
   return token ? { authorization: token } : {};
 }
 
-function hasError(answer: unknown): boolean {
-  return typeof answer === 'object' && answer !== null && 'error' in answer;
+function isObject(answer: unknown): answer is object {
+  return typeof answer === 'object' && answer !== null;
+}
+
+/** Each answer has one, which that to a keepalive has inside of what streams. */
+function hasHeader(answer: { readonly header?: unknown; readonly result?: unknown }): boolean {
+  return isObject(answer.header) || (isObject(answer.result) && hasHeader(answer.result));
 }

@@ -1,12 +1,13 @@
 import type { Lease } from '../../core/lease.js';
 import type { EtcdLease } from './etcd-leases.js';
+import type { SlotHints } from './slot-hints.js';
 
 /** What a lease has in etcd. */
 export interface Hold {
   /** What it ends with. */
   etcdLease: EtcdLease;
-  /** What it is to end with; the answer is not known. */
-  moving?: EtcdLease | undefined;
+  /** What it may end with in place of that: the answers to what moved it there were lost. */
+  doubtful: EtcdLease[];
   /** The names of the holder of its keys, in their order. */
   readonly names: readonly string[];
   /** Only with permits. */
@@ -21,6 +22,8 @@ export class Holds {
   readonly #ended = new WeakSet<Lease>();
   readonly #asking = new WeakMap<Lease, Promise<unknown>>();
 
+  constructor(private readonly hints: SlotHints) {}
+
   of(lease: Lease): Hold | undefined {
     return this.#holds.get(lease);
   }
@@ -31,7 +34,9 @@ export class Holds {
   }
 
   delete(lease: Lease): void {
-    this.#holds.get(lease)?.etcdLease.members.delete(lease);
+    const hold = this.#holds.get(lease);
+    hold?.etcdLease.members.delete(lease);
+    if (hold?.slots) this.hints.free(lease.keys, hold.slots);
     this.#holds.delete(lease);
   }
 

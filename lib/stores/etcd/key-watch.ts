@@ -91,14 +91,20 @@ export class KeyWatch {
     if (!result || error !== undefined || result.canceled) return this.#stream?.cut();
     if (result.created) this.#setReady(true);
     let released: string | undefined;
+    const taken = new Set<string>();
     for (const { type, kv } of result.events ?? []) {
       const entry = entryOf(kv);
+      const holder = parseHolderName(this.key, entry.key);
       if (type !== 'DELETE') {
         this.#entries.set(entry.key, entry);
+        if (holder) taken.add(entry.key);
         continue;
       }
       this.#entries.delete(entry.key);
-      released = parseHolderName(this.key, entry.key)?.id ?? released;
+      if (!holder) continue;
+      released = holder.id;
+      // Who was refused because of it was told to try before it came, and is to be told again.
+      if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);
   }

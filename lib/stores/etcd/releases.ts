@@ -11,6 +11,9 @@ import type { Transactions } from './transactions.js';
 /** How long after a release that failed it is tried again, in milliseconds. */
 const AGAIN_MS = 500;
 
+/** How much later than its time a lease of etcd's is taken for ended, in milliseconds. */
+const MARGIN_MS = 1_000;
+
 /** What must not be left in etcd. */
 interface Remains {
   readonly etcdLease: EtcdLease;
@@ -26,13 +29,23 @@ export interface ReleaseContext {
   readonly holds: Holds;
 }
 
+/** Something that is tried until etcd has answered. */
+interface Pending {
+  readonly run: () => Promise<void>;
+  /** What the keys in question end with at the latest. */
+  readonly etcdLease: EtcdLease;
+  /** When nobody is to be told of it any more, by the monotonic clock. */
+  readonly until: number;
+  /** The attempt that is under way. */
+  running?: Promise<void> | undefined;
+}
+
 /**
  * Lets leases go, and sees to it that nothing is left of those whose acquisition was not answered: what is under a lease of
  * etcd's that goes on for other locks would not end by itself (S6, S16).
  */
 export class Releases {
-  /** What is to be tried again, each until etcd has answered. */
-  readonly #pending = new Map<Lease, () => Promise<void>>();
+  readonly #pending = new Map<Lease, Pending>();
   #timer: NodeJS.Timeout | undefined;
   #isClosed = false;
 
@@ -44,15 +57,12 @@ export class Releases {
     holds.end(lease);
     await holds.answered(lease);
     const hold = holds.of(lease);
-    if (!hold) {
-      await this.#pending.get(lease)?.();
-      this.#pending.delete(lease);
-      return;
-    }
-    await this.#until(lease, async () => {
-      await this.#free(lease, hold);
-      holds.delete(lease);
-    });
+    if (hold && !this.#pending.has(lease))
+      this.#add(lease, hold.etcdLease, async () => {
+        await this.#free(lease, hold);
+        holds.delete(lease);
+      });
+    await this.#try(lease);
   }
 
   /** What the lease has is given up, but it may ask again. */
@@ -61,22 +71,22 @@ export class Releases {
     this.context.holds.delete(lease);
   }
 
-  /** The answer to the lease's acquisition was lost. */
+  /** It is not known what became of the lease's acquisition. */
   doubt(lease: Lease, etcdLease: EtcdLease, names: readonly string[]): void {
-    this.#keep(lease, () => this.#clean({ etcdLease, names, mayCome: true }));
-    void this.#retry(lease);
+    this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: true }));
+    this.#retry(lease);
   }
 
   /** The lease has lapsed, and what it ends with goes on for others. */
   lapsed(lease: Lease, { etcdLease, names }: Hold): void {
     this.context.holds.delete(lease);
-    this.#keep(lease, () => this.#clean({ etcdLease, names, mayCome: false }));
-    void this.#retry(lease);
+    this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: false }));
+    this.#retry(lease);
   }
 
   /** Tries all again that is pending. */
   retryAll(): void {
-    for (const lease of this.#pending.keys()) void this.#retry(lease);
+    for (const lease of this.#pending.keys()) this.#retry(lease);
   }
 
   close(): void {
@@ -85,29 +95,31 @@ export class Releases {
     this.#pending.clear();
   }
 
-  async #until(lease: Lease, release: () => Promise<void>): Promise<void> {
+  #add(lease: Lease, etcdLease: EtcdLease, run: () => Promise<void>): void {
+    this.#pending.set(lease, { run, etcdLease, until: performance.now() + lease.pendingFor });
+  }
+
+  #retry(lease: Lease): void {
+    this.#try(lease).catch(() => undefined);
+  }
+
+  /** One attempt at a time: one that is not answered lasts longer than the pause after it. */
+  async #try(lease: Lease): Promise<void> {
+    const pending = this.#pending.get(lease);
+    if (!pending) return;
     try {
-      await release();
-      this.#pending.delete(lease);
+      await (pending.running ??= pending.run().finally(() => (pending.running = undefined)));
+      if (this.#pending.get(lease) === pending) this.#pending.delete(lease);
     } catch (error) {
-      this.#keep(lease, () => this.#until(lease, release));
+      if (isOver(pending)) this.#forget(lease);
+      else this.#later();
       throw error;
     }
   }
 
-  async #retry(lease: Lease): Promise<void> {
-    try {
-      await this.#pending.get(lease)?.();
-      this.#pending.delete(lease);
-    } catch {
-      this.#later();
-    }
-  }
-
-  #keep(lease: Lease, again: () => Promise<void>): void {
-    if (this.#isClosed) return;
-    this.#pending.set(lease, again);
-    this.#later();
+  #forget(lease: Lease): void {
+    this.#pending.delete(lease);
+    this.context.holds.delete(lease);
   }
 
   #later(): void {
@@ -118,13 +130,14 @@ export class Releases {
     }, AGAIN_MS).unref();
   }
 
-  async #free(lease: Lease, { etcdLease, names, moving }: Hold): Promise<void> {
+  async #free(lease: Lease, { etcdLease, names, doubtful }: Hold): Promise<void> {
     const { transactions, leases } = this.context;
     const { keepFor, mark, owner, keys } = lease;
     const limit = limitOf(lease.ttl);
     const isOwn = !etcdLease.shared;
-    if (moving) await leases.revoke(moving, limit);
-    if (isOwn && keepFor === 0 && !mark) return leases.revoke(etcdLease, limit);
+    const own = isOwn ? [...doubtful, etcdLease] : doubtful;
+    const endOwn = (): Promise<unknown> => Promise.all(own.map((each) => leases.revoke(each, limit)));
+    if (isOwn && keepFor === 0 && !mark) return void (await endOwn());
     const others: object[] = [];
     if (mark) {
       const life = await leases.once(secondsOf(mark.life), limit);
@@ -138,7 +151,7 @@ export class Releases {
       { compare: keepFor > 0 ? names.map(present) : [], success: [...freed, ...kept], failure: freed },
       limit,
     );
-    if (isOwn) await leases.revoke(etcdLease, limit);
+    await endOwn();
   }
 
   /** Has the keys kept for a last while, by names that are not extended. */
@@ -161,7 +174,6 @@ export class Releases {
     const { transactions, leases } = this.context;
     const limit = limitOf(etcdLease.ttl);
     if (!etcdLease.shared) return leases.revoke(etcdLease, limit);
-    if (etcdLease.gone) return;
     const fence = mayCome ? [put(etcdLease.fenceName, '', etcdLease.id)] : [];
     try {
       const { header } = await transactions.run({ success: [...fence, ...names.map(remove)] }, limit);
@@ -171,4 +183,9 @@ export class Releases {
       if (!(error instanceof GatewayError && error.isNotFound)) throw error;
     }
   }
+}
+
+/** All has ended by itself. What ends with a lease that goes on for other locks would not. */
+function isOver({ etcdLease, until }: Pending): boolean {
+  return performance.now() > until && etcdLease.age > etcdLease.ttl + MARGIN_MS;
 }

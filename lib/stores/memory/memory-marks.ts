@@ -17,14 +17,16 @@ interface Mark extends Life {
 export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();
 
-  /** An earlier waiter's mark stays. */
-  set(waiter: WaiterId, waited: number): void {
+  /** An earlier waiter's mark stays; returns whether none does. */
+  set(waiter: WaiterId, waited: number): boolean {
+    let stands = true;
     const came = performance.now() - waited;
     for (const key of waiter.keys) {
       const mark = this.#standing(key);
-      if (mark && mark.waiter !== waiter && mark.came <= came) continue;
-      this.#marks.set(key, { waiter, came, began: now(), ttl: MARK_MS });
+      if (mark && mark.waiter !== waiter && mark.came <= came) stands = false;
+      else this.#marks.set(key, { waiter, came, began: now(), ttl: MARK_MS });
     }
+    return stands;
   }
 
   remove(waiter: WaiterId): void {

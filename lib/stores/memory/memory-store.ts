@@ -86,9 +86,8 @@ export class MemoryStore
     return this.#queues.listen(waiter, onMessage);
   }
 
-  holdBack(waiter: WaiterId, waited: number): Promise<void> {
-    this.#marks.set(waiter, waited);
-    return Promise.resolve();
+  holdBack(waiter: WaiterId, waited: number): Promise<boolean> {
+    return Promise.resolve(this.#marks.set(waiter, waited));
   }
 
   letPass(waiter: WaiterId): Promise<void> {

@@ -131,10 +131,10 @@ export class PostgresStore implements LockStore, WaitQueue, StarvationGuard, Loc
     await this.#call('leave($1, $2)', [this.#stored(waiter.keys), waiterName(waiter)]);
   }
 
-  async holdBack(waiter: WaiterId, waited: number): Promise<void> {
+  async holdBack(waiter: WaiterId, waited: number): Promise<boolean> {
     const { keys, mode, owner } = waiter;
     const values = [this.#stored(keys), waiterName(waiter), mode, storedOwner(owner), waited];
-    await this.#call('hold_back($1, $2, $3, $4, $5)', values);
+    return (await this.#call<boolean>('hold_back($1, $2, $3, $4, $5)', values)) ?? false;
   }
 
   async letPass(waiter: WaiterId): Promise<void> {

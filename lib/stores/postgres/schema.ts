@@ -13,7 +13,7 @@ import { TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
 /** Grows with every change of what {@link schemaSql} makes. A larger one serves all smaller ones. */
-export const SCHEMA_VERSION = 2;
+export const SCHEMA_VERSION = 3;
 
 /** The schema that is used unless another one is named. */
 export const DEFAULT_SCHEMA = 'redlock';
@@ -71,15 +71,49 @@ do $$ begin
 end $$;
 set local search_path = ${name}, pg_temp;
 ${TABLES}
+${DROPPED}
 ${PARTS.map(functionSql).join('\n')}
 ${ENTRY_POINTS.map((entry) => entryPointSql(entry, name)).join('\n')}
 create or replace function ${VERSION} returns integer language sql immutable as 'select ${SCHEMA_VERSION}';
 revoke all on all functions in schema ${name} from public;
+${keptGrants(name)}
 ${grants}commit;
 `;
 }
 
 const VERSION = 'version()';
+
+/** Functions that returned something else before version 3: what a function returns cannot be replaced. */
+const DROPPED = `do $$ begin
+  if exists (
+    select from pg_proc
+    where oid = to_regprocedure('hold_back(text[], text, text, text, double precision)') and prorettype = 'void'::regtype
+  ) then
+    drop function hold_back(text[], text, text, text, double precision);
+  end if;
+end $$;`;
+
+/**
+ * A role that was given these functions before has the new ones as well, and those that had to be dropped, whoever runs this and
+ * with which role: one that may not call a single one would not be told.
+ */
+function keptGrants(schema: string): string {
+  const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);
+  return `do $$
+declare
+  allowed regrole;
+  signature text;
+begin
+  for allowed in
+    select grantee::regrole from pg_proc, aclexplode(proacl)
+    where oid = to_regprocedure('${schema}.${VERSION}') and privilege_type = 'EXECUTE' and grantee not in (0, proowner)
+  loop
+    foreach signature in array array[${signatures.join(', ')}] loop
+      execute format('grant execute on function %s to %s', signature, allowed);
+    end loop;
+  end loop;
+end $$;`;
+}
 
 /** `scan(prefix text, page integer)` as the function is named where rights are given: `scan(text, integer)`. */
 function withoutNames(signature: string): string {

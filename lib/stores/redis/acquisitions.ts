@@ -2,7 +2,7 @@ import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import { asError, GuardedNodeError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockKind } from '../../core/lock-mode.js';
-import type { AcquireReply, AcquireRequest, Tell } from '../../core/ports.js';
+import type { AcquireReply, AcquireRequest, SlotWish, Tell } from '../../core/ports.js';
 import { chunkByKeys } from './chunk-by-keys.js';
 import { isAboutKeys, isNoScript, type Packed } from './connection/command-channel.js';
 import { LINGER_MS } from './record.js';
@@ -68,8 +68,13 @@ export class Acquisitions {
     return afterwards;
   }
 
-  /** The vote that an answer of the script is. */
-  voteOf({ lease, guard }: AcquireRequest, answer: unknown, ordered: boolean): AcquireReply | Error {
+  /** The vote that an answer of the script is to what was asked with that wish. */
+  voteOf(
+    { lease, guard }: AcquireRequest,
+    answer: unknown,
+    wish: SlotWish | undefined,
+    ordered: boolean,
+  ): AcquireReply | Error {
     const { channel, probe, waiters } = this.node;
     const wait = tooYoungFor(answer);
     if (wait !== undefined) {
@@ -77,7 +82,7 @@ export class Acquisitions {
       return this.#tooYoung(untilOldEnough > 0 ? untilOldEnough : wait);
     }
     const reply =
-      answer instanceof Error ? channel.explained(answer) : scriptsFor(lease).acquire.read(answer);
+      answer instanceof Error ? channel.explained(answer) : scriptsFor(lease).acquire.read(answer, wish);
     if (reply instanceof Error) return reply;
     this.#toldTooYoung = false;
     if (ordered && showsWaiters(answer)) waiters.note(lease.keys);
@@ -147,13 +152,15 @@ class AcquireBatch {
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
     const packed = this.#pack(requests);
+    // As they are asked for now: an attempt may ask for other slots before the answer comes.
+    const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
     channel.run(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
         // The client sent it again by itself, to a server that had not been probed.
         if (connection !== probe.connection) this.#replaced(indexes);
-        else this.#take(indexes, acquireAnswers(reply, requests), again);
+        else this.#take(indexes, acquireAnswers(reply, requests), wishes, again);
       },
       (error: unknown) => this.#refused(indexes, asError(error), again),
     );
@@ -178,7 +185,12 @@ class AcquireBatch {
     });
   }
 
-  #take(indexes: readonly number[], answers: readonly unknown[], again: boolean): void {
+  #take(
+    indexes: readonly number[],
+    answers: readonly unknown[],
+    wishes: readonly (SlotWish | undefined)[],
+    again: boolean,
+  ): void {
     this.acquisitions.node.probe.clock.learn(Number(answers[indexes.length]) / 1_000);
     const late: number[] = [];
     for (let at = 0; at < indexes.length; at++) {
@@ -188,7 +200,7 @@ class AcquireBatch {
       // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
       // suspended machine or a step. It is right now.
       if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
-      else this.#answered(index, this.acquisitions.voteOf(request, answer, this.ordered));
+      else this.#answered(index, this.acquisitions.voteOf(request, answer, wishes[at], this.ordered));
     }
     this.#ask(late, false);
   }

@@ -3,7 +3,8 @@ import type { CommandChannel } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
 import { mastersOf } from './connection/driver.js';
 import { keyOfLock, lockPattern } from './lock-key.js';
-import { packRead, READ, readKeyState } from './scripts/read.js';
+import { ReaderPages } from './reader-pages.js';
+import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
  * How many keys of any kind one SCAN goes through: about a quarter of a millisecond of the server's time, and no more
@@ -45,8 +46,25 @@ export class LockReader {
     }
   }
 
+  /** In as many commands as it takes, as each keeps the server from all else. */
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
-    const found = (await this.channel.run(READ, packRead(keys, this.keyPrefix))) as readonly unknown[];
-    return found.map(readKeyState);
+    const states: KeyState[] = [];
+    let from = BEGINNING;
+    let readers = new ReaderPages();
+    while (states.length < keys.length) {
+      const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
+      for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
+        const { state, next } = readPage(answer);
+        // Where readers do not hold it any more, none of those that were told does.
+        const isShared = state && 'mode' in state && state.mode === 'shared';
+        const isWhole = from === BEGINNING && next === BEGINNING;
+        if (isShared && !isWhole) readers.add(state.holders);
+        from = next;
+        if (from !== BEGINNING) break;
+        states.push(isShared && !isWhole ? { ...state, holders: readers.holders } : state);
+        readers = new ReaderPages();
+      }
+    }
+    return states;
   }
 }

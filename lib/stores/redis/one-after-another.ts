@@ -6,12 +6,12 @@ export class OneAfterAnother {
   /** The last one about each thing, while it is under way. */
   readonly #last = new Map<string, Promise<unknown>>();
 
-  async send(about: string, command: () => Promise<unknown>): Promise<void> {
+  async send<T>(about: string, command: () => Promise<T>): Promise<T> {
     const before = this.#last.get(about);
     const sent = before ? before.then(command, command) : command();
     this.#last.set(about, sent);
     try {
-      await sent;
+      return await sent;
     } finally {
       if (this.#last.get(about) === sent) this.#last.delete(about);
     }

@@ -290,20 +290,21 @@ export class RedisStore
     };
   }
 
-  holdBack(waiter: WaiterId, waited: number): Promise<void> {
-    return this.#tell(waiter, HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
+  async holdBack(waiter: WaiterId, waited: number): Promise<boolean> {
+    const stands = await this.#tell(waiter, HOLD_BACK, packHoldBack(waiter, waited, this.context.keyPrefix));
+    return Number(stands) === 1;
   }
 
-  letPass(waiter: WaiterId): Promise<void> {
-    return this.#tell(waiter, LET_PASS, packLetPass(waiter, this.context.keyPrefix));
+  async letPass(waiter: WaiterId): Promise<void> {
+    await this.#tell(waiter, LET_PASS, packLetPass(waiter, this.context.keyPrefix));
   }
 
-  leave(waiter: WaiterId): Promise<void> {
-    return this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
+  async leave(waiter: WaiterId): Promise<void> {
+    await this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
   }
 
   /** In order: a mark that was left after its waiter had gone would keep others out for nobody. */
-  #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<void> {
+  #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
   }
 

@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { LockHeldError } from '../../../lib/core/errors.js';
+import { Lease } from '../../../lib/core/lease.js';
+import { SHARED } from '../../../lib/core/lock-mode.js';
+import type { Store } from '../../../lib/core/ports.js';
 import { HeldLock } from '../../../lib/redlock/held-lock.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
@@ -104,6 +107,105 @@ describe('in one process', () => {
     await held.release();
     await pass(10);
     await expect(second).resolves.toBeInstanceOf(HeldLock);
+  });
+});
+
+describe('a mark in whose place one of somebody else stands', () => {
+  const shared: AcquireOptions = { ...once, kind: SHARED };
+
+  /** A node where readers hold the lock and the mark of somebody else stands for so many milliseconds; when it was told of ours. */
+  async function marked(standsFor: number): Promise<{ node: ScriptedNode; held: HeldLock; told: number[] }> {
+    const [node] = scriptedNodes(1) as [ScriptedNode];
+    const held = await redlockOver([node], { owner: 'alice' }).acquire(['k'], shared);
+    const [began, told]: [number, number[]] = [performance.now(), []];
+    Object.assign(node, {
+      holdBack: () => {
+        told.push(performance.now() - began);
+        return Promise.resolve(told.at(-1)! >= standsFor);
+      },
+      letPass: () => Promise.resolve(),
+    } satisfies Partial<Store>);
+    return { node, held, told };
+  }
+
+  test('is left every 50 ms until it stands, and then when it is asked again', async () => {
+    const { node, held, told } = await marked(170);
+    const waits = redlockOver([node]).acquire(['k'], waiting);
+    await pass(900);
+    // When it was refused, and when it was put in line.
+    expect(told).toEqual([0, 0, 50, 100, 150, 200]);
+    await pass(200);
+    expect(told.slice(6)).toEqual([1_000]);
+    await held.release();
+    await pass(10);
+    await (await waits).release();
+  });
+
+  test('is not tried again where the store has no answer, or throws at once', async () => {
+    for (const holdBack of [
+      () => Promise.resolve(undefined as never),
+      () => {
+        throw new Error('not as the port says');
+      },
+    ]) {
+      const { node, held } = await marked(0);
+      let times = 0;
+      Object.assign(node, {
+        holdBack: () => {
+          times++;
+          return holdBack();
+        },
+      } satisfies Partial<Store>);
+      const waits = redlockOver([node]).acquire(['k'], waiting);
+      await pass(900);
+      // When it was refused, and when it was put in line.
+      expect(times).toBe(2);
+      await held.release();
+      await pass(10);
+      await (await waits).release();
+    }
+  });
+
+  test('is not left any more by one who was granted, gave up, or waits for another kind of lock by now', async () => {
+    for (const end of ['granted', 'aborted', 'exclusive'] as const) {
+      const { node, held, told } = await marked(Infinity);
+      const controller = new AbortController();
+      const waits = redlockOver([node]).acquire(['k'], { ...waiting, signals: [controller.signal] });
+      const outcome = waits.catch((error: unknown) => error);
+      await pass(120);
+      expect(told).toEqual([0, 0, 50, 100]);
+      if (end === 'aborted') controller.abort(new Error('enough'));
+      else if (end === 'granted') await held.release();
+      else {
+        const lease = new Lease(['k'], 'carol', 60_000);
+        const request = { lease, since: 0, limit: 1_000, guard: 0, proposal: 0, position: undefined };
+        node.memory.release([{ lease: held.lease, pause: 0 }], () => undefined);
+        // Before those who wait ask again.
+        node.memory.acquire([request], false, () => undefined);
+      }
+      await pass(10);
+      const before = told.length;
+      await pass(3_000);
+      expect([end, told.length]).toEqual([end, before]);
+      controller.abort(new Error('enough'));
+      await outcome;
+    }
+  });
+
+  test('keeps no process alive', async () => {
+    const { node } = await marked(Infinity);
+    const controller = new AbortController();
+    const before = jest.getTimerCount();
+    const timers = jest.spyOn(globalThis, 'setTimeout');
+    const waits = redlockOver([node]).acquire(['k'], { ...waiting, signals: [controller.signal] });
+    await pass(10);
+    const again = timers.mock.calls.flatMap(([, delay], index) =>
+      delay === 50 ? [timers.mock.results[index]!.value as NodeJS.Timeout] : [],
+    );
+    expect(again.map((timer) => timer.hasRef())).toEqual([false]);
+    controller.abort(new Error('enough'));
+    await expect(waits).rejects.toThrow('enough');
+    expect(jest.getTimerCount()).toBe(before);
   });
 });
 

@@ -3,6 +3,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
+import { contend } from '../../faults/contend.js';
 import { redlockOver } from '../../support/core.js';
 import {
   type EtcdServer,
@@ -15,7 +16,7 @@ import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend, LEAST } from './contend.js';
+import { contentionFor, LEAST } from './contention.js';
 
 // A cluster of three members, of which one is killed, stands still or is out of reach. The long runs are
 // `npm run test:faults`.
@@ -97,7 +98,7 @@ const waiting: AcquireOptions = {
     const lock = await holder.acquire([key], waiting);
     let lost = 0;
     lock.signal.addEventListener('abort', () => (lost = performance.now()));
-    first.pause();
+    await first.pause();
     const next = await other.acquire([key], waiting);
     const granted = performance.now();
     expect(lock.isHeld()).toBe(false);
@@ -129,7 +130,7 @@ const waiting: AcquireOptions = {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
-    for (const server of others) server.pause();
+    await Promise.all(others.map((server) => server.pause()));
     await expect(
       redlock.acquire([freshKey()], { ...once, retry: { ...waiting.retry, timeout: 1_000 } }),
     ).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -167,7 +168,7 @@ const waiting: AcquireOptions = {
         'the leader stands still for longer than a ttl',
         async () => {
           const first = await leader();
-          first.pause();
+          await first.pause();
           await delay(3_000);
           first.resume();
         },
@@ -190,12 +191,16 @@ const waiting: AcquireOptions = {
         const processes = await Promise.all(
           ways.map((_way, index) => newProcess([...ways.slice(index), ...ways.slice(0, index)])),
         );
-        const { overlaps, tokenFaults, late, acquisitions } = await contend(processes, DURATION, async () => {
-          for (const end = performance.now() + DURATION - 5_000; performance.now() < end;) {
-            await delay(1_000);
-            await fault(ways);
-          }
-        });
+        const { overlaps, tokenFaults, late, acquisitions } = await contend(
+          processes,
+          contentionFor(DURATION),
+          async () => {
+            for (const end = performance.now() + DURATION - 5_000; performance.now() < end;) {
+              await delay(1_000);
+              await fault(ways);
+            }
+          },
+        );
         expect({ tokenFaults, late }).toEqual({ tokenFaults: [], late: [] });
         const isSpoilt = name.includes('stands still') && oldLeadersRevoke();
         if (isSpoilt) process.stderr.write('Not judged: overlaps, which this etcd causes by issue 15247.\n');

@@ -7,6 +7,7 @@ import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
+import { contend } from '../../faults/contend.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type EtcdServer, hasEtcd, hasEtcdctl, startEtcd } from '../../support/etcd-server.js';
@@ -15,7 +16,7 @@ import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend, LEAST } from './contend.js';
+import { contentionFor, LEAST } from './contention.js';
 
 // What happens to locks when the way to one etcd is cut, when it dies, and when what they end with is taken away. Three of
 // them: cluster.test.ts. The long runs are `npm run test:faults`.
@@ -316,6 +317,29 @@ async function startLateWay(server: EtcdServer) {
         await mine.stop();
       },
     );
+
+    test('as another cluster is refused until the process restarts, which gives larger tokens', async () => {
+      const mine = await startEtcd();
+      const redlock = await newProcess(5_000, mine);
+      const copy = await mine.copy();
+      // The base alone would not do: it is of the copy, and so are revisions.
+      const tokens: number[] = [];
+      for (let count = 0; count < 30; count++) {
+        const lock = await redlock.acquire([freshKey()], once);
+        tokens.push(lock.fencingToken);
+        await lock.release();
+      }
+      await mine.restore(copy, 'another-cluster');
+      await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({
+        code: 'LOCK_UNAVAILABLE',
+        message: expect.stringContaining('restored as a new cluster, restart this process'),
+      });
+      const restarted = await Promise.all([1, 2, 3].map(() => newProcess(5_000, mine)));
+      for (const each of restarted) tokens.push((await each.acquire([freshKey()], once)).fencingToken);
+      expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
+      await Promise.all([redlock, ...restarted].map((each) => each.close()));
+      await mine.stop();
+    });
   });
 
   describe('many who contend while it fails', () => {
@@ -333,7 +357,7 @@ async function startLateWay(server: EtcdServer) {
         'it hangs for longer than a ttl',
         async (to) => {
           await delay(1_500);
-          to.pause();
+          await to.pause();
           await delay(3_000);
           to.resume();
         },
@@ -353,8 +377,10 @@ async function startLateWay(server: EtcdServer) {
         const mine = await startEtcd();
         const way = await startTcpProxy(mine);
         const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, way)));
-        const { overlaps, tokenFaults, late, acquisitions } = await contend(processes, DURATION, () =>
-          fault(mine, way),
+        const { overlaps, tokenFaults, late, acquisitions } = await contend(
+          processes,
+          contentionFor(DURATION),
+          () => fault(mine, way),
         );
         expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
         expect(acquisitions).toBeGreaterThan(LEAST);
@@ -369,7 +395,7 @@ async function startLateWay(server: EtcdServer) {
     test('are seen to overlap when somebody deletes their keys', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, mine)));
-      const { overlaps } = await contend(processes, 2_000, async () => {
+      const { overlaps } = await contend(processes, contentionFor(2_000), async () => {
         for (const end = performance.now() + 1_800; performance.now() < end; await delay(40)) {
           for (const name of await mine.holders())
             await mine.call('kv/deleterange', { key: Buffer.from(name).toString('base64') });

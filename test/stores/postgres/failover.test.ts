@@ -9,7 +9,7 @@ import { type PostgresServer, startPostgresServer } from '../../support/postgres
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend, DURATION, orphansOn } from './contend.js';
+import { contendOver, DURATION, orphansOn } from './contention.js';
 
 // A primary dies and its standby takes over (streaming replication, `pg_promote`). Clients follow an address that leads to the
 // one that is the primary, here a proxy: `pg` takes one host.
@@ -131,7 +131,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     const both = await startPair('synchronous');
     // So long that who holds it when the primary dies still does when the standby has taken over.
     const [hold, ttl] = [1_200, 4_000];
-    const { overlaps, tokenFaults, late, acquisitions } = await contend(
+    const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
       () => newProcess(both),
       async () => {
         await new Promise((resolve) => setTimeout(resolve, DURATION / 3));

@@ -14,7 +14,7 @@ import { type PostgresServer, startPostgresServer } from '../../support/postgres
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contend, DURATION, orphansOn } from './contend.js';
+import { contendOver, DURATION, orphansOn } from './contention.js';
 
 // What happens to locks when the server dies, hangs, or becomes another one, and when the way to it is cut.
 
@@ -362,7 +362,7 @@ describe('many who contend while it fails', () => {
 
   test.each(faults)('never overlap, have tokens in order and leave no orphan: it %s', async (_, fault) => {
     const mine = await startPostgresServer();
-    const { overlaps, tokenFaults, late, acquisitions } = await contend(
+    const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
       () => newProcess(mine),
       () => fault(mine),
     );
@@ -375,7 +375,7 @@ describe('many who contend while it fails', () => {
   // This test can fail: it sees locks that the server forgets.
   test('are seen to overlap when the server forgets its locks', async () => {
     const mine = await startPostgresServer();
-    const { overlaps } = await contend(
+    const { overlaps } = await contendOver(
       () => newProcess(mine),
       async () => {
         const looker = await mine.client();

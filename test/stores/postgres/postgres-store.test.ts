@@ -261,6 +261,22 @@ describe('shared locks', () => {
     await store.letPass(waiter);
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
+
+  test('a mark that cannot be left yet takes no row from those who lock (S22)', async () => {
+    const store = await openStore();
+    const key = freshKey();
+    await acquireOn(store, leaseOn([key], SHARED));
+    const waiter = { keys: [key], mode: 'exclusive', process: 'p', number: 1, owner: 'writer' } as const;
+    expect(await store.holdBack(waiter, 1_000)).toBe(true);
+    await looker.query('begin');
+    try {
+      await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
+      // Were it to wait for the row, it would wait for ever.
+      expect(await store.holdBack({ ...waiter, number: 2 }, 10)).toBe(false);
+    } finally {
+      await looker.query('rollback');
+    }
+  });
 });
 
 describe('permits', () => {
@@ -474,7 +490,7 @@ describe('its tables', () => {
     await client.query(schemaSql('redlock'));
     await client.query(schemaSql('redlock'));
     const { rows } = await client.query('select redlock.version() as version');
-    expect(rows).toEqual([{ version: 2 }]);
+    expect(rows).toEqual([{ version: 3 }]);
   });
 
   test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {
@@ -522,6 +538,25 @@ describe('its tables', () => {
     await expect(other.connect()).rejects.toThrow(
       /does not let its role use the schema redlock: run what `npx nestjs-redlock postgres-migration --role ROLE` prints/,
     );
+  });
+
+  test('keep the rights of a role when functions are made anew, whoever migrates', async () => {
+    const owner = await server.client(await database('kept_rights'));
+    await owner.query('create role early login');
+    await owner.query(schemaSql('redlock', 'early'));
+    const hold = 'redlock.hold_back(text[], text, text, text, double precision)';
+    // As version 2 had it.
+    await owner.query(`drop function ${hold}; create function ${hold} returns void language sql as ''`);
+    await owner.query(
+      `revoke all on function ${hold} from public; grant execute on function ${hold} to early`,
+    );
+    await owner.query(schemaSql('redlock'));
+    const rights = `has_function_privilege('early', '${hold}', 'execute') as early`;
+    const others = `has_function_privilege('public', '${hold}', 'execute') as everybody`;
+    const { rows } = await owner.query(
+      `select ${rights}, ${others}, pg_get_function_result('${hold}'::regprocedure)`,
+    );
+    expect(rows).toEqual([{ early: true, everybody: false, pg_get_function_result: 'boolean' }]);
   });
 
   test('that a role may not make are an error that says how to make them', async () => {

@@ -4,11 +4,15 @@ import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { recordKey } from '../../../lib/stores/redis/lock-key.js';
 import { LockInspector } from '../../../lib/redlock/inspect/lock-inspector.js';
 import type { LockInfo } from '../../../lib/core/lock-info.js';
+import { Lease } from '../../../lib/core/lease.js';
+import { EXCLUSIVE, SHARED } from '../../../lib/core/lock-mode.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions } from '../../../lib/redlock/redlock.js';
 import { newFleet, nodesTo, recordOf, redlockOver } from '../../support/core.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
+import { READ } from '../../../lib/stores/redis/scripts/read.js';
 import { parseRecord } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
@@ -70,6 +74,139 @@ test('10,000 locks among as many other keys: by SCAN, without KEYS, in few round
   await expect(calls(looker, 'keys')).resolves.toBe(0);
   expect(await calls(looker, 'scan')).toBeLessThan(60);
   expect(await calls(looker, 'evalsha')).toBeLessThan(60);
+});
+
+describe('many readers', () => {
+  const TTL = 600_000;
+
+  function reader(ttl = TTL): Lease {
+    return new Lease(['k'], 'me', ttl, undefined, SHARED);
+  }
+
+  async function acquireAll(store: RedisStore, leases: readonly Lease[]): Promise<void> {
+    const terms = { since: Date.now(), limit: 10_000, guard: 0, proposal: 0, position: undefined };
+    const requests = leases.map((lease) => ({ ...terms, lease }));
+    await new Promise<void>((resolve, reject) => {
+      let missing = leases.length;
+      store.acquire(requests, false, (_, reply) => {
+        if (reply instanceof Error || !reply.granted) reject(new Error('not granted', { cause: reply }));
+        else if (--missing === 0) resolve();
+      });
+    });
+  }
+
+  /** The node that is looked at, and one over which others take and release locks after each page. */
+  async function nodeAndOther(
+    afterPage: (other: RedisStore, page: number, ids: readonly string[]) => Promise<void>,
+  ) {
+    const client = server.client();
+    const evalsha = client.evalsha.bind(client) as (sha: string, ...rest: unknown[]) => Promise<unknown>;
+    let page = 0;
+    const inspection = await over(client);
+    const [node] = nodes as [RedisStore];
+    const other = new RedisStore(server.client(), false, newFleet());
+    await other.connect();
+    nodes = [node, other];
+    client.evalsha = (async (sha: string, ...rest: unknown[]) => {
+      const reply = await evalsha(sha, ...rest);
+      if (sha !== READ.sha) return reply;
+      const [told] = reply as string[][];
+      await afterPage(
+        other,
+        page++,
+        told!.slice(3).filter((_, index) => index % 3 === 0),
+      );
+      return reply;
+    }) as typeof client.evalsha;
+    return { node, other, inspection };
+  }
+
+  async function idsAt(node: RedisStore): Promise<string[]> {
+    const [state] = await node.read(['k']);
+    if (!state || state instanceof Error) throw new Error('not held', { cause: state });
+    return state.holders.map(({ id }) => id);
+  }
+
+  test('10,000 are shown with about a thousand in a command, each once', async () => {
+    const { node, inspection } = await nodeAndOther(() => Promise.resolve());
+    const leases = Array.from({ length: 10_000 }, () => reader());
+    for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
+    for (const look of [() => inspection.inspect('k'), async () => (await listed(inspection))[0]!]) {
+      await looker.config('RESETSTAT');
+      const { holders } = await look();
+      expect(holders.map(({ id }) => id).toSorted()).toEqual(leases.map(({ id }) => id).toSorted());
+      expect(await calls(looker, 'evalsha')).toBeGreaterThanOrEqual(10);
+      expect(await calls(looker, 'evalsha')).toBeLessThan(15);
+    }
+  });
+
+  test('while others come, go, are renewed and end last by turns: who holds it all the time is shown, and nobody twice', async () => {
+    const staying = Array.from({ length: 3_000 }, () => reader());
+    const leaving = Array.from({ length: 1_000 }, () => reader());
+    const coming: Lease[] = [];
+    const byId = new Map(staying.map((lease) => [lease.id, lease]));
+    /** Who is told with which page while nobody comes and goes. */
+    const order: (readonly string[])[] = [];
+    let [isCalm, pages] = [true, 0];
+    const { node, other } = await nodeAndOther(async (others, _page, told) => {
+      if (isCalm) {
+        order.push(told);
+        return;
+      }
+      const page = pages++;
+      for (const lease of leaving.splice(0, 50)) await releaseOn(others, lease);
+      // Each of these ends last for a while, and is among the others again when the next one comes.
+      for (let each = 0; each < 20; each++) {
+        const more = TTL + 10_000 * (page + 1) + 100 * each;
+        await extendOn(others, staying[(page * 20 + each) * 7]!, more);
+        coming.push(reader(more + 50));
+        await acquireOn(others, coming.at(-1)!);
+      }
+      // In the record just when it would be told, and back in the set after that.
+      const next = order[page + 1]?.find((id) => byId.has(id));
+      if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
+    });
+    const all = [...staying, ...leaving];
+    for (let at = 0; at < all.length; at += 500) await acquireAll(other, all.slice(at, at + 500));
+    const mayBe = new Set(leaving.map(({ id }) => id));
+    await idsAt(node);
+    isCalm = false;
+    const found = await idsAt(node);
+    expect(pages).toBeGreaterThan(3);
+    const ids = new Set(found);
+    expect(found).toHaveLength(ids.size);
+    expect(staying.filter(({ id }) => !ids.has(id))).toEqual([]);
+    for (const { id } of [...staying, ...coming]) mayBe.add(id);
+    expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
+  });
+
+  test('when a writer has it by then, it alone is shown', async () => {
+    const leases = Array.from({ length: 1_500 }, () => reader());
+    const writer = new Lease(['k'], 'me', TTL);
+    const { node, other } = await nodeAndOther(async (others, page) => {
+      if (page > 0) return;
+      await Promise.all(leases.map((lease) => releaseOn(others, lease)));
+      await acquireOn(others, writer);
+    });
+    await acquireAll(other, leases);
+    await expect(idsAt(node)).resolves.toEqual([writer.id]);
+  });
+
+  test('of one lock after the other: each has its own', async () => {
+    const { node } = await nodeAndOther(() => Promise.resolve());
+    const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
+    const leases = keys.map((key) => {
+      const count = key.startsWith('k') ? 700 : key === 'written' ? 1 : 0;
+      const kind = key === 'written' ? EXCLUSIVE : SHARED;
+      return Array.from({ length: count }, () => new Lease([key], 'me', TTL, undefined, kind));
+    });
+    for (const some of leases) if (some.length > 0) await acquireAll(node, some);
+    const states = await node.read(keys);
+    const ids = states.map((state) =>
+      state && 'holders' in state ? state.holders.map(({ id }) => id).toSorted() : [],
+    );
+    expect(ids).toEqual(leases.map((some) => some.map(({ id }) => id).toSorted()));
+  });
 });
 
 describe("a client of the user's with a prefix of its own", () => {

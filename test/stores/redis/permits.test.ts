@@ -132,7 +132,7 @@ async function ask(lease: Lease, terms?: Terms): Promise<Answer> {
 }
 
 async function acquire(lease: Lease, terms?: Terms): Promise<AcquireReply | Error> {
-  return readAcquirePermitsReply(await ask(lease, terms));
+  return readAcquirePermitsReply(await ask(lease, terms), terms?.wish);
 }
 
 interface Granted {
@@ -224,7 +224,7 @@ async function takenOf(key = 'k'): Promise<string> {
   const own = Number(record.slice(66, 70));
   const isTaken = (slot: number): boolean =>
     record[74] === '+'
-      ? Boolean((record.charCodeAt(91 + Math.floor(slot / 6)) - 63) & (1 << (slot % 6)))
+      ? Boolean((record.charCodeAt(75 + Math.floor(slot / 6)) - 63) & (1 << (slot % 6)))
       : slot === own;
   return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
@@ -624,7 +624,9 @@ describe('ACQUIRE_PERMITS', () => {
     leases[2] = leaseFor('full', { permits: 1 });
     const several = leaseFor(['b', 'c'], { permits: 3 });
     const packs = [leases[0]!, leases[1]!, several, leases[3]!, leases[4]!, leases[5]!];
-    const answers = (await askAll(packs.map((lease) => requestFor(lease)))).map(readAcquirePermitsReply);
+    const answers = (await askAll(packs.map((lease) => requestFor(lease)))).map((answer) =>
+      readAcquirePermitsReply(answer),
+    );
     expect(answers).toEqual([
       expect.objectContaining({ granted: true, slots: [0] }),
       expect.objectContaining({ granted: true, slots: [1] }),
@@ -655,6 +657,46 @@ describe('ACQUIRE_PERMITS', () => {
       redis = shared;
       await replica.stop();
     }
+  });
+});
+
+describe('permits on free keys', () => {
+  const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
+
+  test('take the commands of exclusive locks, and one for the marks of all, whatever slots they ask for', async () => {
+    const keys = ['a', 'b', 'c'];
+    for (const key of keys) await release(await hold(key));
+    await redis.config('RESETSTAT');
+    const leases = keys.map((key) => leaseFor(key));
+    const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
+    expect(answers.map((answer, index) => readAcquirePermitsReply(answer, wishes[index]))).toEqual(
+      wishes.map(({ slots }) => ({ granted: true, token: expect.any(Number), slots })),
+    );
+    const calls = (await redis.info('commandstats')).matchAll(
+      /^cmdstat_(time|exists|[a-z]*[gs]et):calls=(\d+)/gm,
+    );
+    expect(Object.fromEntries([...calls].map(([, name, count]) => [name, Number(count)]))).toEqual({
+      time: 1,
+      exists: 1,
+      get: 3,
+      set: 3,
+    });
+    for (const [index, key] of keys.entries())
+      await expect(takenOf(key)).resolves.toBe(['001', '100', '010'][index]);
+  });
+
+  test('have the slots that they ask for beside one that is held', async () => {
+    await hold('b');
+    const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
+    const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
+    const slots = answers.map((answer, index) => readAcquirePermitsReply(answer, wishes[index]));
+    expect(slots).toMatchObject([{ slots: [2] }, { slots: [1] }, { slots: [1] }]);
+  });
+
+  test('never have a slot beyond the last', async () => {
+    const wish = { slots: [4], exactly: false };
+    expect(await granted(leaseFor(), { wish })).toMatchObject({ slot: 1 });
+    await expect(takenOf()).resolves.toBe('010');
   });
 });
 
@@ -1351,7 +1393,9 @@ describe('the queue of a key', () => {
         [before!, kept!, after!].map((lease) => requestFor(lease)),
         { ordered },
       );
-      const tokens = answers.map(readAcquirePermitsReply).map((reply) => (reply as { token?: number }).token);
+      const tokens = answers
+        .map((answer) => readAcquirePermitsReply(answer))
+        .map((reply) => (reply as { token?: number }).token);
       expect(tokens).toEqual([expect.any(Number), undefined, tokens[0]]);
       expect(answers[1]).toEqual([-4, waiterName(writer), expect.any(Number)]);
     }
@@ -1364,9 +1408,25 @@ describe('the queue of a key', () => {
       const last = Number((await recordOf())!.slice(2, 18));
       expect(last).toBeGreaterThanOrEqual(token);
       await granted(lease, terms);
-      expect(Number((await recordOf())!.slice(75, 91))).toBe(last);
+      expect(Number((await recordOf())!.slice(-16))).toBe(last);
       await release(lease);
     }
+  });
+
+  test('marks count as well for a user without the right to look for all of them at once', async () => {
+    await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
+    const few = server.client({ username: 'few', password: 'secret' });
+    const writer = waiterOf('w', 'x');
+    await redis.set(markKey(PREFIX, 'marked'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    const requests = ['free', 'marked'].map((key) => requestFor(leaseFor(key)));
+    const packed = packAcquirePermits(requests, commandFor(requests, {}));
+    const answers = acquireAnswers(await run(ACQUIRE_PERMITS, packed, few), requests);
+    expect(answers.slice(0, 2)).toEqual([
+      expect.stringMatching(/^\d{20}$/),
+      [-4, waiterName(writer), expect.any(Number)],
+    ]);
+    few.disconnect();
+    await redis.call('ACL', 'DELUSER', 'few');
   });
 
   test('a mark of permits keeps no permits out', async () => {
@@ -1403,6 +1463,19 @@ describe('the queue of a key', () => {
     expect(readAcquirePermitsReply(await wait(first.waiter, 950))).toMatchObject({ granted: true });
     expect((await redis.get(markKey(PREFIX, 'k')))!.slice(14)).toBe(other.name);
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
+  });
+
+  test('the mark that is left for one keeps out who comes later in the same command', async () => {
+    const writer = alone();
+    await acquireAlone(writer);
+    const [first, other] = [await listener('a'), await listener('x', 'x')];
+    await wait(first.waiter, 900);
+    await waitAlone(other.waiter, 500);
+    await releaseAlone(writer);
+    const waiting = requestFor(leaseFor(), { waiter: first.waiter, waited: 950 });
+    const [given, kept] = await askAll([waiting, requestFor(leaseFor())], { ordered: true });
+    expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true });
+    expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
   test('one who gives a slot up for another calls the first in line', async () => {

@@ -89,6 +89,16 @@ describe('what it costs', () => {
   });
 });
 
+test('a permit has the slot that was asked for when the command was sent, whatever its attempt asks for meanwhile (S20)', async () => {
+  const node = await openNode();
+  const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
+  const request = { lease, since: Date.now(), limit: 1_000, guard: 0, proposal: 0, position: undefined };
+  const asked = { ...request, wish: { slots: [3], exactly: false } };
+  const reply = new Promise((resolve) => node.acquire([asked], false, (_, answer) => resolve(answer)));
+  asked.wish = { slots: [1], exactly: true };
+  expect(await reply).toMatchObject({ granted: true, slots: [3] });
+});
+
 describe('scripts that the server forgets (SCRIPT FLUSH)', () => {
   test('every request works again, and in order', async () => {
     const redlock = redlockOn(await openNode());

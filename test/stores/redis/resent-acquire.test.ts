@@ -5,12 +5,14 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { LockService } from '../../../lib/index.js';
 import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
+import { nodeRedisSentinel, storeOver } from '../../support/clients.js';
 import { countLocks, newFleet, redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startApp } from '../../support/nest-app.js';
 import { PATIENT } from '../../support/patience.js';
 import { startMasters } from '../../support/redis-cluster.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
+import { startSentinel } from '../../support/sentinel.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
 
@@ -152,6 +154,90 @@ describe.each<[string, () => Promise<Setup>]>([
     await until(() => wasStored(key));
     await expect(countLocks(setup.looker)).resolves.toBe(0);
     client.disconnect();
+  });
+});
+
+/** node-redis looks for the master, and asks again (`maxCommandRediscovers`), as long as the server says that it is none. */
+describe('a master behind a Sentinel with node-redis, which is a replica for a moment', () => {
+  const terms = { ttl: 60_000, retry: NO_RETRY, renew: false };
+  let looker: Redis;
+  let client: ReturnType<typeof nodeRedisSentinel>;
+  beforeAll(async () => {
+    const master = await startRedis();
+    const port = await startSentinel(master, 'locks');
+    looker = master.client();
+    client = nodeRedisSentinel({
+      name: 'locks',
+      sentinelRootNodes: [{ host: master.host, port }],
+      // Otherwise a quick machine has asked as often as it may before the master is one again.
+      maxCommandRediscovers: 100_000,
+    });
+    await until(() => client.isReady, 20_000);
+  });
+
+  const wasStored = async (key: string): Promise<boolean> => (await looker.exists(`lock:{${key}}`)) === 1;
+  const refuse = (): Promise<unknown> => looker.replicaof('127.0.0.1', 1);
+  const accept = (): Promise<unknown> => looker.call('REPLICAOF', 'NO', 'ONE');
+
+  /** How often a script was refused as the server is a replica. */
+  async function refusals(): Promise<number> {
+    return Number(/errorstat_READONLY:count=(\d+)/.exec(await looker.info('errorstats'))?.[1] ?? 0);
+  }
+
+  test('leaves no lock when the caller aborts before it is asked again', async () => {
+    const store = storeOver(client, newFleet());
+    await store.connect();
+    const redlock = redlockOver([store], PATIENT);
+    await (await redlock.acquire(['first'], { ...terms, signals: [] })).release();
+    const giveUp = new AbortController();
+    await refuse();
+    const acquiring = failureOf(redlock.acquire(['aborted'], { ...terms, signals: [giveUp.signal] }));
+    await until(async () => (await refusals()) > 0);
+    giveUp.abort(new Error('given up'));
+    expect(await acquiring).toBe('given up');
+    await accept();
+    await until(() => wasStored('aborted'), 5_000);
+    await until(async () => (await countLocks(looker)) === 0, 5_000);
+    await redlock.close();
+  });
+
+  test('stores nothing when it is asked again after its time (S16)', async () => {
+    const store = storeOver(client, newFleet());
+    await store.connect();
+    const redlock = redlockOver([store], { nodeTimeout: 100 });
+    await until(() =>
+      redlock.acquire(['second'], { ...terms, signals: [] }).then(
+        (lock) => lock.release().then(() => true),
+        () => false,
+      ),
+    );
+    await refuse();
+    const before = await refusals();
+    const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
+    // The one who asks, or the script itself, which writes nothing then and so is not refused by a replica.
+    expect(await failed).toMatch(/within 100 ms|too late/);
+    expect(await refusals()).toBeGreaterThan(before + 1);
+    await accept();
+    await until(() => store.available);
+    // What is asked again comes before its release is confirmed, if it comes at all.
+    await redlock.close();
+    expect(await wasStored('late')).toBe(false);
+  });
+
+  test('leaves no lock when the application has shut down', async () => {
+    const app = await startApp({}, { nodes: client });
+    const locks = app.get(LockService);
+    await (await locks.acquire('third')).release();
+    const before = await refusals();
+    await refuse();
+    const acquiring = failureOf(locks.acquire('ended', { ttl: 60_000 }));
+    await until(async () => (await refusals()) > before);
+    await app.close();
+    expect(await acquiring).toContain('the application is shutting down');
+    await accept();
+    await until(() => client.isReady, 20_000);
+    await client.sendCommand(false, ['PING']);
+    await expect(countLocks(looker)).resolves.toBe(0);
   });
 });
 

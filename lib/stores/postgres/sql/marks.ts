@@ -3,21 +3,35 @@ import type { EntryPoint } from './sql-function.js';
 /** How long a mark stands, in milliseconds; who waits sets it again every second. */
 const MARK_MS = 2_000;
 
-/** Keeps those out who come later and ask in another mode that several can hold; an earlier waiter's mark stays (S22). */
+/**
+ * Keeps those out who come later and ask in another mode that several can hold; an earlier waiter's mark stays (S22).
+ *
+ * Returns  whether the mark stands for each key
+ */
 export const HOLD_BACK: EntryPoint = {
   signature: 'hold_back(keys text[], who text, wanted text, by text, waited double precision)',
-  returns: 'void',
+  returns: 'boolean',
   body: `
 declare
   at timestamptz;
   arrived timestamptz;
 begin
+  at := clock_timestamp();
+  arrived := at - waited * interval '1 ms';
+  -- Who is asked again and again while another's mark stands takes no row from those who lock and release.
+  if cardinality(keys) = (
+    select count(*) from locks
+    where key = any (keys) and mark_ends > at and mark <> who and mark_came <= arrived
+  ) then
+    return false;
+  end if;
   perform 1 from locks l where l.key = any (keys) order by l.key for update;
   at := clock_timestamp();
   arrived := at - waited * interval '1 ms';
   update locks set mark = who, mark_mode = wanted, mark_owner = by, mark_came = arrived,
       mark_ends = at + interval '${MARK_MS} ms'
     where key = any (keys) and (mark = who or mark_ends is null or mark_ends <= at or mark_came > arrived);
+  return cardinality(keys) = (select count(*) from locks where key = any (keys) and mark_ends > at and mark = who);
 end`,
 };
 

@@ -74,11 +74,7 @@ export class SentinelDriver extends NodeRedisDriver {
   detach(): void {
     this.client.off('ready', this.#onOpen);
     this.client.off('end', this.#onEnd);
-    clearTimeout(this.#timer);
-    const copy = this.#copy;
-    this.#copy = undefined;
-    this.#isReady = false;
-    copy?.destroy().catch(() => undefined);
+    this.#end();
   }
 
   protected send(args: readonly string[]): Promise<unknown> {
@@ -88,9 +84,20 @@ export class SentinelDriver extends NodeRedisDriver {
   /** The application has connected its client. */
   readonly #onOpen = (): void => void this.connect();
 
+  /** The application has closed its client; when it opens that again, there is another copy. */
   readonly #onEnd = (): void => {
+    this.#end();
     this.emit('close');
   };
+
+  #end(): void {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    const copy = this.#copy;
+    this.#copy = undefined;
+    this.#isReady = false;
+    copy?.destroy().catch(() => undefined);
+  }
 
   /** Those of Sentinels and of the connection for messages end no connection to the master. */
   readonly #onError = (error: unknown): void => {
@@ -138,7 +145,9 @@ export class SentinelDriver extends NodeRedisDriver {
  * subscribe and to unsubscribe, so a channel beside the others tells that it works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
+  /** Those of the copy that was asked last. */
   readonly #channels = new Set<string>();
+  #asked: SentinelClient | undefined;
   #beating: Promise<unknown> = Promise.resolve();
   #beats = false;
 
@@ -174,6 +183,11 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   }
 
   subscribe(channel: string): Promise<unknown> {
+    const copy = this.copy();
+    if (copy !== this.#asked) {
+      this.#asked = copy;
+      this.#channels.clear();
+    }
     if (!this.#channels.has(channel)) {
       this.#channels.add(channel);
       const subscribing = this.#of(channel, 'subscribe');

@@ -77,17 +77,33 @@ end
 
 /** What differs from mode to mode on the straight path. */
 interface StraightPath {
-  /** How many KEYS a lease has, where order is kept and where it is not. */
+  /** How many KEYS a lease has, its marks not counted, where order is kept and where it is not. */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
   readonly state: string;
-  /** Which of its KEYS is the mark that keeps it out (S22); none where the mark keeps nobody out who takes a free key. */
-  readonly mark?: number;
-  /** Lua text that changes the local `lease` by the free record, the local `seen`, which was there. */
-  readonly after?: string;
-  /** Lua text for the answer where others of the command did not take it. */
+  /** Whether marks keep it out ({@link readMarks}); they keep nobody out who takes a free key for itself alone. */
+  readonly marked?: boolean;
+  /** Lua text for the end of the record, behind the lease, by the local `seen`: the free record that was there, or false. */
+  readonly end?: string;
+  /** Lua text for the answer where others of the command did not take it, by `i`, its position in the command. */
   readonly answer?: string;
 }
+
+/**
+ * Lua text that sets the locals `marks` (how many KEYS come before the first mark) and `marked` (whether there is one at all), and
+ * `key` to what comes before the other KEYS of the leases.
+ *
+ * All marks come first and are looked for at once: with 64 in flight that takes 0.1 us for each, and a GET 0.4 (CPU time of a server
+ * that does nothing else).
+ *
+ * @param keys - how many KEYS a lease has for each of its keys, its mark not counted, where order is kept and where it is not
+ */
+export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
+local marks = key
+key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
+-- One by one where there are more than Lua unpacks, and for a user without the right to it, who is told of an error.
+local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
+`;
 
 /**
  * Lua text of the straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is
@@ -96,7 +112,7 @@ interface StraightPath {
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (which argument the general path begins with) and
  * `seen` (the record of its key, if it was read).
  */
-export function straightPath({ keys, state, mark, after = '', answer = 'least' }: StraightPath): string {
+export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `
 local answers, first, seen = {}, header + 1
 -- The straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is held, or
@@ -110,15 +126,15 @@ if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) 
     seen = pcall('GET', name)
     if seen and (seen.err or byte(seen, 1) ~= ${RECORD.free} or byte(seen, 2) == ${RECORD.waited}
       or sub(seen, ${RECORD.id.join(', ')}) == sub(lease, 1, ${ID_LENGTH}) or ((${tokenOf('seen')}) or least) >= least)${
-        mark
+        marked
           ? `
-      or pcall('GET', KEYS[key + ${mark}])`
+      or marked and pcall('GET', KEYS[marks + at - header])`
           : ''
       } then
       break
     end
-    ${after}head = head or '${state}-' .. ${digitsOf('least')} .. ':'
-    if pcall('SET', name, head .. lease, 'PX', life).err then
+    head = head or '${state}-' .. ${digitsOf('least')} .. ':'
+    if pcall('SET', name, head .. lease${end}, 'PX', life).err then
       break
     end
     first, key = at + 1, key + step

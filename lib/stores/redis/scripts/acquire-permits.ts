@@ -1,6 +1,6 @@
 import { ID_LENGTH } from '../../../core/lease.js';
-import type { AcquireReply, AcquireRequest, KeyHolder } from '../../../core/ports.js';
-import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
+import type { AcquireReply, AcquireRequest, KeyHolder, SlotWish } from '../../../core/ports.js';
+import { detailsKey, holdersKey, markKey, packNames, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
@@ -10,6 +10,7 @@ import {
   BEGIN_ACQUIRE,
   LIFT_MARKER,
   packBegin,
+  readMarks,
   straightPath,
 } from './acquire-command.js';
 import { FOREIGN, tokenOf } from './lua.js';
@@ -34,11 +35,14 @@ import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
-/** Lua text that puts the floor of the phase into a lease that takes a free key. */
-const FLOOR = `if seen then
-      lease = sub(lease, 1, ${LEASE.floor - 1}) .. sub(seen, ${RECORD.token.join(', ')}) .. sub(lease, ${LEASE.owner - 1})
-    end
-    `;
+/** How many KEYS a lease has for each of its keys beside the mark, where order is kept and where it is not. */
+const COUNTS = [4, 3] as const;
+
+/** Lua text for the floor of a phase that begins with a lease that takes a free key. */
+const FLOOR = ` .. (seen and sub(seen, ${RECORD.token.join(', ')}) or '${'0'.repeat(TOKEN_DIGITS)}')`;
+
+/** Lua text for the answer to such a lease, which has the slot that it asked for. */
+const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE.slot}, ${LEASE.slot + SLOT_DIGITS - 1})`;
 
 /**
  * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. What is not said here is as
@@ -52,8 +56,8 @@ const FLOOR = `if seen then
  * than they are. While permits are held, a waiter in another mode keeps those out who come later by its mark alone (S22), which
  * lapses when it dies; a place in the queue does not. Who begins a phase leaves that mark for the first of them.
  *
- * KEYS     the node's marker, if it has one; then for each lease its n records, their n sets of holders, n hashes of what is
- *          told of them and n marks; where order is kept their n queues
+ * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
+ *          and n hashes of what is told of them; where order is kept their n queues
  * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     how many permits each of the keys has, as far as these leases know
  * ARGV     for each lease:
@@ -62,9 +66,10 @@ const FLOOR = `if seen then
  *          - for one that waits its name in the queue, else empty
  *          - milliseconds that it has waited; empty for one that does not wait
  *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
- *          - 1 for the slots that follow and no others, 0 for the next free ones from there on, empty for the lowest free ones
+ *          - 1 for the slots that follow and no others, 0 for the next free ones from there on, empty for the next free one from the
+ *            one on that the lease has
  *          - for each key a slot, unless that is empty
- * Returns  when every lease took the straight path, the clock as in ACQUIRE: each has the slot 0. Else
+ * Returns  when every lease took the straight path, the clock as in ACQUIRE: each has the slot that it asked for. Else
  *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key; a list with both
  *                                             takes the client 1 us more
@@ -78,10 +83,11 @@ const FLOOR = `if seen then
  *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark stands for so long
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
-export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}header = header + 1
+export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1
 local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
-${straightPath({ keys: [5, 4], state: STATE.permits, mark: 4, after: FLOOR, answer: `string.format('%016.0f0000', least)` })}
+${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
+marks = marks + first - header - 1
 -- Of the keys of one lease: the records, how long they are held, whether several hold them, for how many permits, the slots that are
 -- taken, the slots that the lease gets, and until when the set and the hash live.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
@@ -102,7 +108,7 @@ while ARGV[at] do
     at = at + 6 + (wishes and n or 0)
   end
   local id, token, mine, waits = sub(lease, 1, ${ID_LENGTH}), least, 0
-  local marks, queues = key + 3 * n, key + 4 * n
+  local queues = key + 3 * n
 
 ${GIVE_UP_SLOTS}
 
@@ -134,7 +140,7 @@ ${GIVE_UP_SLOTS}
     local shares = state == ${RECORD.permits} and left > 0
     local kind = shares and byte(record, ${PERMITS.kind})
     local several, slot, row, told = kind == ${PERMITS.several}
-    local wish = wishes and tonumber(ARGV[wishes + i]) % permits or 0
+    local wish = tonumber(wishes and ARGV[wishes + i] or sub(lease, ${LEASE.slot}, ${LEASE.slot + SLOT_DIGITS - 1})) % permits
     local queued = record and byte(record, 2) == ${RECORD.waited}
     if several then
       taken = sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + ${luaWidthOf('held')})
@@ -170,7 +176,7 @@ ${CHOOSE_SLOT}
         answer, refused = {i, record, left}, i
 ${TELL_HOLDERS}
       else
-        local mark = pcall('GET', KEYS[marks + i])
+        local mark = marked and pcall('GET', KEYS[marks + i])
         local failed = mark and mark.err and mark
         if shares and not several and not failed then
           -- The second holder: the set and the hash are made anew.
@@ -187,7 +193,7 @@ ${TELL_HOLDERS}
           -- Where there is no record nobody could tell that a queue is there.
           refused = record and i
         else
-          floor = shares and tonumber(sub(record, ${PERMITS.floor.join(', ')})) or last
+          floor = shares and tonumber(sub(record, ${PERMITS.floor})) or last
           if row then
             floor = math.max(floor, tonumber(sub(row, 1, 16)))
           end
@@ -266,7 +272,7 @@ ${STORE_PERMIT}
     end
   end
 ${ADD_ANSWER}
-  key = ordered and queues + n or queues
+  key, marks = ordered and queues + n or queues, marks + n
 end
 answers[#answers + 1] = seconds * 1000000 + micros
 return answers
@@ -275,22 +281,23 @@ return answers
 /** The number of keys, the keys and the arguments of {@link ACQUIRE_PERMITS}, for leases of one ttl and number of permits. */
 export function packAcquirePermits(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered, marker } = command;
-  const plain = requests.every(({ lease, position, wish }) => lease.keys.length === 1 && !position && !wish);
-  const packed: [number, ...(string | number)[]] = [0];
-  if (marker !== undefined) packed.push(marker);
-  for (const { lease } of requests) {
-    for (const nameOf of ordered ? ORDERED_KEYS : KEYS)
-      for (const key of lease.keys) packed.push(nameOf(keyPrefix, key));
-  }
-  packed[0] = packed.length - 1;
   const kind = requests[0]?.lease.kind;
   const permits = kind?.mode === 'permits' ? kind.permits : 1;
+  const plain = requests.every(
+    ({ lease, position, wish }) => lease.keys.length === 1 && !position && (!wish || isPlain(wish, permits)),
+  );
+  const packed: [number, ...(string | number)[]] = [0];
+  if (marker !== undefined) packed.push(marker);
+  packNames(packed, requests, [markKey], keyPrefix);
+  packNames(packed, requests, ordered ? ORDERED_KEYS : KEYS, keyPrefix);
+  packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain), permits);
-  const fields = `${'0'.repeat(SLOT_DIGITS)}${String(permits).padStart(SLOT_DIGITS, '0')}1${'0'.repeat(TOKEN_DIGITS)}:`;
+  const count = inDigits(permits);
   for (const request of requests) {
-    packed.push(leasePart(request, fields));
-    if (plain) continue;
     const { lease, position, wish } = request;
+    const slot = plain ? (wish?.slots[0] ?? 0) : 0;
+    packed.push(`${leasePart(request, `${inDigits(slot)}${count}1:`)}:`);
+    if (plain) continue;
     packed.push(lease.keys.length, ordered && position ? waiterName(position.waiter) : '');
     packed.push(position?.waited.toFixed(3) ?? '', ordered ? (position?.next?.toFixed(3) ?? '') : '');
     if (wish) packed.push(wish.exactly ? 1 : 0, ...wish.slots);
@@ -299,20 +306,37 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey, markKey];
+const KEYS = [recordKey, holdersKey, detailsKey];
 const ORDERED_KEYS = [...KEYS, queueKey];
 
-/** As {@link readAcquireReply}, with the slots of a grant and the holders of a lock whose permits are all taken. */
-export function readAcquirePermitsReply(answer: unknown): AcquireReply | Error {
+/** Whether a wish is told by a slot in the lease alone. */
+function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {
+  return !exactly && slot < permits;
+}
+
+function inDigits(slot: number): string {
+  return String(slot).padStart(SLOT_DIGITS, '0');
+}
+
+type Grant = Extract<AcquireReply, { granted: true }>;
+
+/** The slot of a lease that asked for none in particular, where it is the first holder. */
+const FIRST = [0];
+
+/**
+ * As {@link readAcquireReply}, with the slots of a grant and the holders of a lock whose permits are all taken.
+ *
+ * @param wish - the slots that were asked for
+ */
+export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path everybody has the same token, and the first slot.
-  if (typeof answer === 'number')
-    return grant(`${String(answer).padStart(TOKEN_DIGITS, '0')}${'0'.repeat(SLOT_DIGITS)}`);
-  if (!Array.isArray(answer)) return grant(String(answer));
+  // On the straight path everybody has the same token, and the slot that it asked for.
+  if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
+  if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];
   const code = Number(outcome);
   if (code === 0) {
-    const granted = grant(String(detail));
+    const granted = grantIn(String(detail));
     if (granted instanceof Error) return granted;
     const asked = most === undefined ? {} : { permits: Number(most) };
     return { ...granted, nextIsFirst: Number(number) > 1, ...asked };
@@ -335,12 +359,17 @@ export function readAcquirePermitsReply(answer: unknown): AcquireReply | Error {
   return readAcquireReply(answer);
 }
 
-/** A grant without a token or a slot is worth nothing. */
-function grant(text: string): Extract<AcquireReply, { granted: true }> | Error {
-  const token = Number(text.slice(0, TOKEN_DIGITS));
+function grantIn(text: string): Grant | Error {
   const slots: number[] = [];
   for (let at = TOKEN_DIGITS; at < text.length; at += SLOT_DIGITS)
     slots.push(Number(text.slice(at, at + SLOT_DIGITS)));
+  return grant(Number(text.slice(0, TOKEN_DIGITS)), slots);
+}
+
+/** A grant without a token or a slot is worth nothing. */
+function grant(token: number, slots: readonly number[]): Grant | Error {
   if (Number.isSafeInteger(token) && token > 0 && slots.length > 0) return { granted: true, token, slots };
-  return new Error(`answered ${text} in place of a fencing token and slots`);
+  return new Error(
+    `answered a token of ${token} and ${slots.length} slots, in place of a fencing token and its slots`,
+  );
 }

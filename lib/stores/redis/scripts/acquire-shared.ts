@@ -1,6 +1,6 @@
 import { ID_LENGTH } from '../../../core/lease.js';
 import type { AcquireRequest } from '../../../core/ports.js';
-import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
+import { detailsKey, holdersKey, markKey, packNames, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
@@ -10,6 +10,7 @@ import {
   BEGIN_ACQUIRE,
   LIFT_MARKER,
   packBegin,
+  readMarks,
   straightPath,
 } from './acquire-command.js';
 import { MARK_MS } from './hold-back.js';
@@ -24,6 +25,9 @@ const MOST_CLEARED = 500;
 /** So many of those who wait are looked at. */
 const MOST_WAITERS = 64;
 
+/** How many KEYS a lease has for each of its keys beside the mark, where order is kept and where it is not. */
+const COUNTS = [4, 3] as const;
+
 /**
  * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. What is not said here is as
  * in {@link ACQUIRE}.
@@ -34,8 +38,8 @@ const MOST_WAITERS = 64;
  * waiters queue, nobody passes one of another mode who came earlier; a reader that begins a phase there leaves the mark for the
  * first of them, who has not asked yet since readers hold the lock.
  *
- * KEYS     the node's marker, if it has one; then for each lease its n records, their n sets of holders, n hashes of what is
- *          told of them and n marks; where order is kept their n queues
+ * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
+ *          and n hashes of what is told of them; where order is kept their n queues
  * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
@@ -51,12 +55,13 @@ const MOST_WAITERS = 64;
  * fails when memory is short; only what is left of an earlier phase, or a waiter in the queue, is deleted before.
  */
 export const ACQUIRE_SHARED =
-  script(`${BEGIN_ACQUIRE}${straightPath({ keys: [5, 4], state: STATE.shared, mark: 4 })}
+  script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${straightPath({ keys: COUNTS, state: STATE.shared, marked: true })}
+marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
 -- Of each key of a lease: how long readers hold it, if they do, the record, whether others are beside it, whether some are left of
 -- an earlier phase, the mark, and the mark that is to be left.
-local lefts, records, besides, stale, marked, behind = {}, {}, {}, {}, {}, {}
+local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
   if not plain then
@@ -65,14 +70,14 @@ for at = first, #ARGV, plain and 1 or 4 do
       waiter = nil
     end
   end
-  local holders, details, marks, queues = key + n, key + 2 * n, key + 3 * n, key + 4 * n
+  local holders, details, queues = key + n, key + 2 * n, key + 3 * n
   local id, came = sub(lease, 1, ${ID_LENGTH}), now - waited
   local token, mine, answer, refused, waits = 0, 0
   for i = 1, n do
     if answer then
       break
     end
-    local record, mark = seen or pcall('GET', KEYS[key + i]), pcall('GET', KEYS[marks + i])
+    local record, mark = seen or pcall('GET', KEYS[key + i]), marked and pcall('GET', KEYS[marks + i])
     seen = nil
     local failed = record and record.err and record or mark and mark.err and mark
     local last = not failed and record and ${tokenOf('record')}
@@ -126,7 +131,7 @@ for at = first, #ARGV, plain and 1 or 4 do
           token = math.max(token, least, (last or 0) + 1)
         end
         lefts[i], records[i], besides[i], stale[i] = shared and left, record, beside, old and not (shared and beside)
-        marked[i], behind[i] = mark, nil
+        stands[i], behind[i] = mark, nil
         if record and byte(record, 2) == ${RECORD.waited} then
           waits = waits or {}
           waits[i] = true
@@ -224,8 +229,9 @@ ${STAND_IN_LINE}
         answer = stored
         break
       end
-      if behind[i] and not marked[i] then
+      if behind[i] and not stands[i] then
         call('SET', KEYS[marks + i], behind[i], 'PX', ${MARK_MS})
+        marked = true
       end
     end
     if not answer then
@@ -233,7 +239,7 @@ ${STAND_IN_LINE}
     end
   end
 ${ADD_ANSWER}
-  key = ordered and queues + n or queues
+  key, marks = ordered and queues + n or queues, marks + n
 end
 answers[#answers + 1] = seconds * 1000000 + micros
 return answers
@@ -245,10 +251,8 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  for (const { lease } of requests) {
-    for (const nameOf of ordered ? ORDERED_KEYS : KEYS)
-      for (const key of lease.keys) packed.push(nameOf(keyPrefix, key));
-  }
+  packNames(packed, requests, [markKey], keyPrefix);
+  packNames(packed, requests, ordered ? ORDERED_KEYS : KEYS, keyPrefix);
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain));
   for (const request of requests) {
@@ -261,5 +265,5 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey, markKey];
+const KEYS = [recordKey, holdersKey, detailsKey];
 const ORDERED_KEYS = [...KEYS, queueKey];

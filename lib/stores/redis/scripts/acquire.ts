@@ -13,7 +13,7 @@ import {
   straightPath,
 } from './acquire-command.js';
 import { digitsOf, tokenOf } from './lua.js';
-import { DROP_MARK, LEAVE_QUEUE, QUEUE_LIFE_MS, WAKE } from './queue.js';
+import { GO_OUT_OF_LINE, passTurn, QUEUE_LIFE_MS, STAND_IN_LINE } from './queue.js';
 import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
@@ -62,25 +62,26 @@ export const TURN_OF_ANOTHER = -4;
  */
 export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
 for at = first, #ARGV, plain and 1 or 6 do
-  local lease, n, tick, waiter, waited, next = ARGV[at], 1
+  local lease, n, tick, waiter, came, next = ARGV[at], 1
   if not plain then
     n, tick, waiter = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3]
-    waited, next = tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5])
+    came, next = now - ARGV[at + 4], tonumber(ARGV[at + 5])
     if waiter == '' then
       waiter = nil
     end
   end
   local queues = key + n
-  local marks = not ordered and queues or plain and queues + n or queues + 2 * n
+  local marks = queues + n
+  local ticks = not ordered and queues or plain and marks or marks + n
   local id = sub(lease, 1, ${ID_LENGTH})
   local token, mine, answer, refused, waits = least, 0
 
   if tick then
-    local ran = pcall('GET', KEYS[marks + 1])
+    local ran = pcall('GET', KEYS[ticks + 1])
     if ran and ran.err then
       answer = ran
     elseif ran and tonumber(sub(ran, 1, 16)) >= tick then
-      answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[marks + 1])}
+      answer = {${ALREADY_RAN}, ran, call('PTTL', KEYS[ticks + 1])}
     end
   end
 
@@ -133,61 +134,22 @@ for at = first, #ARGV, plain and 1 or 6 do
       local queue, woken = KEYS[queues + i], false
       while not answer do
         local front = call('ZRANGE', queue, 0, 1, 'WITHSCORES')
-        local first, came, turn = front[1], front[2]
+        local first, since, turn = front[1], front[2]
         if first and byte(first, 1) == 33 then
-          turn, first, came = first, front[3], front[4]
+          turn, first, since = first, front[3], front[4]
         end
-        if not first or first == waiter or byte(first, 1) == 63 or (waiter and now - waited < tonumber(came)) then
+        if not first or first == waiter or byte(first, 1) == 63 or (waiter and came < tonumber(since)) then
           break
         end
-        if not turn or sub(turn, 18) ~= first then
-          if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
-            break
-          end
-          -- The last holder has lapsed, and so told nobody.
-          local after, released = 0, '-'
-          ${WAKE}
-          woken = true
-        else
-          local ends = tonumber(sub(turn, 2, 17))
-          if ends > now then
-            answer, refused = {${TURN_OF_ANOTHER}, first, math.ceil(ends - now)}, i
-          else
-            call('ZREM', queue, first, turn)
-          end
-        end
+        local before = first
+        ${passTurn(TURN_OF_ANOTHER)}
       end
     end
   end
 
-  if refused and waiter and ordered and late <= 0 then
-    -- In line where it was refused, and nowhere else.
-    for i = 1, n do
-      local queue = KEYS[queues + i]
-      if i == refused then
-        pcall('ZADD', queue, string.format('%.3f', now - waited), waiter)
-        call('PEXPIRE', queue, ${QUEUE_LIFE_MS})
-        pcall('SETRANGE', KEYS[key + i], 1, 'w')
-      elseif n > 1 then
-        ${LEAVE_QUEUE}
-      end
-    end
-  end
-
+${STAND_IN_LINE}
   if not answer then
-    local others = 0${LIFT_MARKER}    if waits and ordered and not answer then
-      for i in pairs(waits) do
-        local queue, waiter = KEYS[queues + i], waiter or ''
-        ${LEAVE_QUEUE}
-        if waiter ~= '' then
-          local mark = KEYS[queues + n + i]
-          ${DROP_MARK}
-        end
-        waits[i] = waiting
-        others = waiting and 1 or others
-      end
-    end
+    local others = 0${LIFT_MARKER}${GO_OUT_OF_LINE}
     if next and not answer then
       waits = waits or {}
       pcall('ZADD', KEYS[queues + 1], string.format('%.3f', now - next), waiter)
@@ -206,7 +168,7 @@ for at = first, #ARGV, plain and 1 or 6 do
       answer = others == 0 and token or {0, token, others}
     end
   end
-${ADD_ANSWER}  key = marks + (tick and 1 or 0)
+${ADD_ANSWER}  key = ticks + (tick and 1 or 0)
 end
 answers[#answers + 1] = seconds * 1000000 + micros
 return answers

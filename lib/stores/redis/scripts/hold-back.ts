@@ -14,9 +14,11 @@ export const MARK_MS = 2_000;
  * KEYS     the marks
  * ARGV[1]  the waiter
  * ARGV[2]  milliseconds that it has waited
+ * Returns  1 if its mark stands at all of them, else 0
  */
 export const HOLD_BACK = script(`
 local time = redis.call('TIME')
+local stands = 1
 local came = math.floor(time[1] * 1000 + time[2] / 1000 - ARGV[2])
 for i = 1, #KEYS do
   local mark = redis.call('GET', KEYS[i])
@@ -25,9 +27,11 @@ for i = 1, #KEYS do
   end
   if not mark or string.sub(mark, ${MARK.name}) == ARGV[1] or tonumber(string.sub(mark, ${MARK.came.join(', ')})) > came then
     redis.call('SET', KEYS[i], string.format('%013.0f:', came) .. ARGV[1], 'PX', ${MARK_MS})
+  else
+    stands = 0
   end
 end
-return 1
+return stands
 `);
 
 /** The number of keys, the keys and the arguments of {@link HOLD_BACK}. */

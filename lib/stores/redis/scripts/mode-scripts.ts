@@ -1,6 +1,6 @@
 import type { Lease } from '../../../core/lease.js';
 import type { LockMode } from '../../../core/lock-mode.js';
-import type { AcquireReply, AcquireRequest, ReleaseRequest } from '../../../core/ports.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest, SlotWish } from '../../../core/ports.js';
 import type { Packed } from '../connection/command-channel.js';
 import { ACQUIRE, packAcquire, readAcquireReply } from './acquire.js';
 import type { AcquireCommand } from './acquire-command.js';
@@ -23,7 +23,7 @@ export interface ModeScripts {
   readonly acquire: {
     readonly script: Script;
     readonly pack: (requests: readonly AcquireRequest[], command: AcquireCommand) => Packed;
-    readonly read: (answer: unknown) => AcquireReply | Error;
+    readonly read: (answer: unknown, wish?: SlotWish) => AcquireReply | Error;
   };
   /** A string with 1 for each lease that is held, and 0 for each other. */
   readonly extend: {

@@ -27,7 +27,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       if not left then
         local floor = record and sub(record, ${RECORD.token.join(', ')}) or '${'0'.repeat(16)}'
         stored = pcall('SET', name, 'P' .. flag .. digits .. ':' .. sub(lease, 1, ${LEASE.slot - 1}) .. number
-          .. sub(lease, ${LEASE.count}, ${LEASE.floor - 1}) .. floor .. sub(lease, ${LEASE.owner - 1}), 'PX', ttl + ${LINGER_MS})
+          .. sub(lease, ${LEASE.count}) .. floor, 'PX', ttl + ${LINGER_MS})
         helds[i] = permits
       else
         ${TAKE_SLOT}
@@ -39,14 +39,14 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
         end
         if not manies[i] or left <= ttl or held > helds[i] then
           local count = held == permits and sub(lease, ${LEASE.count}, ${LEASE.count + 3}) or sub(record, ${PERMITS.count.join(', ')})
-          local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner})
-          local floor = sub(record, ${PERMITS.floor.join(', ')})
+          local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner.join(', ')})
+          local floor = sub(record, ${PERMITS.floor})
           if left > ttl then
             -- Another one ends last, and so it is named.
             own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
-            owner = sub(record, ${ownerAt('record', 'helds[i]')})
+            owner = sub(record, ${ownerAt('record', 'helds[i]')}, ${PERMITS.ownerEnd})
           end
-          stored = pcall('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. floor .. taken .. ':' .. owner,
+          stored = pcall('SET', name, 'P' .. flag .. largest .. ':' .. own .. '+' .. taken .. ':' .. owner .. ':' .. floor,
             'PX', math.max(left, ttl) + ${LINGER_MS})
         else
           stored = pcall('SETRANGE', name, 1, flag .. largest)
@@ -64,7 +64,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       end
       if left then
         local holders, details = KEYS[key + n + i], KEYS[key + 2 * n + i]
-        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner}), digits .. ':' .. id
+        local told, row = digits .. ':' .. number .. ':' .. sub(lease, 34, 47) .. sub(lease, ${LEASE.owner.join(', ')}), digits .. ':' .. id
         local lives = livings[i]
         if manies[i] then
           call('ZADD', holders, ends, id)
@@ -82,7 +82,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
           end
           call('HSET', details, tonumber(their), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. theirs, theirs,
             sub(record, ${RECORD.token.join(', ')}) .. kind .. their .. ':' .. sub(record, 53, 66)
-              .. sub(record, ${PERMITS.bits + 1}))
+              .. sub(record, ${PERMITS.bits + 1}, ${PERMITS.ownerEnd}))
         end
         if lives then
           call('HSET', details, slot, row, id, told)
@@ -95,5 +95,6 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       elseif behind and behind[i] then
         local mark = KEYS[marks + i]
         pcall('SET', mark, behind[i], 'PX', ${MARK_MS}, 'NX')
+        marked = true
       end
     end`;

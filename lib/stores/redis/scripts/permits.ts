@@ -10,9 +10,11 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | 67-70 | the slot of the lease that is named |
  * | 71-74 | n, the most permits that any of this phase asked for |
  * | 75 | `1` when the lease that is named is the only one, `K` when it is kept for `minHold` besides, `+` when there are several |
- * | 76-91 | the floor: the last token before this phase; that of each slot is larger |
- * | 92- | when there are several, the slots that are taken: a character for six of n (scripts/slot-map.ts) |
+ * | 76- | when there are several, the slots that are taken: a character for six of n (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; for people |
+ * | last 17 | a colon, and the floor: the last token before this phase; that of each slot is larger |
+ *
+ * The floor is last because the server alone knows it, and puts it behind what the client has written.
  *
  * A phase begins where nobody holds the lock and ends with the last holder. As long as there was one holder at a time the
  * record is all there is, so that a permit then costs what an exclusive lock does: two commands each for acquire and release,
@@ -30,18 +32,20 @@ export const PERMITS = {
   slot: [67, 70],
   count: [71, 74],
   kind: 75,
-  floor: [76, 91],
-  bits: 92,
+  bits: 76,
+  /** From the end of the record, as Lua counts: where the owner's name ends, and the floor begins. */
+  ownerEnd: -18,
+  floor: -16,
   alone: '1'.charCodeAt(0),
   kept: 'K'.charCodeAt(0),
   several: '+'.charCodeAt(0),
 } as const;
 
 /**
- * Positions in what the client writes of a lease: as it stands in the record of one that is alone in slot 0, from its id on, with a
- * floor of zeros. So one who takes a free key, mostly, is stored as it came.
+ * Positions in what the client writes of a lease: as it stands in the record of one that is alone, from its id on to the last colon.
+ * So one who takes a free key, mostly, is stored as it came.
  */
-export const LEASE = { slot: 48, count: 52, floor: 57, owner: 74 } as const;
+export const LEASE = { slot: 48, count: 52, owner: [58, -2] } as const;
 
 /** How much longer than the record `:h` and `:s` may live, so that not every acquisition has to renew their expiry. */
 export const SPARE_MS = 10_000;
@@ -51,13 +55,13 @@ export function ownerAt(record: string, count: string): string {
   return `(string.byte(${record}, ${PERMITS.kind}) == ${PERMITS.several} and ${luaWidthOf(count)} or 0) + ${PERMITS.bits + 1}`;
 }
 
-/** Lua text for what is the same of the local `record` of several, whichever of them it names, from n to the last colon. */
+/** Lua text for what is the same of the local `record` of several, whichever of them it names, from n to the colon before the owner. */
 const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
 
 /** Lua text that makes the local `record` of several name another: the holder `id`, of which `own` is told. */
 export const nameInstead = (id: string): string => `
 record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
-  .. ${COMMON} .. string.sub(own, 37)
+  .. ${COMMON} .. string.sub(own, 37) .. string.sub(record, ${PERMITS.ownerEnd + 1})
 `;
 
 /**
@@ -163,7 +167,10 @@ export function parsePermit(id: string, details: string, remaining: number): Key
 export function parsePermitRecord(record: string, remaining: number): KeyHolder {
   return {
     id: record.slice(19, 51),
-    owner: record.slice(92 + (record[74] === '+' ? widthOf(permitsOfRecord(record)) : 0)),
+    owner: record.slice(
+      76 + (record[74] === '+' ? widthOf(permitsOfRecord(record)) : 0),
+      PERMITS.ownerEnd + 1,
+    ),
     remaining,
     since: Number(record.slice(52, 65)),
     fencingToken: Number(record.slice(2, 18)),

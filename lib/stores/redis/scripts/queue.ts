@@ -130,7 +130,7 @@ end
  *
  * Needs the locals `mark` (the Redis key of it) and `waiter`.
  */
-export const DROP_MARK = `
+const DROP_MARK = `
 local text = redis.pcall('GET', mark)
 if text and not text.err and string.sub(text, ${MARK.name}) == waiter then
   redis.call('DEL', mark)
@@ -138,7 +138,7 @@ end
 `;
 
 /**
- * Puts a waiter that several holders refused in line.
+ * Puts a waiter that was refused in line.
  *
  * Needs the locals `call`, `pcall`, `refused` (the position of the key that refused it, if one did), `waiter` (its name, if it waits),
  * `came` (when, by this server's clock), `ordered`, `late`, `n`, and `key` and `queues` (what comes in KEYS before the records and

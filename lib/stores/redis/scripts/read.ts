@@ -6,26 +6,42 @@ import { tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
 import { script } from './script.js';
 
+/** So many holders of all locks together are told at a time, about: a command of one or two milliseconds. */
+const PAGE = 1_000;
+
 /** So many at a time of what is told of holders: the server's Lua takes no more than about 8,000 arguments. */
 const MOST_TOLD = 1_000;
 
+/** Where the holders of a lock begin, and where they have ended. */
+export const BEGINNING = '0';
+
 /**
- * Tells who holds locks, without changing anything.
+ * Tells who holds locks, without changing anything. Ends after so many holders, as no other command runs meanwhile: then it is
+ * asked again from the lock on where it ended.
  *
  * KEYS     for each lock its record, the set of its holders, and the hash of what is told of them
- * Returns  for each lock, in this order:
+ * ARGV[1]  where to go on among the readers of the first lock; 0 from the beginning
+ * Returns  for each lock, in this order, as far as it came:
  *          {}                  nobody
  *          {record, pttl}      for pttl milliseconds more; -1 for ever
  *          {error}             it is of another type, or has a value that is not a record
- *          {record, pttl, id, left, details, ...}
- *                              where several hold it: first to end first, the id, milliseconds until it ends, and what is told
- *                              of each holder; of readers each but the one whom the record names, who ends last
+ *          {record, pttl, next, id, left, details, ...}
+ *                              where several hold it: where to go on, 0 after the last one; and the id, milliseconds until it
+ *                              ends, and what is told of each holder. Of permits all, first to end first. Of readers some
+ *                              more each time, in any order, and not the one whom the record names, who ends last
+ *
+ * By ZSCAN: a reader that is in the set from the first page to the last is told, maybe twice. One that extends, or is followed by
+ * another one that ends later, goes from the set to the record or back: each page tells whom the record names, so that it is
+ * told there or in the set.
  */
 export const READ = script(`
-local call, found = redis.call, {}
+local call, found, room = redis.call, {}, ${PAGE}
 local time = call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 for i = 1, #KEYS, 3 do
+  if room <= 0 then
+    break
+  end
   local record, answer = redis.pcall('GET', KEYS[i]), {}
   if not record then
     answer = {}
@@ -37,31 +53,38 @@ for i = 1, #KEYS, 3 do
     local left, state = call('PTTL', KEYS[i]), string.byte(record, 1)
     if state ~= ${RECORD.free} and (left == -1 or left > ${LINGER_MS}) then
       answer = {record, left == -1 and -1 or left - ${LINGER_MS}}
-      local beside = state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others}
-      if beside then
+      local held
+      if state == ${RECORD.shared} and string.byte(record, ${RECORD.beside}) == ${RECORD.others} then
         local own = redis.pcall('HGET', KEYS[i + 2], string.sub(record, ${RECORD.id.join(', ')}))
         if own and not own.err then
           answer[1] = string.sub(record, 1, ${RECORD.token[0] - 1}) .. string.sub(own, 1, 16) .. string.sub(record, ${RECORD.token[1] + 1})
         end
+        held = redis.pcall('ZSCAN', KEYS[i + 1], i == 1 and ARGV[1] or '${BEGINNING}', 'COUNT', room)
+        if not held.err then
+          answer[3], held = held[1], held[2]
+        end
+      elseif state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
+        -- All at once, so that no slot is told twice.
+        answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
       end
-      if beside or state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
-        local held = redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
-        if held.err then
-          answer = {held.err}
-        else
-          for from = 1, #held, ${2 * MOST_TOLD} do
-            local ids, ends = {}, {}
-            for j = from, math.min(from + ${2 * MOST_TOLD - 1}, #held), 2 do
-              ids[#ids + 1], ends[#ends + 1] = held[j], held[j + 1]
-            end
-            local details = redis.pcall('HMGET', KEYS[i + 2], unpack(ids))
-            if details.err then
-              answer = {details.err}
-              break
-            end
-            for j = 1, #ids do
-              local last = #answer
-              answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], ends[j] - now, details[j] or ''
+      if held and held.err then
+        answer = {held.err}
+      elseif held then
+        room = room - #held / 2
+        for from = 1, #held, ${2 * MOST_TOLD} do
+          local ids, ends = {}, {}
+          for j = from, math.min(from + ${2 * MOST_TOLD - 1}, #held), 2 do
+            ids[#ids + 1], ends[#ends + 1] = held[j], held[j + 1]
+          end
+          local details = redis.pcall('HMGET', KEYS[i + 2], unpack(ids))
+          if details.err then
+            answer = {details.err}
+            break
+          end
+          for j = 1, #ids do
+            local last, left = #answer, ends[j] - now
+            if left > 0 then
+              answer[last + 1], answer[last + 2], answer[last + 3] = ids[j], left, details[j] or ''
             end
           end
         end
@@ -73,19 +96,31 @@ end
 return found
 `);
 
-/** The number of keys and the keys of {@link READ}. */
-export function packRead(keys: readonly string[], keyPrefix: string): Packed {
+/**
+ * The number of keys, the keys and the arguments of {@link READ}.
+ *
+ * @param from - where to go on among the readers of the first key
+ */
+export function packRead(keys: readonly string[], keyPrefix: string, from = BEGINNING): Packed {
   const names = keys.flatMap((key) => [
     recordKey(keyPrefix, key),
     holdersKey(keyPrefix, key),
     detailsKey(keyPrefix, key),
   ]);
-  return [names.length, ...names];
+  return [names.length, ...names, from];
 }
 
-/** What {@link READ} says of one lock; numbers may come as strings from a client of the user's (`stringNumbers`). */
-export function readKeyState(found: unknown): KeyState {
-  const [text, pttl, ...told] = found as readonly (number | string)[];
+/** What {@link READ} says of one lock, and where to go on; numbers may come as strings from a client of the user's (`stringNumbers`). */
+export function readPage(found: unknown): { readonly state: KeyState; readonly next: string } {
+  const [text, pttl, next = BEGINNING, ...told] = found as readonly (number | string)[];
+  return { state: stateOf(text, pttl, told), next: String(next) };
+}
+
+function stateOf(
+  text: number | string | undefined,
+  pttl: number | string | undefined,
+  told: readonly (number | string)[],
+): KeyState {
   if (text === undefined) return undefined;
   const record = String(text);
   if (pttl === undefined) return new Error(record);
@@ -99,8 +134,12 @@ export function readKeyState(found: unknown): KeyState {
     if (mode === 'permits') holders.push(parsePermit(id, details, Number(left)));
     else holders.push({ ...parseDetails(details), id, remaining: Number(left), mode });
   }
-  if (mode === 'shared') return { mode, holders: [...holders, named] };
+  if (mode === 'shared') return { mode, holders: [...holders.toSorted(firstToEnd), named] };
   return { mode, permits: permitsOfRecord(record), holders: holders.length > 0 ? holders : [named] };
+}
+
+function firstToEnd(some: KeyHolder, other: KeyHolder): number {
+  return some.remaining - other.remaining;
 }
 
 /** The holder whom a record names; -1 ms are for ever. */

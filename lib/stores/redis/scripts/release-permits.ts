@@ -1,5 +1,5 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
-import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
+import { detailsKey, holdersKey, packNames, queueKey, recordKey } from '../lock-key.js';
 import { LINGER_MS, RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { CODE_FIRST } from './lua.js';
@@ -104,18 +104,16 @@ export function packReleasePermits(
   base: string,
 ): Packed {
   const packed: [number, ...(string | number)[]] = [0];
-  const args: (string | number)[] = [];
   const plain = requests.every(
     ({ lease, pause }) => lease.keys.length === 1 && pause === 0 && lease.keepFor === 0,
   );
-  for (const { lease, pause } of requests) {
-    const { id, keys, keepFor } = lease;
-    for (const nameOf of KEYS) for (const key of keys) packed.push(nameOf(keyPrefix, key));
-    args.push(id);
-    if (!plain) args.push(keys.length, keepFor, pause);
-  }
+  packNames(packed, requests, KEYS, keyPrefix);
   packed[0] = packed.length - 1;
-  packed.push(base, plain ? 1 : 0, ...args);
+  packed.push(base, plain ? 1 : 0);
+  for (const { lease, pause } of requests) {
+    packed.push(lease.id);
+    if (!plain) packed.push(lease.keys.length, lease.keepFor, pause);
+  }
   return packed;
 }
 

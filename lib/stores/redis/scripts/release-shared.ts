@@ -1,5 +1,5 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
-import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
+import { detailsKey, holdersKey, packNames, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { CODE_FIRST } from './lua.js';
@@ -63,8 +63,7 @@ export function packReleaseShared(
 ): Packed {
   const packed: [number, ...(string | number)[]] = [0];
   const plain = requests.every(({ lease, pause }) => lease.keys.length === 1 && pause === 0);
-  for (const { lease } of requests)
-    for (const nameOf of KEYS) for (const key of lease.keys) packed.push(nameOf(keyPrefix, key));
+  packNames(packed, requests, KEYS, keyPrefix);
   packed[0] = packed.length - 1;
   packed.push(base, plain ? 1 : 0);
   for (const { lease, pause } of requests) {

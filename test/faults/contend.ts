@@ -1,22 +1,29 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import type { Redlock } from '../../../lib/redlock/redlock.js';
-import { type FaultEvent, type FaultEventBody, machineTime } from '../../faults/events.js';
-import { judge, type Verdict } from '../../faults/judge.js';
+import type { Redlock } from '../../lib/redlock/redlock.js';
+import { type FaultEvent, type FaultEventBody, machineTime } from './events.js';
+import { judge, type Verdict } from './judge.js';
 
-/** With fewer acquisitions nothing was tested: both keys may be held for long, and the servers stand still for half of the time. */
-export const LEAST = 5;
-
-/** The shortest ttl that etcd keeps, in milliseconds. */
-const TTL = 2_000;
+export interface Contention {
+  /** For how long they contend, in milliseconds. */
+  readonly duration: number;
+  readonly ttl: number;
+  /** How long an acquisition waits, in milliseconds. */
+  readonly timeout: number;
+  /** Milliseconds in which each settles (J6). */
+  readonly budget: { readonly acquire: number; readonly release: number };
+  /** For how long one holds it, in milliseconds; random, up to 60 by default. */
+  readonly hold?: () => number;
+  /** Whether a lock is renewed; each by default. */
+  readonly renews?: (attempt: number) => boolean;
+}
 
 /**
- * Processes, each with one caller for each of two locks, who take them again and again while something is done to the servers.
- *
- * @param duration - milliseconds
+ * Processes, each with one caller for each of two locks, who take them again and again while something is done to the servers;
+ * what the judge says of it.
  */
 export async function contend(
   processes: readonly Redlock[],
-  duration: number,
+  { duration, ttl, timeout, budget, hold = () => Math.random() * 60, renews = () => true }: Contention,
   meanwhile: () => Promise<unknown>,
 ): Promise<Verdict> {
   const events: FaultEvent[] = [];
@@ -27,24 +34,22 @@ export async function contend(
       const attempt = ++attempts;
       const tell = (event: FaultEventBody): void =>
         void events.push({ ...event, client, at: machineTime() } as FaultEvent);
-      tell({ event: 'invoke', attempt, keys: [key], mode: 'exclusive', budget: 2_000 });
+      tell({ event: 'invoke', attempt, keys: [key], mode: 'exclusive', budget: budget.acquire });
       try {
         const lock = await redlock.acquire([key], {
-          ttl: TTL,
-          // Both kinds of what a lock ends with.
-          renew: attempt % 3 !== 0,
+          ttl,
+          renew: renews(attempt),
           signals: [],
-          retry: { timeout: 1_500, attempts: Infinity, delay: 20, jitter: 20 },
+          retry: { timeout, attempts: Infinity, delay: 20, jitter: 20 },
         });
         const validUntil = (): number => machineTime() + lock.remaining();
         tell({ event: 'return', attempt, token: lock.fencingToken, validUntil: validUntil() });
         lock.signal.addEventListener('abort', () => tell({ event: 'lost', attempt }));
-        const holds = Math.random() < 0.05 ? 2 * TTL : Math.random() * 60;
-        for (const over = performance.now() + holds; performance.now() < over && lock.isHeld();) {
+        for (const over = performance.now() + hold(); performance.now() < over && lock.isHeld();) {
           await delay(5);
           if (lock.isHeld()) tell({ event: 'renew', attempt, validUntil: validUntil() });
         }
-        tell({ event: 'release', attempt, budget: 1_500 });
+        tell({ event: 'release', attempt, budget: budget.release });
         await lock.release();
         tell({ event: 'released', attempt });
       } catch (error) {

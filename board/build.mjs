@@ -1,0 +1,44 @@
+// Bundles the page of the board, and writes it into the compiled library: lib/live/assets.ts says why it is in there.
+import { createHash } from 'node:crypto';
+import { writeFile } from 'node:fs/promises';
+import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
+import { build } from 'esbuild';
+
+const path = (file) => fileURLToPath(new URL(file, import.meta.url));
+
+const { outputFiles } = await build({
+  entryPoints: { board: path('page/main.tsx') },
+  bundle: true,
+  minify: true,
+  write: false,
+  outdir: 'board',
+  format: 'iife',
+  target: 'es2023',
+  jsx: 'automatic',
+  jsxImportSource: 'preact',
+  legalComments: 'inline',
+});
+const { outputFiles: styles } = await build({
+  stdin: {
+    contents: '@import "./timeline/timeline.css"; @import "./page/style.css";',
+    loader: 'css',
+    resolveDir: path('.'),
+  },
+  bundle: true,
+  minify: true,
+  write: false,
+});
+
+const TYPES = { 'board.js': 'text/javascript; charset=utf-8', 'board.css': 'text/css; charset=utf-8' };
+const contents = { 'board.js': outputFiles[0].contents, 'board.css': styles[0].contents };
+const assets = Object.fromEntries(
+  Object.entries(contents).map(([name, content]) => {
+    const gzip = gzipSync(content, { level: 9 });
+    // For who reads the log of the build, and for docs/board.md.
+    console.log(`${name}: ${content.length} bytes, ${gzip.length} with gzip`);
+    const hash = createHash('sha256').update(content).digest('base64url').slice(0, 16);
+    return [name, { type: TYPES[name], gzip: gzip.toString('base64'), hash }];
+  }),
+);
+await writeFile(path('../dist/lib/live/assets.js'), `export const ASSETS = ${JSON.stringify(assets)};\n`);

@@ -1,0 +1,111 @@
+import { signal } from '@preact/signals';
+import type {
+  BoardAbout,
+  BoardMessage,
+  BoardStatus,
+  HistoryEntry,
+  LockDetails,
+  LockRow,
+  PrefixHistory,
+  ReleaseReply,
+  ReleaseRequest,
+} from '../../lib/live/messages.js';
+
+/** Where the page's own files are. */
+const BASE = new URL('.', (document.currentScript as HTMLScriptElement).src);
+
+/** How soon the page asks again after it was refused, in milliseconds; of other failures the browser takes care. */
+const ASK_AGAIN_MS = 5_000;
+
+export type Connection = 'connecting' | 'live' | 'cut' | 'refused';
+
+export const connection = signal<Connection>('connecting');
+export const about = signal<BoardAbout>({ allowForceRelease: false, declared: [] });
+export const status = signal<BoardStatus>({ nodes: undefined, ticks: [], campaigns: [], unsent: 0 });
+
+/** The locks by their numbers; a new map with every change. */
+export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());
+
+/** The time of the server, of now, a few times a second. */
+export const now = signal(Date.now());
+
+let epoch = '';
+/** How much the clock of the server is ahead of that of the browser. */
+let ahead = 0;
+
+export function start(): void {
+  listen();
+  setInterval(() => (now.value = Date.now() + ahead), 250);
+}
+
+function listen(): void {
+  const stream = new EventSource(new URL('events', BASE));
+  stream.addEventListener('message', ({ data }) => {
+    receive(JSON.parse(data as string) as BoardMessage);
+    connection.value = 'live';
+  });
+  stream.addEventListener('error', () => {
+    connection.value = 'cut';
+    if (stream.readyState !== EventSource.CLOSED) return;
+    // The answer was no stream: a guard has refused it, or a proxy has no server behind it.
+    connection.value = 'refused';
+    setTimeout(listen, ASK_AGAIN_MS);
+  });
+}
+
+function receive(message: BoardMessage): void {
+  ahead = message.now - Date.now();
+  now.value = message.now;
+  if (message.type === 'snapshot') {
+    ({ epoch } = message);
+    about.value = message.about;
+    status.value = message.status;
+    locks.value = new Map(message.rows.map((row) => [row.n, row]));
+    return;
+  }
+  if (message.status) status.value = message.status;
+  const { rows = [], renewed = [], gone = [] } = message;
+  if (rows.length + renewed.length + gone.length === 0) return;
+  const changed = new Map(locks.value);
+  for (const n of gone) changed.delete(n);
+  for (const row of rows) changed.set(row.n, row);
+  for (const [n, index, ends, renewals] of renewed) {
+    const row = changed.get(n);
+    const holder = row?.holders[index];
+    if (row && holder)
+      changed.set(n, { ...row, holders: row.holders.with(index, { ...holder, ends, renewals }) });
+  }
+  locks.value = changed;
+}
+
+/** @returns `undefined` when the server does not know the lock any more, or does not answer */
+export function fetchDetails(n: number): Promise<LockDetails | undefined> {
+  return get<LockDetails>('details', { epoch, n: String(n) });
+}
+
+export async function fetchHistory(prefix: string): Promise<readonly HistoryEntry[] | undefined> {
+  return (await get<PrefixHistory>('history', { prefix }))?.history;
+}
+
+async function get<Answer>(file: string, parameters: Record<string, string>): Promise<Answer | undefined> {
+  try {
+    const response = await fetch(new URL(`${file}?${new URLSearchParams(parameters)}`, BASE));
+    return response.ok ? ((await response.json()) as Answer) : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** @throws Error that says why it did not work */
+export async function release(n: number, ids: readonly string[]): Promise<number> {
+  const body: ReleaseRequest = { epoch, n, ids };
+  const response = await fetch(new URL('release', BASE), {
+    method: 'POST',
+    headers: { 'content-type': 'application/json', 'x-redlock-board': '1' },
+    body: JSON.stringify(body),
+  }).catch(() => undefined);
+  if (!response) throw new Error('The server does not answer.');
+  const answer = (await response.json().catch(() => ({}))) as Partial<ReleaseReply> & { message?: string };
+  if (!response.ok) throw new Error(answer.message ?? `The server answered ${response.status}.`);
+  return answer.released ?? 0;
+}

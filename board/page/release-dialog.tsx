@@ -1,0 +1,85 @@
+import { useSignal } from '@preact/signals';
+import { useEffect, useRef } from 'preact/hooks';
+import type { HolderRow } from '../../lib/live/messages.js';
+import { release } from './connection.js';
+import { Since } from './lock-list.js';
+import { Text } from './text.js';
+
+const MOST_OF_KEY = 100;
+const MOST_NAMED = 5;
+
+interface ReleaseProps {
+  readonly n: number;
+  readonly lockKey: string;
+  readonly holders: readonly HolderRow[];
+  /** @param outcome - what has come of it; nothing when it was called off */
+  readonly close: (outcome?: string) => void;
+}
+
+/** Asks before a lock is ended: who holds it, and what may happen. */
+export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
+  const dialog = useRef<HTMLDialogElement>(null);
+  const busy = useSignal(false);
+  const failure = useSignal('');
+  useEffect(() => dialog.current?.showModal(), []);
+  const several = holders.length > 1;
+
+  const go = async (): Promise<void> => {
+    busy.value = true;
+    try {
+      const released = await release(
+        n,
+        holders.map(({ id }) => id),
+      );
+      close(
+        released === 0
+          ? 'It had ended already: nothing was released.'
+          : several
+            ? `Released ${released} of ${holders.length} holders. They learn of it at their next renewals.`
+            : 'Released. Its holder learns of it at its next renewal.',
+      );
+    } catch (error) {
+      failure.value = (error as Error).message;
+      busy.value = false;
+    }
+  };
+
+  return (
+    <dialog ref={dialog} aria-labelledby="release-title" onClose={() => close()}>
+      <h2 id="release-title">Release this lock by force?</h2>
+      <p>
+        <Text of={lockKey.slice(0, MOST_OF_KEY)} cut={lockKey.length > MOST_OF_KEY} /> is held by
+      </p>
+      <ul>
+        {holders.slice(0, MOST_NAMED).map((holder) => (
+          <li key={holder.id}>
+            <b>
+              <Text of={holder.owner} />
+            </b>
+            , for <Since at={holder.since} />
+          </li>
+        ))}
+        {holders.length > MOST_NAMED && <li>and {holders.length - MOST_NAMED} more</li>}
+      </ul>
+      <p>
+        Until {several ? 'they notice, they work' : 'it notices, it works'} on as if nothing had happened,
+        while somebody else gets the lock: two may do the same work at the same time. Only writes that check
+        the fencing token are refused. A holder that has crashed loses its lock without this, when its time is
+        over.
+      </p>
+      {failure.value !== '' && (
+        <p class="bad" role="alert">
+          {failure.value}
+        </p>
+      )}
+      <div class="actions">
+        <button type="button" onClick={() => close()} autofocus>
+          Leave it
+        </button>
+        <button type="button" class="danger" disabled={busy.value} onClick={() => void go()}>
+          Release {several ? `${holders.length} holders` : 'it'}
+        </button>
+      </div>
+    </dialog>
+  );
+}

@@ -1,0 +1,66 @@
+import { preparePostgres, takesConnections } from '../sample-app/demo/embedded-postgres.js';
+import { isHealthy, prepareEtcd } from '../sample-app/demo/path-etcd.js';
+import type { ServerProcess } from '../sample-app/demo/server-process.js';
+import type { StopList } from '../sample-app/demo/stop-list.js';
+import type { LockServer } from './lock-server.js';
+
+/** How one program is started, and how it crashes. */
+interface Program {
+  readonly url: string;
+  launch(): ServerProcess;
+  isReady(url: string): Promise<true | undefined>;
+  readonly crash: NodeJS.Signals;
+}
+
+/** A PostgreSQL or an etcd that is there for locks alone, and has them on disk: after a crash it comes back with them. */
+export class DurableServer implements LockServer {
+  readonly host = '127.0.0.1';
+  readonly forgets = false;
+  private server: ServerProcess | undefined;
+
+  private constructor(
+    readonly name: string,
+    private readonly program: Program,
+  ) {}
+
+  static async startPostgres(name: string, stops: StopList): Promise<DurableServer> {
+    const prepared = await preparePostgres(stops);
+    // Its "immediate" shutdown: nothing is written any more, and the next start recovers. SIGKILL would end one of its
+    // processes, and the others might still be there then, which keeps it from starting.
+    return this.open(name, { ...prepared, isReady: takesConnections, crash: 'SIGQUIT' }, stops);
+  }
+
+  static async startEtcd(name: string, stops: StopList): Promise<DurableServer> {
+    return this.open(name, { ...(await prepareEtcd(stops)), isReady: isHealthy, crash: 'SIGKILL' }, stops);
+  }
+
+  private static async open(name: string, program: Program, stops: StopList): Promise<DurableServer> {
+    const server = new DurableServer(name, program);
+    await stops.add(() => server.kill());
+    await server.start();
+    return server;
+  }
+
+  get url(): string {
+    return this.program.url;
+  }
+
+  get port(): number {
+    return Number(new URL(this.url).port);
+  }
+
+  get running(): boolean {
+    return this.server?.running === true;
+  }
+
+  async start(): Promise<void> {
+    if (this.running) return;
+    const server = this.program.launch();
+    this.server = server;
+    await server.whenReady(() => this.program.isReady(this.url));
+  }
+
+  async kill(): Promise<void> {
+    await this.server?.stop(this.program.crash);
+  }
+}

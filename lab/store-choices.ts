@@ -1,0 +1,76 @@
+import type { LockStore } from '../sample-app/config/environment.js';
+import { locateBinaries } from '../sample-app/demo/embedded-postgres.js';
+import { etcdOnPath, HOW_TO_GET_ETCD } from '../sample-app/demo/path-etcd.js';
+import type { LockPlan } from './lock-plan.js';
+
+/** Where the playground can keep its locks. */
+export interface StoreChoice {
+  readonly name: string;
+  readonly title: string;
+  /** What to expect of it. */
+  readonly note: string;
+  readonly plan: LockPlan & { readonly ttl?: number };
+  /** Why it cannot be had here, and how it can. */
+  readonly missing?: string | undefined;
+  /** Whether it is the one on the page until another one is chosen. */
+  readonly preselected: boolean;
+}
+
+/** Milliseconds. */
+const ETCD_TTL = { least: 2_000, step: 1_000 };
+
+const FORGETS = 'A Redis that is killed comes back without its data.';
+const REMEMBERS =
+  'A PostgreSQL apart from that of the tasks. Killed and started again, it still has its locks.';
+
+const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
+  {
+    name: 'redis-5',
+    title: 'Redis, five masters',
+    note: `Three of them must agree. ${FORGETS}`,
+    plan: { store: 'redis', nodes: 5 },
+  },
+  {
+    name: 'redis-3',
+    title: 'Redis, three masters',
+    note: `Two of them must agree. ${FORGETS}`,
+    plan: { store: 'redis', nodes: 3 },
+  },
+  { name: 'redis-1', title: 'Redis, one', note: FORGETS, plan: { store: 'redis', nodes: 1 } },
+  { name: 'postgres', title: 'PostgreSQL', note: REMEMBERS, plan: { store: 'postgres', nodes: 1 } },
+  {
+    name: 'etcd',
+    title: 'etcd',
+    note: `Killed and started again, it still has its locks. A ttl is whole seconds, at least ${ETCD_TTL.least / 1_000}.`,
+    plan: { store: 'etcd', nodes: 1, ttl: ETCD_TTL.least },
+  },
+];
+
+/**
+ * @param preferred - the store that is preselected
+ * @throws Error that says how to get it, when it is missing
+ */
+export async function findStores(preferred: LockStore = 'redis'): Promise<StoreChoice[]> {
+  const missing: Record<LockStore, string | undefined> = {
+    redis: undefined,
+    postgres: await locateBinaries().then(
+      () => undefined,
+      () => 'There is no embedded PostgreSQL for this machine',
+    ),
+    etcd: (await etcdOnPath()) === undefined ? HOW_TO_GET_ETCD : undefined,
+  };
+  const preselected = CHOICES.find(({ plan }) => plan.store === preferred);
+  if (missing[preferred] !== undefined) throw new Error(`${missing[preferred]}.`);
+  return CHOICES.map((choice) => ({
+    ...choice,
+    missing: missing[choice.plan.store],
+    preselected: choice === preselected,
+  }));
+}
+
+/** What is wrong with a ttl for this store; nothing when it can keep it. */
+export function problemOfTtl(store: LockStore, ttl: number): string | undefined {
+  const { least, step } = ETCD_TTL;
+  if (store !== 'etcd' || (ttl >= least && ttl % step === 0)) return undefined;
+  return `Expected ttl to be a multiple of ${step} ms, at least ${least}, for etcd, got ${ttl}: its leases last whole seconds`;
+}

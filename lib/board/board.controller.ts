@@ -1,0 +1,49 @@
+import {
+  Body,
+  Controller,
+  Get,
+  Inject,
+  Param,
+  Post,
+  Req,
+  Res,
+  type Type,
+  UseGuards,
+  VERSION_NEUTRAL,
+} from '@nestjs/common';
+import { Board, type PlatformRequest, type PlatformResponse } from './board.js';
+import type { RedlockBoardOptions } from './board.options.js';
+
+/** A controller at the path, behind the guards: both are part of a class in Nest. */
+export function boardControllerFor({ path, guards = [] }: RedlockBoardOptions): Type {
+  // Without a version, so that it is at its path whatever the versioning of the application.
+  @Controller({ path, version: VERSION_NEUTRAL })
+  @UseGuards(...guards)
+  class RedlockBoardController {
+    constructor(@Inject(Board) private readonly board: Board) {}
+
+    @Get()
+    page(@Req() request: PlatformRequest, @Res() response: PlatformResponse): void {
+      this.board.get(request, response, '');
+    }
+
+    @Get(':file')
+    file(
+      @Req() request: PlatformRequest,
+      @Res() response: PlatformResponse,
+      @Param('file') file: string,
+    ): void {
+      this.board.get(request, response, file);
+    }
+
+    @Post('release')
+    release(
+      @Req() request: PlatformRequest,
+      @Res() response: PlatformResponse,
+      @Body() body: unknown,
+    ): Promise<void> {
+      return this.board.release(request, response, body);
+    }
+  }
+  return RedlockBoardController;
+}

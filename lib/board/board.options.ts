@@ -1,0 +1,77 @@
+import type { CanActivate, ModuleMetadata, Type } from '@nestjs/common';
+import { badOption, checkBoolean, checkOptionNames } from '../core/checks.js';
+
+/** What {@link RedlockBoardModule.forRoot} takes. */
+export interface RedlockBoardOptions {
+  /**
+   * Where the page is, such as `'/locks'`; behind the application's global prefix.
+   */
+  readonly path: string;
+
+  /**
+   * Guards that decide who sees the board and acts on it: classes, which Nest injects, or instances. Guards of the whole
+   * application come before them.
+   * @defaultValue none, which `public` must confirm
+   */
+  readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
+
+  /**
+   * `true`: everybody who reaches the application may see all keys and owners.
+   * @defaultValue false
+   */
+  readonly public?: boolean;
+
+  /**
+   * Whether those whom the guards let in may end locks of others.
+   * @defaultValue false
+   */
+  readonly allowForceRelease?: boolean;
+
+  /**
+   * Who sends a request, such as the name of its user, for the event that tells of a release by force
+   * (`nestjs-redlock:force-release`). It gets the request of Express or Fastify.
+   * @defaultValue nobody is named
+   */
+  readonly actor?: (request: never) => string | undefined | Promise<string | undefined>;
+
+  /** The `name` of the `RedlockModule` whose locks are shown. */
+  readonly instance?: string;
+
+  /**
+   * Modules that provide what the guards inject.
+   * @defaultValue none
+   */
+  readonly imports?: ModuleMetadata['imports'];
+}
+
+const NAMES = ['path', 'guards', 'public', 'allowForceRelease', 'actor', 'instance', 'imports'];
+
+/** @throws TypeError naming the option that does not fit; Error when nothing says who may see the board */
+export function checkBoardOptions(options: RedlockBoardOptions): void {
+  checkOptionNames('RedlockBoardModule.forRoot', options, NAMES);
+  const { path, guards = [], public: isPublic, allowForceRelease, actor, instance } = options;
+  if (typeof path !== 'string' || !/^\/?[^/?#]/.test(path))
+    throw badOption('path', 'a path that is not empty, such as `/locks`', path);
+  const isGuard = (guard: unknown): boolean =>
+    typeof guard === 'function' ||
+    (typeof guard === 'object' && guard !== null && typeof (guard as CanActivate).canActivate === 'function');
+  if (!Array.isArray(guards) || !guards.every(isGuard))
+    throw badOption('guards', 'an array of guards, classes or instances', guards);
+  if (isPublic !== undefined) checkBoolean('public', isPublic);
+  if (allowForceRelease !== undefined) checkBoolean('allowForceRelease', allowForceRelease);
+  if (actor !== undefined && typeof actor !== 'function')
+    throw badOption('actor', 'a function of the request', actor);
+  if (instance !== undefined && (typeof instance !== 'string' || instance === ''))
+    throw badOption('instance', 'a string that is not empty', instance);
+  if (guards.length === 0 && isPublic !== true) {
+    throw new Error(
+      'RedlockBoardModule has no `guards`, so everybody who reaches this application would see its locks. Write ' +
+        '`guards: [AdminGuard]` with a guard of yours, or `public: true` if that is meant.',
+    );
+  }
+  if (guards.length > 0 && isPublic === true) {
+    throw new Error(
+      'RedlockBoardModule has `guards` and is `public: true`: only one of the two can be meant. Leave the other one out.',
+    );
+  }
+}

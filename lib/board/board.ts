@@ -1,0 +1,75 @@
+import { type BeforeApplicationShutdown, Inject, Injectable, type OnModuleInit } from '@nestjs/common';
+import { ModuleRef } from '@nestjs/core';
+import { BoardServer, type Exchange } from '../live/board-server.js';
+import { History } from '../live/history.js';
+import { LiveLocks, type LockSource } from '../live/live-locks.js';
+import { ProcessEvents } from '../live/process-events.js';
+import { lockServiceToken } from '../service/inject-lock-service.decorator.js';
+import type { LockService } from '../service/lock.service.js';
+import type { RedlockBoardOptions } from './board.options.js';
+import { declaredRow } from './declared-row.js';
+
+export const BOARD_OPTIONS = Symbol('REDLOCK_BOARD_OPTIONS');
+
+/** A request of Express or of Fastify, with what it has of Node's. */
+export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request']; originalUrl?: string };
+
+/** The same of a response; Fastify's must be told that others write it. */
+export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
+
+/** The board of this process: it notes what the locks do here, and looks at the store while somebody watches. */
+@Injectable()
+export class Board implements OnModuleInit, BeforeApplicationShutdown {
+  #server: BoardServer | undefined;
+  #events: ProcessEvents | undefined;
+
+  constructor(
+    @Inject(BOARD_OPTIONS) private readonly options: RedlockBoardOptions,
+    @Inject(ModuleRef) private readonly moduleRef: ModuleRef,
+  ) {}
+
+  /** @throws Nest's error when there is no `RedlockModule` with that name */
+  onModuleInit(): void {
+    const { instance, allowForceRelease = false } = this.options;
+    const locks = this.moduleRef.get<LockService>(lockServiceToken(instance), { strict: false });
+    const { owner } = locks;
+    const history = new History();
+    this.#events = new ProcessEvents(owner, instance, history);
+    const declared = locks.declared().map(declaredRow);
+    const about = { owner, ...(instance !== undefined && { instance }), allowForceRelease, declared };
+    this.#server = new BoardServer(
+      new LiveLocks(sourceOf(locks), about, history, this.#events),
+      allowForceRelease,
+    );
+  }
+
+  get(request: PlatformRequest, response: PlatformResponse, file: string): void {
+    const url = request.originalUrl ?? request.url ?? '';
+    this.#server?.get(exchangeOf(request, response), url, file);
+  }
+
+  async release(request: PlatformRequest, response: PlatformResponse, body: unknown): Promise<void> {
+    const actor = await this.options.actor?.(request as never);
+    await this.#server?.release(exchangeOf(request, response), body, actor);
+  }
+
+  /** Before the server is closed, which waits for the streams. */
+  beforeApplicationShutdown(): void {
+    this.#server?.close();
+    this.#events?.stop();
+  }
+}
+
+function exchangeOf(request: PlatformRequest, response: PlatformResponse): Exchange {
+  response.hijack?.();
+  return { request: request.raw ?? request, response: response.raw ?? response };
+}
+
+function sourceOf(locks: LockService): LockSource {
+  return {
+    list: () => locks.list(),
+    checkNodes: () => locks.checkNodes(),
+    forceRelease: (key, options) => locks.forceRelease(key, options),
+    campaigns: () => locks.leaders().map((leader) => ({ name: leader.name, isLeader: leader.isLeader() })),
+  };
+}

@@ -1,0 +1,93 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { userInfo } from 'node:os';
+import { BoardServer, refuse } from '../live/board-server.js';
+import { History } from '../live/history.js';
+import { LiveLocks, type LockSource } from '../live/live-locks.js';
+import { whyNotLoopback } from '../live/own-page.js';
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { quoted } from './format.js';
+import type { Session } from './session.js';
+import { print, type Terminal } from './terminal.js';
+import { UsageError } from './usage-error.js';
+
+/** What the page sends is a number and ids; bytes. */
+const LONGEST_BODY = 1_024 * 1_024;
+
+/**
+ * Serves the board on the loopback interface until the terminal's signal aborts.
+ *
+ * @throws UsageError when the port is taken
+ */
+export async function board(
+  { inspection }: Session,
+  { port, allowRelease }: RequestFor<'board'>,
+  terminal: Terminal,
+): Promise<number> {
+  const source: LockSource = {
+    list: () => inspection.list(),
+    checkNodes: () => inspection.checkNodes(),
+    campaigns: () => [],
+    async forceRelease(key, { id }) {
+      const released = await inspection.forceRelease(key, { id });
+      if (released) print(terminal, `${new Date().toISOString()}  ended a holder of ${quoted(key)}`);
+      return released;
+    },
+  };
+  const about = { allowForceRelease: allowRelease, declared: [] };
+  const locks = new LiveLocks(source, about, new History(), undefined);
+  const pages = new BoardServer(locks, allowRelease);
+  const server = createServer((request, response) => void answer(pages, request, response));
+  await listen(server, port);
+  const { port: given } = server.address() as AddressInfo;
+  print(terminal, `Board: http://127.0.0.1:${given}/   Ctrl-C ends`);
+  await new Promise<void>((resolve) => {
+    if (terminal.signal.aborted) return resolve();
+    terminal.signal.addEventListener('abort', () => resolve(), { once: true });
+  });
+  pages.close();
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  return ExitCode.Ok;
+}
+
+async function listen(server: Server, port: number): Promise<void> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(
+        error.code === 'EADDRINUSE'
+          ? new UsageError(`Port ${port} is in use. Write another one after --port, or none`)
+          : error,
+      );
+    });
+    server.listen(port, '127.0.0.1', resolve);
+  });
+}
+
+async function answer(pages: BoardServer, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const foreign = whyNotLoopback(request);
+  if (foreign !== undefined) return refuse(response, 403, foreign);
+  const { method, url = '/' } = request;
+  const file = url.replace(/^\//, '').replace(/\?.*$/s, '');
+  if (method === 'GET') return pages.get({ request, response }, url, file);
+  if (method !== 'POST' || file !== 'release')
+    return refuse(response, 405, 'The board takes no such request.');
+  const body = await jsonOf(request);
+  await pages.release({ request, response }, body, userInfo().username);
+}
+
+/** What was sent; `undefined` when it is too long or no JSON. */
+async function jsonOf(request: IncomingMessage): Promise<unknown> {
+  let text = '';
+  request.setEncoding('utf8');
+  try {
+    for await (const chunk of request) {
+      text += chunk as string;
+      if (text.length > LONGEST_BODY) return undefined;
+    }
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,161 @@
+import type { DeclaredLock } from '../core/declared-lock.js';
+import { LEADER_PREFIX } from '../core/keys.js';
+import { type KeyPattern, keyPatterns } from '../core/key-pattern.js';
+import type { LockInfo } from '../core/lock-info.js';
+import { type LockPolicy, modeOf } from '../core/lock-policy.js';
+import { nearNames } from '../core/near-names.js';
+import type { RequestFor } from './command-line.js';
+import { ExitCode } from './exit-code.js';
+import { ageOf, duration, lockJson, lockTable, printable, quoted, table } from './format.js';
+import { locksOf } from './list.js';
+import { readLocks } from './locks-file.js';
+import type { Session } from './session.js';
+import { print, printJson, type Terminal } from './terminal.js';
+import { UsageError } from './usage-error.js';
+
+/** A declared lock, and those of its keys that are held. */
+interface Declared {
+  readonly lock: DeclaredLock;
+  readonly patterns: readonly KeyPattern[];
+  readonly held: LockInfo[];
+}
+
+/** The policy of each declared lock, and what is held of it. */
+export async function listDeclared(
+  session: Session,
+  { locks: file, json }: RequestFor<'list-declared'>,
+  terminal: Terminal,
+): Promise<number> {
+  const { all, others } = await stateOf(session, await readLocks(file));
+  if (json) {
+    const ofNone = others.length === 0 ? [] : [{ name: null, held: others.map(lockJson) }];
+    printJson(terminal, [...all.map(declaredJson), ...ofNone]);
+    return ExitCode.Ok;
+  }
+  const rows = all.map(({ lock, patterns, held }) => [
+    lock.name,
+    textOf(patterns),
+    kindOf(lock.policy),
+    ttlOf(lock.policy),
+    patterns.length === 0 ? '?' : String(held.length),
+    ageOf(oldestOf(held)),
+    lock.team ?? '',
+  ]);
+  const heading = ['LOCK', 'KEYS', 'MODE', 'TTL', 'HELD', 'LONGEST', 'TEAM'];
+  print(terminal, ...table(heading, rows, terminal.output.columns));
+  if (others.length > 0) {
+    print(terminal, '', 'Held, and of no declared lock as far as the forms of keys tell:');
+    print(terminal, ...lockTable(others, terminal.output.columns));
+  }
+  return ExitCode.Ok;
+}
+
+/** One declared lock: its policy, and who holds its keys. */
+export async function describe(
+  session: Session,
+  { name, locks: file, json }: RequestFor<'describe'>,
+  terminal: Terminal,
+): Promise<number> {
+  const locks = await readLocks(file);
+  const { all } = await stateOf(session, locks);
+  const declared = all.find(({ lock }) => lock.name === name);
+  if (!declared) {
+    const near = nearNames(
+      name,
+      locks.map((lock) => lock.name),
+    ).map(quoted);
+    throw new UsageError(`${file} declares no lock ${quoted(name)}. Did you mean ${near.join(', ')}?`);
+  }
+  if (json) {
+    printJson(terminal, declaredJson(declared));
+    return ExitCode.Ok;
+  }
+  const { lock, patterns, held } = declared;
+  print(terminal, ...policyLines(lock, patterns), '');
+  if (patterns.length === 0)
+    print(
+      terminal,
+      'Its keys cannot be told from others: inspect one of them with nestjs-redlock inspect KEY',
+    );
+  else if (held.length === 0) print(terminal, 'Nobody holds it.');
+  else print(terminal, ...lockTable(held, terminal.output.columns));
+  return ExitCode.Ok;
+}
+
+/** What is held, by the declared lock whose form of key is nearest. */
+async function stateOf(
+  session: Session,
+  locks: readonly DeclaredLock[],
+): Promise<{ readonly all: readonly Declared[]; readonly others: readonly LockInfo[] }> {
+  const all = locks.map((lock): Declared => ({ lock, patterns: keyPatterns(lock), held: [] }));
+  const forms = all.flatMap((declared) => declared.patterns.map((pattern) => ({ declared, pattern })));
+  const others: LockInfo[] = [];
+  for (const info of await locksOf(session, '', undefined)) {
+    if (!info.held || info.key.startsWith(LEADER_PREFIX)) continue;
+    const fitting = forms.filter(({ pattern }) => pattern.fits(info.key));
+    const nearest = Math.max(...fitting.map(({ pattern }) => pattern.length));
+    const near = fitting.filter(({ pattern }) => pattern.length === nearest).map(({ declared }) => declared);
+    // The readers of a key and its writers are declared apart.
+    const declared = near.find(({ lock }) => modeOf(lock.policy) === info.mode) ?? near[0];
+    (declared?.held ?? others).push(info);
+  }
+  return { all, others };
+}
+
+function policyLines(lock: DeclaredLock, patterns: readonly KeyPattern[]): string[] {
+  const { name, team, about, policy } = lock;
+  const { retry, renew, minHold, maxHold, reentrant, onLost, release, onBusy, oncePerTick, instance } =
+    policy;
+  const rows: [string, string | undefined][] = [
+    ['team', team],
+    ['keys', textOf(patterns)],
+    ['mode', kindOf(policy)],
+    ['ttl', ttlOf(policy)],
+    ['retry', retry === undefined ? undefined : JSON.stringify(retry)],
+    ['renew', renew?.toString()],
+    ['minHold', minHold === undefined ? undefined : duration(minHold)],
+    ['maxHold', maxHold === undefined ? undefined : duration(maxHold)],
+    ['reentrant', reentrant?.toString()],
+    ['onLost', onLost],
+    ['release', release],
+    ['onBusy', typeof onBusy === 'function' ? 'a function' : onBusy],
+    ['oncePerTick', oncePerTick?.toString()],
+    ['instance', instance],
+  ];
+  const given = rows.flatMap(([what, value]) =>
+    value === undefined ? [] : [`  ${what.padEnd(12)} ${printable(value)}`],
+  );
+  return [about === undefined ? quoted(name) : `${quoted(name)}: ${printable(about)}`, ...given];
+}
+
+function textOf(patterns: readonly KeyPattern[]): string {
+  return patterns.length === 0 ? 'of a function' : patterns.map(({ text }) => text).join(', ');
+}
+
+function kindOf(policy: LockPolicy): string {
+  const { permits } = policy;
+  return permits === undefined ? modeOf(policy) : `${permits} permits`;
+}
+
+function oldestOf(held: readonly LockInfo[]): Date | undefined {
+  const times = held.flatMap(({ since }) => (since ? [since.getTime()] : []));
+  return times.length === 0 ? undefined : new Date(Math.min(...times));
+}
+
+/** The default is that of the module, which the command does not know. */
+function ttlOf({ ttl }: LockPolicy): string {
+  return ttl === undefined ? 'default' : duration(ttl);
+}
+
+function declaredJson({ lock, patterns, held }: Declared): object {
+  const { name, team = null, about = null, policy } = lock;
+  const onBusy = typeof policy.onBusy === 'function' ? 'function' : policy.onBusy;
+  return {
+    name,
+    team,
+    about,
+    keys: patterns.map(({ text }) => text),
+    policy: { ...policy, onBusy },
+    held: held.map(lockJson),
+  };
+}

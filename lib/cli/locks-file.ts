@@ -1,0 +1,46 @@
+import { access } from 'node:fs/promises';
+import { extname, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
+import { UsageError } from './usage-error.js';
+
+/**
+ * The locks that a file of the application declares, by name: all that it exports of `defineLocks`, as an ES module or in
+ * CommonJS.
+ *
+ * @throws UsageError; Error when the file throws
+ */
+export async function readLocks(file: string): Promise<readonly DeclaredLock[]> {
+  const found = locksIn(await load(file));
+  if (found.size === 0)
+    throw new UsageError(
+      `${file} exports nothing that defineLocks returns. Export it from there, or give its file`,
+    );
+  const names = [...found].map(({ name }) => name);
+  const twice = names.find((name, index) => names.indexOf(name) !== index);
+  if (twice !== undefined)
+    throw new UsageError(`${file} exports two locks with the name "${twice}". Rename one of them`);
+  return [...found].toSorted((a, b) => (a.name < b.name ? -1 : 1));
+}
+
+async function load(file: string): Promise<unknown> {
+  const path = resolve(file);
+  await access(path).catch(() => {
+    throw new UsageError(`There is no file ${path}. Build the application first, and give a path from here`);
+  });
+  try {
+    return await import(pathToFileURL(path).href);
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException;
+    if (code === 'ERR_UNKNOWN_FILE_EXTENSION' || /^\.[cm]?tsx?$/.test(extname(path)))
+      throw new UsageError(`This Node cannot load ${file}. Give the compiled file, such as dist/locks.js`);
+    throw new Error(`${file} could not be loaded: ${message}`, { cause: error });
+  }
+}
+
+/** An export can be a lock, locks by their names, or in CommonJS the object that has all exports. */
+function locksIn(value: unknown, depth = 3): Set<DeclaredLock> {
+  if (isDeclaredLock(value)) return new Set([value]);
+  if (typeof value !== 'object' || value === null || depth === 0) return new Set();
+  return new Set(Object.values(value).flatMap((each) => [...locksIn(each, depth - 1)]));
+}

@@ -1,0 +1,166 @@
+import { badOption, checkOptionNames } from './checks.js';
+import { keysOf, type LockKey } from './keys.js';
+import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from './lock-policy.js';
+import { quoted } from './printable.js';
+
+/** What a declared lock can lock: a fixed key, a list of them that makes one lock, or a function that gives either. */
+export type DeclaredKey = LockKey | ((...args: never[]) => LockKey);
+
+/** What {@link defineLocks} takes for each name. */
+export interface LockDefinition<Key extends DeclaredKey = DeclaredKey> extends LockPolicy {
+  /**
+   * What is locked. A function makes it from what the lock is for, such as an id; its parameters need their types written
+   * out, and it gives the same for the same arguments in every process.
+   */
+  readonly key: Key;
+
+  /** Who answers for the lock. */
+  readonly team?: string;
+
+  /** What the lock is for, in one line. */
+  readonly about?: string;
+}
+
+/**
+ * A lock that {@link defineLocks} has declared. `@WithLock.of(lock)` and the methods of `LockService` take it in place of a key
+ * and its options.
+ *
+ * @typeParam Args - the parameters of its key function; none for a fixed key
+ */
+export interface DeclaredLock<Args extends readonly unknown[] = never[]> {
+  /** The name under which it is declared: its label in events, traces and metrics. */
+  readonly name: string;
+
+  /** Its options as they are declared; a module can override some of them. */
+  readonly policy: LockPolicy;
+
+  /** Its key or keys, unless a function gives them. */
+  readonly keys: readonly string[] | undefined;
+
+  /** Who answers for it. */
+  readonly team: string | undefined;
+
+  /** What it is for. */
+  readonly about: string | undefined;
+
+  /**
+   * The lock with its arguments, where more than those goes into a call:
+   * `acquire(locks['order:settle'].for(42), { signal })`.
+   *
+   * @throws TypeError when the key function does not give a usable key
+   */
+  readonly for: (...args: Args) => KeyedLock;
+}
+
+/** A declared lock with its arguments. It goes wherever a key goes. */
+export interface KeyedLock {
+  readonly lock: DeclaredLock;
+
+  /** What is locked, sorted and without repetitions. */
+  readonly keys: readonly string[];
+}
+
+/** What {@link defineLocks} returns, for what takes any of that: declared locks by their names. */
+export type DeclaredLocks = Readonly<Record<string, DeclaredLock>>;
+
+/** The parameters of a key function; a fixed key has none. */
+type ArgsOf<Key> = Key extends (...args: infer Args) => unknown ? Args : [];
+
+// By these and not by a class: the application and the command can have two copies of this package.
+const DECLARED = Symbol.for('nestjs-redlock:declared-lock');
+const KEYED = Symbol.for('nestjs-redlock:keyed-lock');
+
+const NAMES: readonly string[] = ['key', ...LOCK_POLICY_NAMES, 'instance', 'team', 'about'];
+
+/**
+ * Declares locks in one place: what is locked, for how long, by which module instance, and who answers for it. A module that is
+ * given them as `locks` can require with `strict` that no others are used.
+ *
+ * @returns the locks by their names, frozen
+ * @throws TypeError or RangeError naming the lock, the option, the rule and the value
+ * @example
+ * ```ts
+ * import { defineLocks, RedlockModule, WithLock } from 'nestjs-redlock';
+ *
+ * const locks = defineLocks({
+ *   'order:settle': { key: (id: number) => `order:${id}`, ttl: 30_000, team: 'payments', about: 'one settlement at a time' },
+ *   'tenant:report': { key: (tenant: string) => `report:${tenant}`, permits: 5 },
+ * });
+ *
+ * RedlockModule.forRoot({ nodes: 'redis://localhost:6379', locks, strict: true });
+ *
+ * class Orders {
+ *   @WithLock.of(locks['order:settle'])
+ *   async settle(id: number): Promise<void> {}
+ * }
+ * ```
+ * @see docs/declared-locks.md
+ */
+export function defineLocks<const Keys extends Readonly<Record<string, DeclaredKey>>>(definitions: {
+  readonly [Name in keyof Keys]: LockDefinition<Keys[Name]>;
+}): { readonly [Name in keyof Keys]: DeclaredLock<ArgsOf<Keys[Name]>> };
+export function defineLocks(definitions: Readonly<Record<string, LockDefinition>>): DeclaredLocks {
+  if (typeof definitions !== 'object' || definitions === null || Array.isArray(definitions))
+    throw badOption('definitions', 'an object that gives each lock a name', definitions);
+  const declared = Object.entries(definitions).map(([name, definition]) => [name, declare(name, definition)]);
+  return Object.freeze(Object.fromEntries(declared) as Record<string, DeclaredLock>);
+}
+
+function declare(name: string, definition: LockDefinition): DeclaredLock {
+  try {
+    check(name, definition);
+  } catch (error) {
+    throw withPlace(`The lock ${quoted([name])} in \`defineLocks\``, error);
+  }
+  const { key, team, about, ...policy } = definition;
+  const keyOf = typeof key === 'function' ? (key as (...args: unknown[]) => LockKey) : undefined;
+  const keys = typeof key === 'function' ? undefined : Object.freeze(keysOf(key));
+  const lock: DeclaredLock = {
+    name,
+    policy: Object.freeze(policy),
+    keys,
+    team,
+    about,
+    for: (...args: unknown[]) => {
+      const given =
+        keys ?? keysOf(keyOf!(...args), `what the key function of the declared lock ${quoted([name])} gives`);
+      return marked(KEYED, { lock, keys: given });
+    },
+  };
+  return marked(DECLARED, lock);
+}
+
+function check(name: string, definition: LockDefinition): void {
+  if (name === '')
+    throw new TypeError('Expected a name that is not empty: metrics, traces and errors show it');
+  checkOptionNames(name, definition, NAMES, (option) =>
+    option === 'label' ? 'The name of a declared lock is its label: leave it out' : undefined,
+  );
+  const { key, team, about } = definition;
+  if (typeof key !== 'function') keysOf(key);
+  checkLockPolicy(definition);
+  for (const [option, text] of Object.entries({ team, about })) {
+    if (text !== undefined && (typeof text !== 'string' || text === ''))
+      throw badOption(option, 'a string that is not empty', text);
+  }
+}
+
+/** The error of an option, of the same class, with the place before it. */
+export function withPlace(place: string, error: unknown): Error {
+  const Kind = error instanceof RangeError ? RangeError : TypeError;
+  return new Kind(`${place}: ${(error as Error).message}`);
+}
+
+function marked<T extends object>(mark: symbol, value: T): T {
+  return Object.freeze(Object.defineProperty(value, mark, { value: true }));
+}
+
+/** Whether {@link defineLocks} has made it. */
+export function isDeclaredLock(value: unknown): value is DeclaredLock {
+  return typeof value === 'object' && value !== null && DECLARED in value;
+}
+
+/** Whether it is a declared lock with its arguments. */
+export function isKeyedLock(value: unknown): value is KeyedLock {
+  return typeof value === 'object' && value !== null && KEYED in value;
+}

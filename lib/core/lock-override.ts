@@ -1,0 +1,77 @@
+import { badOption, checkOptionNames, listed } from './checks.js';
+import { type DeclaredLock, type DeclaredLocks, isDeclaredLock, withPlace } from './declared-lock.js';
+import { checkLockPolicy, type LockPolicy } from './lock-policy.js';
+import { nearNames } from './near-names.js';
+import { quoted } from './printable.js';
+
+/** What a module can set in place of what a lock is declared with, mostly from its configuration. */
+export interface LockOverride extends Pick<LockPolicy, 'ttl' | 'onBusy'> {
+  /** Only for a lock that is declared with `permits`: an override does not let several in where one is to be alone. */
+  readonly permits?: number;
+}
+
+/** By the names of declared locks. */
+export type LockOverrides = Readonly<Record<string, LockOverride | undefined>>;
+
+const NAMES: readonly string[] = ['ttl', 'permits', 'onBusy'];
+
+/** @throws TypeError unless each is a declared lock under its own name */
+export function checkLocks(locks: unknown): asserts locks is DeclaredLocks {
+  if (typeof locks !== 'object' || locks === null || isDeclaredLock(locks))
+    throw badOption('locks', 'what `defineLocks` returns', locks);
+  for (const [name, lock] of Object.entries(locks)) {
+    if (!isDeclaredLock(lock))
+      throw badOption(`locks[${quoted([name])}]`, 'one that `defineLocks` returns', lock);
+    if (lock.name !== name) {
+      throw new TypeError(
+        `Expected \`locks\` to have each lock under its own name, got ${quoted([lock.name])} as ${quoted([name])}. ` +
+          'Declare it under the name that it is to have',
+      );
+    }
+  }
+}
+
+/** @throws TypeError or RangeError naming the lock, the option, the rule and the value */
+export function checkOverrides(overrides: LockOverrides, locks: DeclaredLocks): void {
+  if (typeof overrides !== 'object' || overrides === null || Array.isArray(overrides))
+    throw badOption('overrides', 'an object of options by the names of declared locks', overrides);
+  for (const [name, override] of Object.entries(overrides)) {
+    const lock = Object.hasOwn(locks, name) ? locks[name] : undefined;
+    if (!lock) {
+      const near = nearNames(name, Object.keys(locks));
+      const known = near.length === 0 ? 'None are declared' : `Did you mean ${quoted(near)}?`;
+      throw new TypeError(`\`overrides\` has ${quoted([name])}, which \`locks\` does not declare. ${known}`);
+    }
+    if (override === undefined) continue;
+    try {
+      checkOverride(lock, override);
+    } catch (error) {
+      throw withPlace(`${quoted([name])} in \`overrides\``, error);
+    }
+  }
+}
+
+function checkOverride(lock: DeclaredLock, override: LockOverride): void {
+  checkOptionNames(
+    'overrides',
+    override,
+    NAMES,
+    (option) => `What can be overridden is ${listed(NAMES)}. Change \`${option}\` where the lock is declared`,
+  );
+  checkLockPolicy(overridden(lock.policy, override));
+  if (override.permits === undefined || lock.policy.permits !== undefined) return;
+  throw new TypeError(
+    `Expected \`permits\` for a lock that is declared with \`permits\`, got ${override.permits} for one that is declared ` +
+      'without. An override does not let several in where one is to be alone: declare the lock with `permits`',
+  );
+}
+
+/** The policy with what is overridden; an option that is `undefined` is not. */
+export function overridden(policy: LockPolicy, { ttl, permits, onBusy }: LockOverride): LockPolicy {
+  return {
+    ...policy,
+    ...(ttl !== undefined && { ttl }),
+    ...(permits !== undefined && { permits }),
+    ...(onBusy !== undefined && { onBusy }),
+  };
+}

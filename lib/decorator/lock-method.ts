@@ -1,0 +1,119 @@
+import 'reflect-metadata';
+import { type DeclaredLock, withPlace } from '../core/declared-lock.js';
+import type { LockKey } from '../core/keys.js';
+import { type LockPolicy, modeOf } from '../core/lock-policy.js';
+import { addLockSite } from '../service/lock-sites.js';
+import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
+import { keepMetadata } from './keep-metadata.js';
+import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
+import { mocked, notInjected } from './not-injected.js';
+import { markOncePerTick } from './schedule/once-per-tick.js';
+import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
+
+/**
+ * @returns the class and the method
+ * @throws TypeError or RangeError, naming them, unless the decorator stands on a method and what it is given fits
+ */
+export function checkedName(
+  target: object,
+  name: string | symbol,
+  descriptor: PropertyDescriptor,
+  check: () => void,
+): string {
+  const method: unknown = descriptor?.value;
+  if (typeof method !== 'function' || typeof target === 'function') {
+    const what = name === undefined ? 'a class' : `\`${String(name)}\``;
+    // Each object makes a property of its own, after the decorator has seen the class.
+    const isProperty = name !== undefined && descriptor === undefined && typeof target !== 'function';
+    const remedy = isProperty
+      ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
+      : '';
+    throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not${remedy}`);
+  }
+  const fullName = `${target.constructor.name}.${String(name)}`;
+  try {
+    check();
+  } catch (error) {
+    throw withPlace(`@WithLock of ${fullName}`, error);
+  }
+  return fullName;
+}
+
+/** How a method is to be locked. */
+export interface MethodLock {
+  readonly fullName: string;
+  readonly label: string;
+  readonly keyOf: (...args: unknown[]) => LockKey;
+  /** Its keys; `undefined` when a function gives them. */
+  readonly keys: readonly string[] | undefined;
+  /** The one that is declared, if it is. */
+  readonly lock: DeclaredLock | undefined;
+  /** Of the method itself. */
+  readonly options: LockPolicy;
+}
+
+/** Puts the lock around the method. */
+export function lockMethod(
+  target: object,
+  name: string | symbol,
+  descriptor: PropertyDescriptor,
+  { fullName, label, keyOf, keys, lock, options }: MethodLock,
+): void {
+  const method = descriptor.value as (...args: unknown[]) => unknown;
+  const { instance, ttl, release } = lock?.policy ?? options;
+  const oncePerTick = options.oncePerTick ?? lock?.policy.oncePerTick;
+  const what = lock
+    ? { kind: 'declared' as const, lock }
+    : { kind: 'key' as const, mode: modeOf(options), keys };
+  addLockSite(target, { place: `@WithLock of ${fullName}`, method: name, instance, ttl, release, what });
+  injectInterceptor(target, instance);
+  const kind = resultKindOf(target, name, method);
+  const origin = { label, method: fullName };
+  const locked = new Proxy(method, {
+    apply(_method, self: unknown, args: unknown[]): unknown {
+      const interceptor = interceptorOf(self, instance);
+      // The stand-in of a mocking library would answer `undefined` without running the method.
+      if (!(interceptor instanceof LockInterceptor)) {
+        const why = interceptor === undefined ? notInjected : mocked;
+        const error = why('@WithLock', fullName);
+        if (kind === 'observable' || kind === 'generator') throw error;
+        return Promise.reject(error);
+      }
+      // What Nest calls on schedule is what the object has by that name: maybe a wrapper around this.
+      const task = (): ScheduledTask => ({
+        name: `${(self as object).constructor.name}.${String(name)}`,
+        schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),
+      });
+      const proceed = (): unknown => Reflect.apply(method, self, args);
+      return interceptor.intercept({
+        origin,
+        key: () => keyOf.apply(self, args),
+        lock,
+        options,
+        kind,
+        task,
+        proceed,
+      });
+    },
+  });
+  keepMetadata(method, locked);
+  if (oncePerTick) markOncePerTick(locked, instance, keys);
+  descriptor.value = locked;
+}
+
+/** Told from the kind of function and the return type that the compiler recorded. */
+function resultKindOf(
+  target: object,
+  name: string | symbol,
+  method: { constructor: { name: string } },
+): ResultKind {
+  if (method.constructor.name === 'AsyncGeneratorFunction') return 'generator';
+  if (method.constructor.name === 'AsyncFunction') return 'promise';
+  let type: unknown = Reflect.getMetadata('design:returntype', target, name);
+  for (; typeof type === 'function'; type = Object.getPrototypeOf(type)) {
+    // By name: the application may have another copy of rxjs.
+    if (type.name === 'Observable') return 'observable';
+    if (type.name === 'Promise') return 'promise';
+  }
+  return 'unknown';
+}

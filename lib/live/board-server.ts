@@ -1,0 +1,133 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { gunzipSync } from 'node:zlib';
+import { asError, LockUnavailableError } from '../core/errors.js';
+import { ASSETS, type Asset } from './assets.js';
+import { streamTo } from './event-stream.js';
+import type { LiveLocks } from './live-locks.js';
+import type { ReleaseReply, ReleaseRequest } from './messages.js';
+import { BOARD_HEADER, whyForeign } from './own-page.js';
+import { HEADERS, pageFor } from './page.js';
+import { redacted } from './redacted.js';
+
+/** What a request is answered from: what Node has of it, whatever the framework. */
+export interface Exchange {
+  readonly request: IncomingMessage;
+  readonly response: ServerResponse;
+}
+
+/** Answers the requests of the page, in a Nest application and in the command alike. Guards come before it. */
+export class BoardServer {
+  readonly #streams = new Set<() => void>();
+  #isClosed = false;
+
+  constructor(
+    private readonly locks: LiveLocks,
+    private readonly allowForceRelease: boolean,
+  ) {}
+
+  /**
+   * @param url - as it was before a framework took parts of it away
+   * @param file - what comes after the path of the board; empty for the page itself
+   */
+  get({ request, response }: Exchange, url: string, file: string): void {
+    const { pathname, searchParams } = new URL(url, 'http://board');
+    if (file === '') return answer(response, 200, 'text/html; charset=utf-8', pageFor(pathname));
+    const asset = Object.hasOwn(ASSETS, file) ? ASSETS[file] : undefined;
+    if (asset) return sendAsset(request, response, asset);
+    if (file !== 'events' && file !== 'details' && file !== 'history')
+      return refuse(response, 404, 'The board has no such file.');
+    const foreign = whyForeign(request);
+    if (foreign !== undefined) return refuse(response, 403, foreign);
+    if (file === 'events') return this.#stream(request, response);
+    if (file === 'history')
+      return json(response, 200, this.locks.historyOf(searchParams.get('prefix') ?? ''));
+    const details = this.locks.details(searchParams.get('epoch') ?? '', Number(searchParams.get('n')));
+    if (!details) return refuse(response, 404, 'Nobody holds this lock any more.');
+    json(response, 200, details);
+  }
+
+  /**
+   * Ends holders of a lock.
+   *
+   * @param body - what was sent, parsed
+   * @param actor - who asks for it
+   */
+  async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
+    const foreign = whyForeign(request);
+    if (foreign !== undefined) return refuse(response, 403, foreign);
+    if (request.headers[BOARD_HEADER] === undefined)
+      return refuse(response, 403, `This request is not one of the board: it has no header ${BOARD_HEADER}.`);
+    if (!this.allowForceRelease)
+      return refuse(
+        response,
+        403,
+        'This board shows locks and ends none: its option allowForceRelease is off.',
+      );
+    if (!isReleaseRequest(body)) return refuse(response, 400, 'Expected { epoch, n, ids }.');
+    try {
+      const released = await this.locks.release(body, actor);
+      if (released === undefined) return refuse(response, 404, 'Nobody holds this lock any more.');
+      json(response, 200, { released } satisfies ReleaseReply);
+    } catch (error) {
+      const status = error instanceof LockUnavailableError ? 503 : 500;
+      refuse(response, status, redacted(asError(error).message));
+    }
+  }
+
+  /** Ends all streams, which a server would wait for at its end. */
+  close(): void {
+    this.#isClosed = true;
+    for (const end of [...this.#streams]) end();
+  }
+
+  #stream(request: IncomingMessage, response: ServerResponse): void {
+    if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
+    const { 'last-event-id': after } = request.headers;
+    const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);
+    this.#streams.add(end);
+    response.once('close', () => this.#streams.delete(end));
+  }
+}
+
+/** Answers with a reason, which the page shows. */
+export function refuse(response: ServerResponse, status: number, message: string): void {
+  json(response, status, { message });
+}
+
+function json(response: ServerResponse, status: number, body: object): void {
+  answer(response, status, 'application/json; charset=utf-8', JSON.stringify(body));
+}
+
+function answer(response: ServerResponse, status: number, type: string, body: string): void {
+  response.writeHead(status, { ...HEADERS, 'content-type': type, 'cache-control': 'no-store' }).end(body);
+}
+
+function sendAsset(
+  { headers }: IncomingMessage,
+  response: ServerResponse,
+  { type, gzip, hash }: Asset,
+): void {
+  const tag = `"${hash}"`;
+  const common = { ...HEADERS, 'cache-control': 'no-cache', etag: tag, vary: 'accept-encoding' };
+  if (headers['if-none-match'] === tag) {
+    response.writeHead(304, common).end();
+    return;
+  }
+  const bytes = Buffer.from(gzip, 'base64');
+  const takesGzip = /\bgzip\b/.test(String(headers['accept-encoding'] ?? ''));
+  response
+    .writeHead(200, { ...common, 'content-type': type, ...(takesGzip && { 'content-encoding': 'gzip' }) })
+    .end(takesGzip ? bytes : gunzipSync(bytes));
+}
+
+function isReleaseRequest(body: unknown): body is ReleaseRequest {
+  if (typeof body !== 'object' || body === null) return false;
+  const { epoch, n, ids } = body as Partial<Record<keyof ReleaseRequest, unknown>>;
+  return (
+    typeof epoch === 'string' &&
+    typeof n === 'number' &&
+    Array.isArray(ids) &&
+    ids.length > 0 &&
+    ids.every((id) => typeof id === 'string')
+  );
+}

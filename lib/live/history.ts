@@ -1,0 +1,64 @@
+import type { HistoryEntry } from './messages.js';
+
+/** How long it is remembered what has happened, in milliseconds. */
+const MEMORY_MS = 10 * 60_000;
+
+/** So many entries of one key: one that changes hands all the time does not push out the others. */
+const MOST_OF_KEY = 200;
+
+/** So many in all; a few megabytes. */
+const MOST = 20_000;
+
+/** So many are left when there were more. */
+const LEAST = 16_000;
+
+/** The latest of what has happened to locks, bounded in time and number. */
+export class History {
+  /** By key; what was noted last is at the end. */
+  readonly #entries = new Map<string, HistoryEntry[]>();
+  #size = 0;
+
+  add<Entry extends HistoryEntry>(entry: Entry): Entry {
+    const { key } = entry;
+    const before = this.#entries.get(key);
+    const entries = before ?? [];
+    entries.push(entry);
+    if (entries.length > MOST_OF_KEY) entries.shift();
+    else this.#size++;
+    if (before) this.#entries.delete(key);
+    this.#entries.set(key, entries);
+    if (this.#size > MOST) this.#forget();
+    return entry;
+  }
+
+  /**
+   * The keys that were quiet for longest. Many at a time: to find the first one of a Map takes as long as many were deleted
+   * before it, and one for each entry made locks wait for 70 ms at a thousand a second (bench/board.mjs).
+   */
+  #forget(): void {
+    for (const [oldest, { length }] of this.#entries) {
+      if (this.#size <= LEAST) break;
+      this.#entries.delete(oldest);
+      this.#size -= length;
+    }
+  }
+
+  of(key: string): readonly HistoryEntry[] {
+    return recent(this.#entries.get(key) ?? []);
+  }
+
+  /** The latest of all keys that begin with `prefix`, in the order in which they were noted for each key. */
+  beginningWith(prefix: string, most: number): readonly HistoryEntry[] {
+    const found: HistoryEntry[] = [];
+    for (const key of [...this.#entries.keys()].toReversed()) {
+      if (found.length >= most) break;
+      if (key.startsWith(prefix)) found.push(...this.of(key));
+    }
+    return found.slice(0, most);
+  }
+}
+
+function recent(entries: readonly HistoryEntry[]): readonly HistoryEntry[] {
+  const least = Date.now() - MEMORY_MS;
+  return entries.filter((entry) => (('at' in entry ? entry.at : entry.to) ?? Infinity) >= least);
+}

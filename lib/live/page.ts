@@ -1,0 +1,43 @@
+/** Everything comes from this server, and nothing in the page's text can run. */
+const POLICY = [
+  "default-src 'none'",
+  "script-src 'self'",
+  "style-src 'self'",
+  "connect-src 'self'",
+  'img-src data:',
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'self'",
+].join('; ');
+
+/** Of every answer. */
+export const HEADERS = {
+  'content-security-policy': POLICY,
+  'x-content-type-options': 'nosniff',
+  'referrer-policy': 'no-referrer',
+  'cross-origin-resource-policy': 'same-origin',
+} as const;
+
+/**
+ * The page itself. Its files are named relative to it, as nobody here knows under which path a proxy shows it.
+ *
+ * @param path - of the request, as this server sees it
+ */
+export function pageFor(path: string): string {
+  const last = /[^/]*$/.exec(path)?.[0] ?? '';
+  const base = last === '' ? './' : `./${last.replaceAll(/[^\w.~%-]/g, '')}/`;
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>Locks</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${base}board.css">
+<script src="${base}board.js" defer></script>
+</head>
+<body><noscript>This page shows locks as they change, which needs JavaScript.</noscript></body>
+</html>
+`;
+}

@@ -1,0 +1,4 @@
+/** What is between the scheme of a URL and its host may be a password. Names of nodes have none; messages of servers might. */
+export function redacted(text: string): string {
+  return text.replaceAll(/\/\/[^/\s@]*@/g, '//');
+}

@@ -1,0 +1,74 @@
+import 'reflect-metadata';
+import type { ModulesContainer } from '@nestjs/core';
+import type { DeclaredLock } from '../core/declared-lock.js';
+import type { LockMode } from '../core/lock-mode.js';
+import type { LockOptions } from '../core/lock-options.js';
+
+const LOCK_SITES = 'nestjs-redlock:lock-sites';
+
+/** A decorator of a method that locks. */
+export interface LockSite {
+  /** The decorator, the class and the method, for messages. */
+  readonly place: string;
+  readonly method: string | symbol;
+  readonly instance: string | undefined;
+  /** If the decorator names one. */
+  readonly ttl: number | undefined;
+  /** If the decorator says when its lock is released. */
+  readonly release?: LockOptions['release'];
+  readonly what: LockedThing;
+}
+
+/** What a decorator locks: a lock that is declared, what its own key says, or the leadership of a name. */
+export type LockedThing =
+  | { readonly kind: 'declared'; readonly lock: DeclaredLock }
+  | {
+      readonly kind: 'key';
+      readonly mode: LockMode;
+      /** `undefined` when a function gives them. */
+      readonly keys: readonly string[] | undefined;
+    }
+  | { readonly kind: 'leader' };
+
+// On the prototype and not on the method, which another decorator may replace.
+
+/** A method of the class locks. */
+export function addLockSite(prototype: object, site: LockSite): void {
+  Reflect.defineMetadata(LOCK_SITES, [...ownSitesOf(prototype), site], prototype);
+}
+
+/**
+ * Where the classes of an application lock in one module instance. What a factory makes counts once it is made, and the
+ * classes of a module that is loaded lazily do not.
+ */
+export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
+  const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
+    ...providers.values(),
+    ...controllers.values(),
+    ...injectables.values(),
+  ]);
+  // Before Nest creates an instance, it has an object with the methods of the class.
+  const objects = wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject);
+  const sites = new Set(objects.flatMap(sitesOf));
+  return [...sites].filter((site) => site.instance === instance);
+}
+
+/** Those of the class of an object, and those that it inherits: a class that has the method itself replaces its parent's. */
+function sitesOf(object: object): readonly LockSite[] {
+  const sites: LockSite[] = [];
+  const replaced = new Set<string | symbol>();
+  let prototype = Object.getPrototypeOf(object) as object | null;
+  for (; prototype; prototype = Object.getPrototypeOf(prototype) as object | null) {
+    sites.push(...ownSitesOf(prototype).filter(({ method }) => !replaced.has(method)));
+    for (const name of Reflect.ownKeys(prototype)) replaced.add(name);
+  }
+  return sites;
+}
+
+function ownSitesOf(prototype: object): readonly LockSite[] {
+  return (Reflect.getOwnMetadata(LOCK_SITES, prototype) as readonly LockSite[] | undefined) ?? [];
+}
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}

@@ -1,0 +1,20 @@
+import { channel } from 'node:diagnostics_channel';
+
+/** What is published on the channel {@link FORCE_RELEASE_CHANNEL} when this process has ended a lock by force. */
+export interface ForceReleaseEvent {
+  /** The one key. */
+  readonly keys: readonly string[];
+  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  readonly instance?: string;
+  /** The `id` of the one holder that was to be ended; not where all were. */
+  readonly id?: string;
+  /** Who has asked for it: the option `actor`. */
+  readonly actor?: string;
+  /** Whether there was somebody to end. */
+  readonly released: boolean;
+}
+
+/** The name of the channel of `node:diagnostics_channel` on which every {@link ForceReleaseEvent} is published. */
+export const FORCE_RELEASE_CHANNEL = 'nestjs-redlock:force-release';
+
+export const forceReleases = channel(FORCE_RELEASE_CHANNEL);

@@ -1,0 +1,312 @@
+import { mkdir, readFile } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { join, resolve } from 'node:path';
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import type { CanActivate, ExecutionContext } from '@nestjs/common';
+import type { Browser, Page } from 'playwright-core';
+import { launchChromium } from '../lab/chromium.js';
+import { CliProcess } from '../support/cli.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { startRedis, startRedisNodes } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
+import { until } from '../support/until.js';
+import { type BoardApp, startBoard, usePageFiles } from './board-app.js';
+import { everyView, scene } from './scene.js';
+
+const SCREENSHOTS = resolve('test-artefacts');
+const AXE = createRequire(import.meta.url).resolve('axe-core/axe.min.js');
+
+let browser: Browser;
+
+beforeAll(async () => {
+  await usePageFiles();
+  browser = await launchChromium();
+  cleanUpAfterTests(() => browser.close());
+  await mkdir(SCREENSHOTS, { recursive: true });
+}, 400_000);
+
+interface Opened {
+  readonly page: Page;
+  /** What went wrong in the page: errors, what the policy has refused, and what came from elsewhere. */
+  readonly complaints: string[];
+}
+
+interface View {
+  readonly width?: number;
+  readonly dark?: boolean;
+  readonly user?: string;
+}
+
+async function open(url: string, { width = 1_280, dark = false, user }: View = {}): Promise<Opened> {
+  const page = await browser.newPage({
+    viewport: { width, height: 800 },
+    colorScheme: dark ? 'dark' : 'light',
+    ...(user !== undefined && { extraHTTPHeaders: { 'x-user': user } }),
+  });
+  const complaints: string[] = [];
+  page.on('pageerror', (error) => complaints.push(error.message));
+  page.on('console', (message) => void (message.type() === 'error' && complaints.push(message.text())));
+  page.on('request', (request) => {
+    if (new URL(request.url()).origin !== new URL(url).origin && !request.url().startsWith('data:'))
+      complaints.push(request.url());
+  });
+  await page.goto(url);
+  return { page, complaints };
+}
+
+const lockButton = (page: Page, key: string) => page.getByRole('button', { name: key, exact: true });
+
+test('appears, and shows a lock within a second of its acquisition, and its release', async () => {
+  const { locks, url } = await startBoard();
+  const { page, complaints } = await open(url);
+  await page.getByText('Live').waitFor();
+  expect(await page.textContent('#count')).toBe('0');
+  const took: number[] = [];
+  for (let n = 1; n <= 5; n++) {
+    const lock = await locks.acquire(`order:${n}`);
+    const began = performance.now();
+    await lockButton(page, `order:${n}`).waitFor();
+    took.push(performance.now() - began);
+    await lockButton(page, `order:${n}`).click();
+    await lock.release();
+    await page.getByText('Nobody holds it at present').waitFor();
+  }
+  // The median: the machine of a test may stand still for a moment.
+  expect(took.toSorted((a, b) => a - b)[2]).toBeLessThan(1_000);
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+test('stays up while a node dies, and says which', async () => {
+  const servers = await startRedisNodes(3);
+  const { locks, url } = await startBoard(undefined, {
+    locks: { nodes: servers.map((server) => server.url), restartGuard: false },
+  });
+  const { page, complaints } = await open(url);
+  await locks.acquire('order:1');
+  await lockButton(page, 'order:1').waitFor();
+  await page.getByText('3 of 3 nodes vote').waitFor();
+  await servers[0]!.stop();
+  await page.getByText('2 of 3 nodes vote').waitFor();
+  await locks.acquire('order:2');
+  await lockButton(page, 'order:2').waitFor();
+  await page.getByRole('link', { name: 'nodes' }).click();
+  await page.getByText('unreachable').waitFor();
+  await servers[1]!.stop();
+  await page.getByRole('alert').getByText('The locks cannot be read').waitFor();
+  await page.getByRole('link', { name: 'locks' }).click();
+  expect(await lockButton(page, 'order:1').isVisible()).toBe(true);
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+test('a release by force asks first, and says who holds the lock', async () => {
+  const { locks, url } = await startBoard({ public: true, allowForceRelease: true });
+  const { page, complaints } = await open(url);
+  const lock = await locks.acquire('order:1');
+  await lockButton(page, 'order:1').click();
+  await page.getByRole('button', { name: 'Release…' }).click();
+  const dialog = page.getByRole('dialog');
+  const { owner = '' } = await locks.inspect('order:1');
+  await expect(dialog.textContent()).resolves.toContain(owner);
+  await dialog.getByRole('button', { name: 'Leave it' }).click();
+  await dialog.waitFor({ state: 'hidden' });
+  expect(lock.isHeld()).toBe(true);
+  await page.getByRole('button', { name: 'Release…' }).click();
+  await dialog.getByRole('button', { name: 'Release it' }).click();
+  await page.getByText('Released. Its holder learns of it').waitFor();
+  expect(lock.isHeld()).toBe(false);
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+test('reads only unless it is allowed', async () => {
+  const { locks, url } = await startBoard();
+  const { page } = await open(url);
+  await locks.acquire('order:1');
+  await lockButton(page, 'order:1').click();
+  await page.getByRole('button', { name: 'Copy the command' }).waitFor();
+  expect(await page.getByRole('button', { name: /Release/ }).count()).toBe(0);
+  await page.close();
+});
+
+test('is refused without a guard that lets one in, also in the middle', async () => {
+  const users = new Set(['ann']);
+  class AdminGuard implements CanActivate {
+    canActivate(context: ExecutionContext): boolean {
+      const { headers } = context.switchToHttp().getRequest<{ headers: Record<string, string> }>();
+      return users.has(headers['x-user'] ?? '');
+    }
+  }
+  const { locks, url } = await startBoard({ guards: [AdminGuard], allowForceRelease: true });
+  const stranger = await browser.newPage();
+  expect((await stranger.goto(url))?.status()).toBe(403);
+  const { page } = await open(url, { user: 'ann' });
+  const lock = await locks.acquire('order:1');
+  await lockButton(page, 'order:1').click();
+  await page.getByRole('button', { name: 'Release…' }).click();
+  users.delete('ann');
+  await page.getByRole('dialog').getByRole('button', { name: 'Release it' }).click();
+  await page.getByRole('alert').getByText('Forbidden').waitFor();
+  expect(lock.isHeld()).toBe(true);
+  await Promise.all([page.close(), stranger.close()]);
+});
+
+test('ten thousand locks: a few rows are made, and to find one takes no time', async () => {
+  const { locks, url } = await startBoard();
+  await Promise.all(
+    Array.from({ length: 10_000 }, (_, index) =>
+      locks.acquire(`order:${String(index).padStart(5, '0')}`, { ttl: 600_000 }),
+    ),
+  );
+  const { page, complaints } = await open(url);
+  await page.getByText('10000 locks').waitFor();
+  expect(await page.locator('.rows .row').count()).toBeLessThan(60);
+  const began = performance.now();
+  await page.fill('input[name=search]', 'order:07777');
+  await page.getByText('1 fit', { exact: true }).waitFor();
+  await lockButton(page, 'order:07777').waitFor();
+  // For who reads the log of the tests; a busy machine says nothing of the page.
+  process.stdout.write(`one of 10,000 locks found in ${Math.round(performance.now() - began)} ms\n`);
+  await page.fill('input[name=search]', '');
+  await page.locator('.rows').evaluate((element) => element.scrollTo(0, element.scrollHeight));
+  await lockButton(page, 'order:09999').waitFor();
+  await page.screenshot({ path: join(SCREENSHOTS, 'board-10000.png') });
+  expect(complaints).toEqual([]);
+  await page.close();
+}, 600_000);
+
+test('a stream that was cut goes on where it was', async () => {
+  const { locks, url } = await startBoard();
+  const proxy = await startTcpProxy({ port: Number(new URL(url).port) });
+  const { page } = await open(`http://127.0.0.1:${proxy.port}/locks`);
+  await locks.acquire('order:1');
+  await lockButton(page, 'order:1').waitFor();
+  proxy.refuse();
+  proxy.cut();
+  await page.getByText('Connection lost').waitFor();
+  await locks.acquire('order:2');
+  await proxy.accept();
+  await page.getByText('Live').waitFor();
+  await lockButton(page, 'order:2').waitFor();
+  expect(await lockButton(page, 'order:1').isVisible()).toBe(true);
+  await page.close();
+});
+
+describe('what is in a key or an owner stays text', () => {
+  const owner = '<b>bold</b>\u202Egnihton';
+  let board: BoardApp;
+
+  beforeAll(async () => {
+    board = await startBoard(undefined, { locks: { nodes: 'memory', owner } });
+  });
+
+  test.each([
+    ['markup', '<img src=x onerror="document.title=1"><script>document.title=2</script>', undefined],
+    ['a newline', 'order\n1', 'order\\n1'],
+    ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
+    ['what has no width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
+    ['Arabic', 'طلب:1', undefined],
+  ])('%s', async (_, key, shown = key) => {
+    const { page, complaints } = await open(board.url);
+    const lock = await board.locks.acquire(key);
+    const row = page.locator('.rows .row');
+    await row.waitFor();
+    expect(await row.locator('.key').textContent()).toBe(shown);
+    expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
+    await row.getByRole('button').click();
+    await until(async () => (await page.locator('.details h2').textContent()) === shown);
+    expect(await page.title()).toBe('Locks');
+    expect(complaints).toEqual([]);
+    await lock.release();
+    await page.close();
+  });
+
+  test('ten kilobytes: cut, and whole when it is asked for', async () => {
+    const { page, complaints } = await open(board.url, { width: 375 });
+    const key = `long:${'x'.repeat(10_235)}`;
+    const lock = await board.locks.acquire(key);
+    await page.locator('.rows .row button').click();
+    await page.getByRole('button', { name: 'Show all 10240 characters' }).click();
+    expect(await page.locator('.details h2').textContent()).toBe(key);
+    const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+    expect(overflow).toBeLessThanOrEqual(0);
+    expect(complaints).toEqual([]);
+    await lock.release();
+    await page.close();
+  });
+});
+
+describe('is used with the keyboard and a screen reader', () => {
+  let board: BoardApp;
+
+  beforeAll(async () => {
+    board = await scene();
+  });
+
+  test.each([
+    ['light', { dark: false }],
+    ['dark', { dark: true }],
+    ['on a phone', { width: 375 }],
+    ['on a phone, dark', { width: 375, dark: true }],
+  ])('axe finds nothing: %s', async (name, view) => {
+    const { page, complaints } = await open(board.url, view);
+    const found: unknown[] = [];
+    await everyView(page, async (shown) => {
+      await page.screenshot({
+        path: join(SCREENSHOTS, `board-${name.replaceAll(/\W+/g, '-')}-${shown}.png`),
+      });
+      // Over the debugger's protocol, which the policy of the page does not concern.
+      await page.evaluate(await readFile(AXE, 'utf8'));
+      const { violations } = (await page.evaluate('axe.run()')) as {
+        violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
+      };
+      for (const { id, nodes } of violations)
+        found.push({ shown, id, nodes: nodes.map(({ html, failureSummary }) => [html, failureSummary]) });
+      const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
+      if (Number(overflow) > 0) found.push({ shown, overflow });
+    });
+    expect(found).toEqual([]);
+    expect(complaints).toEqual([]);
+    await page.close();
+  });
+
+  test('arrows move in the list, Enter opens, Escape closes and gives the focus back', async () => {
+    const { page } = await open(board.url);
+    const buttons = page.locator('.rows .row button');
+    await buttons.first().focus();
+    await page.keyboard.press('ArrowDown');
+    const second = (await buttons.nth(1).textContent()) ?? '';
+    await until(async () => (await page.evaluate('document.activeElement.textContent')) === second);
+    await page.keyboard.press('Enter');
+    await page.locator('.details').waitFor();
+    await until(async () => (await page.evaluate('document.activeElement.tagName')) === 'H2');
+    await page.keyboard.press('Escape');
+    await page.locator('.details').waitFor({ state: 'detached' });
+    await until(async () => (await page.evaluate('document.activeElement.textContent')) === second);
+    expect(second).not.toBe('');
+    await page.close();
+  });
+});
+
+test('the command shows the same page on the loopback interface', async () => {
+  const redis = await startRedis();
+  const cli = new CliProcess(['board', '--node', redis.url, '--allow-release']);
+  await cli.says(/Board: http/);
+  const [, url = ''] = /Board: (\S+)/.exec(cli.stdout) ?? [];
+  const { page, complaints } = await open(url);
+  const { locks } = await startBoard(undefined, { locks: { nodes: redis.url, owner: 'api:1' } });
+  const lock = await locks.acquire('order:1');
+  await lockButton(page, 'order:1').click();
+  await page.getByRole('button', { name: 'Release…' }).click();
+  await page.getByRole('dialog').getByText('api:1').waitFor();
+  await page.getByRole('button', { name: 'Release it' }).click();
+  await page.getByText('Released.').waitFor();
+  expect(await locks.inspect('order:1')).toMatchObject({ held: false });
+  await lock.release();
+  expect(complaints).toEqual([]);
+  cli.signal('SIGINT');
+  await expect(cli.ended).resolves.toMatchObject({ code: 0 });
+  await page.getByText('Connection lost').waitFor();
+  await page.close();
+});

@@ -1,0 +1,42 @@
+import { mkdir } from 'node:fs/promises';
+import { join, resolve } from 'node:path';
+import { beforeAll, expect, test } from '@jest/globals';
+import type { Browser } from 'playwright-core';
+import { launchChromium } from '../lab/chromium.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { type BoardApp, usePageFiles } from './board-app.js';
+import { everyView, scene } from './scene.js';
+
+// The pictures of docs/board.md: `npm run board:pictures` writes them there.
+
+const FOLDER = resolve(process.env.PICTURES ?? 'test-artefacts');
+
+let browser: Browser;
+let board: BoardApp;
+
+beforeAll(async () => {
+  await usePageFiles();
+  [browser, board] = await Promise.all([launchChromium(), scene()]);
+  cleanUpAfterTests(() => browser.close());
+  await mkdir(FOLDER, { recursive: true });
+}, 400_000);
+
+test.each([
+  ['light', { width: 1_180, height: 620 }, ['locks', 'details', 'timeline', 'question']],
+  ['dark', { width: 1_180, height: 620 }, ['details']],
+  ['light', { width: 390, height: 760 }, ['locks']],
+] as const)('pictures, %s, %o', async (colorScheme, viewport, wanted: readonly string[]) => {
+  const page = await browser.newPage({ viewport, colorScheme });
+  await page.goto(board.url);
+  // So that the timelines have something to show.
+  await page.waitForTimeout(12_000);
+  const taken: string[] = [];
+  await everyView(page, async (shown) => {
+    if (!wanted.includes(shown)) return;
+    const name = viewport.width < 600 ? `phone-${shown}` : colorScheme === 'dark' ? `dark-${shown}` : shown;
+    await page.screenshot({ path: join(FOLDER, `${name}.png`) });
+    taken.push(shown);
+  });
+  expect(taken.toSorted()).toEqual([...wanted].toSorted());
+  await page.close();
+});

@@ -1,0 +1,380 @@
+import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { afterEach, describe, expect, test } from '@jest/globals';
+import { type CanActivate, type ExecutionContext, Inject, Injectable, Module } from '@nestjs/common';
+import { FastifyAdapter } from '@nestjs/platform-fastify';
+import { Interval, ScheduleModule } from '@nestjs/schedule';
+import { RedlockBoardModule, type RedlockBoardOptions } from '../../lib/board/index.js';
+import {
+  defineLocks,
+  FORCE_RELEASE_CHANNEL,
+  type ForceReleaseEvent,
+  Leader,
+  type LeaderTerm,
+  WithLock,
+} from '../../lib/index.js';
+import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
+import { startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { type BoardApp, startBoard } from './board-app.js';
+import { BoardStream, hasKey } from './board-stream.js';
+
+const OPEN: Partial<RedlockBoardOptions> = { public: true };
+const HEADERS = { 'content-type': 'application/json', 'x-redlock-board': '1' };
+
+let board: BoardApp | undefined;
+afterEach(async () => {
+  await board?.app.close();
+  board = undefined;
+});
+
+@Injectable()
+class Users {
+  readonly admins = new Set(['ann']);
+}
+
+@Module({ providers: [Users], exports: [Users] })
+class UsersModule {}
+
+@Injectable()
+class AdminGuard implements CanActivate {
+  constructor(@Inject(Users) private readonly users: Users) {}
+
+  canActivate(context: ExecutionContext): boolean {
+    const { headers } = context.switchToHttp().getRequest<{ headers: Record<string, string> }>();
+    return this.users.admins.has(headers['x-user'] ?? '');
+  }
+}
+
+const GUARDED: Partial<RedlockBoardOptions> = { guards: [AdminGuard], imports: [UsersModule] };
+
+describe('forRoot refuses', () => {
+  test.each<[string, object]>([
+    [
+      'RedlockBoardModule has no `guards`, so everybody who reaches this application would see its locks.',
+      {},
+    ],
+    ['RedlockBoardModule has no `guards`', { guards: [] }],
+    ['RedlockBoardModule has no `guards`', { public: false }],
+    ['RedlockBoardModule has `guards` and is `public: true`', { public: true, guards: [AdminGuard] }],
+    [
+      "Expected `guards` to be an array of guards, classes or instances, got [ 'admin' ]",
+      { guards: ['admin'] },
+    ],
+    ['Expected `path` to be a path that is not empty', { public: true, path: '/' }],
+    ["Expected `public` to be `true` or `false`, got 'yes'", { public: 'yes' }],
+    ["Expected `actor` to be a function of the request, got 'ann'", { public: true, actor: 'ann' }],
+    ['Unknown option `guard` in `RedlockBoardModule.forRoot`', { guard: AdminGuard }],
+  ])('%s', (message, options) => {
+    expect(() => RedlockBoardModule.forRoot({ path: '/locks', ...options })).toThrow(message);
+  });
+});
+
+describe.each([
+  ['Express', () => ({})],
+  ['Fastify', () => ({ adapter: new FastifyAdapter() })],
+])('on %s', (_, start) => {
+  test('the page names its files relative to itself, whatever is before its path, and allows nothing else', async () => {
+    board = await startBoard(OPEN, { ...start(), prepare: (app) => app.setGlobalPrefix('api/v1') });
+    const url = board.url.replace('/locks', '/api/v1/locks');
+    const page = await fetch(url);
+    expect(page.status).toBe(200);
+    expect(page.headers.get('content-type')).toBe('text/html; charset=utf-8');
+    expect(page.headers.get('content-security-policy')).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; " +
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    );
+    const text = await page.text();
+    expect([...text.matchAll(/(?:src|href)="([^"]*)"/g)].map(([, target]) => target)).toEqual([
+      'data:,',
+      './locks/board.css',
+      './locks/board.js',
+    ]);
+    expect((await fetch(board.url)).status).toBe(404);
+    expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
+  });
+
+  test('a viewer hears of a lock within a second, of its waiter, and of its end', async () => {
+    board = await startBoard(OPEN, start());
+    const { locks, url } = board;
+    const stream = await BoardStream.open(url);
+    await stream.hears(({ type }) => type === 'snapshot');
+    const lock = await locks.acquire('order:1');
+    const began = performance.now();
+    await stream.hears(hasKey('order:1'));
+    expect(performance.now() - began).toBeLessThan(1_000);
+    const waiting = locks.acquire('order:1');
+    await stream.hears(({ rows = [] }) => rows.some(({ waiters }) => waiters[0]?.own === true));
+    await lock.release();
+    await (await waiting).release();
+    await stream.hears((message) => message.type === 'change' && message.gone !== undefined);
+  });
+
+  test('who the guard refuses sees and does nothing', async () => {
+    board = await startBoard({ ...GUARDED, allowForceRelease: true }, start());
+    const { locks, url } = board;
+    const lock = await locks.acquire('order:1');
+    for (const file of ['', '/board.js', '/events', '/details?epoch=a&n=1', '/history']) {
+      expect([file, (await fetch(url + file)).status]).toEqual([file, 403]);
+    }
+    const body = JSON.stringify({ epoch: 'a', n: 1, ids: [lock.id] });
+    expect((await fetch(`${url}/release`, { method: 'POST', headers: HEADERS, body })).status).toBe(403);
+    expect((await fetch(url, { headers: { 'x-user': 'ann' } })).status).toBe(200);
+    expect(lock.isHeld()).toBe(true);
+  });
+
+  test('a release by force ends whom it names, and tells who did it', async () => {
+    const told: ForceReleaseEvent[] = [];
+    const hear = (event: unknown): void => void told.push(event as ForceReleaseEvent);
+    subscribe(FORCE_RELEASE_CHANNEL, hear);
+    const actor = ({ headers }: { headers: Record<string, string> }): string => headers['x-user'] ?? 'nobody';
+    board = await startBoard({ ...OPEN, allowForceRelease: true, actor }, start());
+    const { locks, url } = board;
+    const lock = await locks.acquire('order:1');
+    const stream = await BoardStream.open(url);
+    await stream.hears(hasKey('order:1'));
+    const { epoch, rows } = stream.snapshot;
+    const body = JSON.stringify({ epoch, n: rows[0]?.n, ids: [lock.id] });
+    const send = (): Promise<Response> =>
+      fetch(`${url}/release`, { method: 'POST', headers: { ...HEADERS, 'x-user': 'ann' }, body });
+    await expect((await send()).json()).resolves.toEqual({ released: 1 });
+    expect(lock.signal.aborted).toBe(true);
+    expect(told).toEqual([{ keys: ['order:1'], id: lock.id, actor: 'ann', released: true }]);
+    // Whoever comes next is not the one that was named.
+    const next = await locks.acquire('order:1');
+    await stream.hears(({ rows: changed = [] }) => changed[0]?.holders[0]?.id === next.id);
+    await expect((await send()).json()).resolves.toEqual({ released: 0 });
+    expect(next.isHeld()).toBe(true);
+    unsubscribe(FORCE_RELEASE_CHANNEL, hear);
+  });
+
+  test('the application shuts down while somebody watches', async () => {
+    board = await startBoard(OPEN, start());
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(({ type }) => type === 'snapshot');
+    await board.app.close();
+    await expect(stream.ended).resolves.toBeUndefined();
+  });
+});
+
+describe('a release', () => {
+  async function send(
+    headers: Record<string, string>,
+    options: Partial<RedlockBoardOptions> = {},
+  ): Promise<{ response: Response; isHeld: boolean }> {
+    board = await startBoard({ ...OPEN, allowForceRelease: true, ...options });
+    const lock = await board.locks.acquire('order:1');
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(hasKey('order:1'));
+    const { epoch, rows } = stream.snapshot;
+    const body = JSON.stringify({ epoch, n: rows[0]?.n, ids: [lock.id] });
+    const response = await fetch(`${board.url}/release`, { method: 'POST', headers, body });
+    return { response, isHeld: lock.isHeld() };
+  }
+
+  test('is refused unless the board allows it', async () => {
+    const { response, isHeld } = await send(HEADERS, { allowForceRelease: false });
+    expect(isHeld).toBe(true);
+    expect([response.status, await response.json()]).toEqual([
+      403,
+      { message: 'This board shows locks and ends none: its option allowForceRelease is off.' },
+    ]);
+  });
+
+  test.each<[string, Record<string, string>]>([
+    ['a form of another page, which cannot set the header', { 'content-type': 'application/json' }],
+    ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }],
+    ['a script of another host of the site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
+    ['another site, of an old browser', { ...HEADERS, origin: 'http://elsewhere.example' }],
+    ['a page without an origin', { ...HEADERS, origin: 'null' }],
+  ])('is refused from %s', async (_, headers) => {
+    const { response, isHeld } = await send(headers);
+    expect([response.status, isHeld]).toEqual([403, true]);
+  });
+
+  test('is taken from the page itself', async () => {
+    const { response, isHeld } = await send({ ...HEADERS, 'sec-fetch-site': 'same-origin' });
+    expect([response.status, isHeld]).toEqual([200, false]);
+  });
+
+  test('is refused when what is sent is something else', async () => {
+    board = await startBoard({ ...OPEN, allowForceRelease: true });
+    for (const body of ['[]', '{}', '{"epoch":"a","n":1,"ids":[]}', '{"epoch":"a","n":"1","ids":["x"]}']) {
+      const response = await fetch(`${board.url}/release`, { method: 'POST', headers: HEADERS, body });
+      expect([body, response.status]).toEqual([body, 400]);
+    }
+  });
+});
+
+describe('what is shown', () => {
+  test('one look serves all who watch, and without them nobody looks', async () => {
+    board = await startBoard(OPEN);
+    const { locks, url } = board;
+    await locks.acquire('order:1');
+    let looks = 0;
+    const { list } = LockInspector.prototype;
+    LockInspector.prototype.list = function (...args) {
+      looks++;
+      return list.apply(this, args);
+    };
+    try {
+      const streams = await Promise.all(Array.from({ length: 10 }, () => BoardStream.open(url)));
+      await Promise.all(streams.map((stream) => stream.hears(hasKey('order:1'))));
+      const began = performance.now();
+      await until(() => performance.now() - began > 1_500);
+      // One look takes 400 ms with its pause; ten viewers with looks of their own would make 40.
+      expect(looks).toBeGreaterThan(1);
+      expect(looks).toBeLessThan(8);
+      for (const stream of streams) stream.close();
+      await Promise.all(streams.map(({ ended }) => ended));
+      // The server hears of it a moment later.
+      let before = -1;
+      await until(() => before === (before = looks));
+      const after = looks;
+      const closed = performance.now();
+      await until(() => performance.now() - closed > 1_200);
+      expect(looks - after).toBeLessThanOrEqual(1);
+    } finally {
+      LockInspector.prototype.list = list;
+    }
+  });
+
+  test('who was cut off is told what was missed, and nothing twice', async () => {
+    board = await startBoard(OPEN);
+    const { locks, url } = board;
+    const [first, other] = await Promise.all([BoardStream.open(url), BoardStream.open(url)]);
+    await first.hears(({ type }) => type === 'snapshot');
+    await locks.acquire('order:1');
+    await first.hears(hasKey('order:1'));
+    first.close();
+    await first.ended;
+    await locks.acquire('order:2');
+    await other.hears(hasKey('order:2'));
+    const again = await BoardStream.open(url, first.id);
+    await again.hears(hasKey('order:2'));
+    expect(again.messages.filter(({ type }) => type === 'snapshot')).toEqual([]);
+    expect(again.messages.filter(hasKey('order:1'))).toEqual([]);
+    // What another process called so is not known here.
+    const elsewhere = await BoardStream.open(url, 'ffffffffffff.3');
+    await elsewhere.hears(({ type }) => type === 'snapshot');
+  });
+
+  test('extensions are counted, and sent without the rest of the lock', async () => {
+    board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
+    const stream = await BoardStream.open(board.url);
+    await board.locks.acquire('order:1', { ttl: 3_000 });
+    const message = await stream.hears((each) => each.type === 'change' && each.renewed !== undefined);
+    expect(message).toMatchObject({ renewed: [[expect.any(Number), 0, expect.any(Number), 1]] });
+    expect(message).not.toHaveProperty('rows');
+  });
+
+  test('the history of a lock: held, waited for, handed over, skipped, ended by force', async () => {
+    class Job {
+      @WithLock('order:1', { onBusy: 'skip' })
+      run(): Promise<void> {
+        return Promise.resolve();
+      }
+    }
+    board = await startBoard(
+      { ...OPEN, allowForceRelease: true },
+      { metadata: { providers: [Job] }, locks: { nodes: 'memory', owner: 'api:1' } },
+    );
+    const { app, locks, url } = board;
+    const stream = await BoardStream.open(url);
+    const lock = await locks.acquire('order:1');
+    await app.get(Job).run();
+    const waiting = locks.acquire('order:1');
+    await stream.hears(({ rows = [] }) => rows.some(({ waiters }) => waiters.length === 1));
+    await lock.release();
+    const next = await waiting;
+    await locks.forceRelease('order:1', { actor: 'ann' });
+    expect(next.isHeld()).toBe(false);
+    const { epoch } = stream.snapshot;
+    const { rows = [] } = await stream.hears(hasKey('order:1'));
+    const details = (await (await fetch(`${url}/details?epoch=${epoch}&n=${rows[0]?.n}`)).json()) as object;
+    const at = expect.any(Number);
+    const common = { key: 'order:1', who: 'api:1' };
+    expect(details).toMatchObject({
+      key: 'order:1',
+      history: [
+        { ...common, kind: 'held', from: at, to: at, end: 'released', token: lock.fencingToken },
+        { ...common, kind: 'skipped', at, reason: 'held' },
+        { ...common, kind: 'held', asked: at, from: at, to: at, end: 'lost', token: next.fencingToken },
+        { kind: 'forced', key: 'order:1', who: 'ann', at },
+      ],
+    });
+    const { history } = (await (await fetch(`${url}/history?prefix=order:`)).json()) as {
+      history: unknown[];
+    };
+    expect(history).toHaveLength(4);
+    const others = (await (await fetch(`${url}/history?prefix=bill:`)).json()) as { history: unknown[] };
+    expect(others.history).toEqual([]);
+  });
+
+  test('leaders, declared locks while free, and ticks', async () => {
+    class Clock {
+      @Interval(300)
+      @WithLock('clock', { oncePerTick: true, ttl: 5_000 })
+      async strike(): Promise<void> {}
+    }
+    class Consumer {
+      @Leader('consumer')
+      async consume({ signal }: LeaderTerm): Promise<void> {
+        await new Promise<void>((resolve) => signal.addEventListener('abort', () => resolve()));
+      }
+    }
+    const declared = defineLocks({
+      'order:settle': { key: 'settle', ttl: 30_000, team: 'payments', about: 'one settlement at a time' },
+      report: { key: (tenant: string) => `report:${tenant}`, permits: 5 },
+    });
+    board = await startBoard(OPEN, {
+      locks: { nodes: 'memory', locks: declared, owner: 'api:1' },
+      metadata: { imports: [ScheduleModule.forRoot()], providers: [Clock, Consumer] },
+    });
+    const stream = await BoardStream.open(board.url);
+    const leads = ({ status }: { status?: { campaigns: readonly object[] } }): boolean =>
+      JSON.stringify(status?.campaigns) === '[{"name":"consumer","isLeader":true}]';
+    await stream.hears(leads);
+    await stream.hears(hasKey('leader:consumer'));
+    await stream.hears(({ status }) => (status?.ticks[0]?.ran ?? 0) > 0);
+    expect(stream.snapshot.about.declared).toEqual([
+      {
+        name: 'order:settle',
+        keys: ['settle'],
+        team: 'payments',
+        about: 'one settlement at a time',
+        mode: 'exclusive',
+        policy: 'ttl 30000',
+        overridden: [],
+      },
+      { name: 'report', keys: null, mode: 'permits', permits: 5, policy: 'ttl 10000', overridden: [] },
+    ]);
+  });
+
+  test('ten kilobytes of a key are cut, and the details have them all', async () => {
+    board = await startBoard(OPEN);
+    const key = `long:${'x'.repeat(10_000)}`;
+    await board.locks.acquire(key);
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(({ rows = [] }) => rows.length === 1);
+    const { epoch, rows } = stream.snapshot;
+    expect(rows[0]).toMatchObject({ key: key.slice(0, 200), length: key.length });
+    const details = await (await fetch(`${board.url}/details?epoch=${epoch}&n=${rows[0]?.n}`)).json();
+    expect(details).toMatchObject({ key });
+  });
+
+  test('no credentials of nodes', async () => {
+    const redis = await startRedis({ args: ['--requirepass', 'secret'] });
+    board = await startBoard(OPEN, { locks: { nodes: redis.url.replace('//', '//:secret@') } });
+    await board.locks.acquire('order:1');
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(({ status }) => status?.nodes?.available === true);
+    await redis.stop();
+    await stream.hears(({ status }) => status?.problem !== undefined);
+    await stream.hears(({ status }) => status?.nodes?.available === false);
+    expect(JSON.stringify(stream.messages)).not.toContain('secret');
+  });
+});
+
+test('a board of a module that is not there says so at the start', async () => {
+  await expect(startBoard({ ...OPEN, instance: 'billing' })).rejects.toThrow(/LockService|billing/);
+});

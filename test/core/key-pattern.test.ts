@@ -1,0 +1,69 @@
+import { expect, test } from '@jest/globals';
+import { type DeclaredKey, type DeclaredLock, defineLocks } from '../../lib/core/declared-lock.js';
+import { keyPatterns } from '../../lib/core/key-pattern.js';
+
+const lockOf = (key: DeclaredKey): DeclaredLock => defineLocks({ lock: { key } })['lock']!;
+const textsOf = (key: DeclaredKey): string[] => keyPatterns(lockOf(key)).map(({ text }) => text);
+
+test.each<[DeclaredKey, string[]]>([
+  ['report', ['report']],
+  [
+    ['b', 'a'],
+    ['a', 'b'],
+  ],
+  [(id: number) => `order:${id}`, ['order:*']],
+  [(id: number) => `order:${id}:lines`, ['order:*:lines']],
+  [(order: { id: { tenant: string } }) => `order:${order.id.tenant}`, ['order:*']],
+  [(name: string) => `user:${name.trim().toLowerCase()}`, ['user:*']],
+  [(id: number) => 'order:' + String(id) + id.toString(), ['order:**']],
+  [(from: string, to: string) => [`account:${from}`, `account:${to}`], ['account:*']],
+  [(...ids: string[]) => ids.map((id) => `account:${id}`), ['account:*']],
+  [(tenant: string, id = 'all') => `${tenant}:${id}`, ['*:*']],
+  [(tenant: string, id?: string) => (id ? `${tenant}/${id}` : `all:${tenant}`), ['*/*', 'all:*']],
+  [(...path: string[]) => `path:${path.join('/')}`, ['path:*']],
+  [(tenant?: string) => (tenant ? `report:${tenant}` : 'report-of-all'), ['report:*', 'report-of-all']],
+])('the keys of %s are %j', (key, texts) => {
+  expect(textsOf(key)).toEqual(texts);
+});
+
+test.each<[string, DeclaredKey]>([
+  ['computes with a number', (id: number) => `shard:${id % 16}`],
+  ['gives an argument itself', (id: string) => id],
+  ['goes through a list', (ids: string[]) => ids.map((id) => `id:${id}`)],
+  [
+    'goes up for as long as there is a parent',
+    (node: { parent: never; id: string }) => {
+      let id = '';
+      for (let at = node; at; at = at.parent) id = at.id;
+      return `node:${id}`;
+    },
+  ],
+  [
+    'calls for as long as there is a next',
+    (node: { next: () => never }) => {
+      for (let at = node; at; at = at.next());
+      return `node:${String(node)}`;
+    },
+  ],
+  ['leaves its arguments out', (_id: number) => 'same'],
+  [
+    'throws',
+    (id: number) => {
+      throw new Error(String(id));
+    },
+  ],
+])('of a function that %s they are not known', (_what, key) => {
+  expect(textsOf(key)).toEqual([]);
+});
+
+test.each([
+  ['order:42', false],
+  ['order:42:7:lines', true],
+  ['order::lines', true],
+  ['order:lines', false],
+  ['order:42:line', false],
+  ['orders:42:lines', false],
+])('%s fits order:*:lines: %s', (key, fits) => {
+  const [pattern] = keyPatterns(lockOf((id: number) => `order:${id}:lines`));
+  expect(pattern?.fits(key)).toBe(fits);
+});

@@ -1,0 +1,50 @@
+import { describe, expect, test } from '@jest/globals';
+import { History } from '../../lib/live/history.js';
+import type { HistoryEntry } from '../../lib/live/messages.js';
+
+function skipped(key: string, at = Date.now()): HistoryEntry {
+  return { kind: 'skipped', key, who: 'api:1', at, reason: 'held' };
+}
+
+describe('the history of locks', () => {
+  test('has the last 200 entries of a key, in their order', () => {
+    const history = new History();
+    const now = Date.now();
+    for (let n = 0; n < 1_000; n++) history.add(skipped('a', now + n));
+    expect(history.of('a')).toEqual(Array.from({ length: 200 }, (_, n) => skipped('a', now + 800 + n)));
+  });
+
+  test('a key that is busy pushes out none that is quiet', () => {
+    const history = new History();
+    history.add(skipped('quiet'));
+    for (let n = 0; n < 100_000; n++) history.add(skipped('busy'));
+    expect(history.of('quiet')).toHaveLength(1);
+  });
+
+  test('of many keys it has those that were busy last, and 20,000 entries at most', () => {
+    const history = new History();
+    for (let n = 0; n < 50_000; n++) history.add(skipped(`order:${n}`));
+    expect(history.of('order:0')).toEqual([]);
+    expect(history.of('order:49999')).toHaveLength(1);
+    const all = history.beginningWith('order:', Infinity).length;
+    expect(all).toBeGreaterThanOrEqual(16_000);
+    expect(all).toBeLessThanOrEqual(20_000);
+  });
+
+  test('forgets what was ten minutes ago, and not what lasts since then', () => {
+    const history = new History();
+    const before = Date.now() - 11 * 60_000;
+    history.add(skipped('a', before));
+    const held = { kind: 'held', key: 'a', who: 'api:1', from: before, own: true } as const;
+    history.add(held);
+    history.add({ ...held, to: before + 1_000 });
+    expect(history.of('a')).toEqual([held]);
+  });
+
+  test('knows the keys that begin with a prefix, the latest first', () => {
+    const history = new History();
+    for (const key of ['order:1', 'bill:1', 'order:2']) history.add(skipped(key));
+    expect(history.beginningWith('order:', 10).map(({ key }) => key)).toEqual(['order:2', 'order:1']);
+    expect(history.beginningWith('order:', 1).map(({ key }) => key)).toEqual(['order:2']);
+  });
+});

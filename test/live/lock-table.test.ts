@@ -1,0 +1,91 @@
+import { describe, expect, test } from '@jest/globals';
+import { infoOf, type LockInfo, type NodeHolder } from '../../lib/core/lock-info.js';
+import { LockTable, type OwnPart } from '../../lib/live/lock-table.js';
+
+const NOBODY: OwnPart = { holds: () => false, waiters: new Map() };
+
+function heldBy(key: string, ...holders: Partial<NodeHolder>[]): LockInfo {
+  const all = holders.map((holder): NodeHolder => ({
+    id: 'a',
+    owner: 'api:1',
+    since: new Date(1_000),
+    remaining: 10_000,
+    fencingToken: 7,
+    mode: 'exclusive',
+    ...holder,
+  }));
+  const [first] = all as [NodeHolder];
+  return infoOf(key, [{ node: 'n', vote: 'held', ...first, holders: all }], 1);
+}
+
+function mapOf(...infos: LockInfo[]): ReadonlyMap<string, LockInfo> {
+  return new Map(infos.map((info) => [info.key, info]));
+}
+
+describe('between two looks', () => {
+  test('a lock that is as before is not sent again, though less of it is left', () => {
+    const table = new LockTable();
+    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 0).rows).toHaveLength(1);
+    const change = table.update(mapOf(heldBy('k', { remaining: 9_600 })), NOBODY, 410);
+    expect(change).toEqual({ rows: [], renewed: [], gone: [], begun: [], ended: [] });
+  });
+
+  test('an extension is its new end and a count', () => {
+    const table = new LockTable();
+    table.update(mapOf(heldBy('k', {})), NOBODY, 0);
+    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
+    expect(table.update(mapOf(heldBy('k', {})), NOBODY, 6_000).renewed).toEqual([[1, 0, 16_000, 2]]);
+    // What is kept for minHold after its release ends sooner.
+    expect(table.update(mapOf(heldBy('k', { remaining: 100 })), NOBODY, 6_400).renewed).toEqual([
+      [1, 0, 6_500, 2],
+    ]);
+  });
+
+  test('another holder is a row again, with one that has begun and one that has ended', () => {
+    const table = new LockTable();
+    table.update(mapOf(heldBy('k', {})), NOBODY, 0);
+    const { rows, begun, ended } = table.update(
+      mapOf(heldBy('k', { id: 'b', fencingToken: 8 })),
+      NOBODY,
+      400,
+    );
+    expect(rows).toMatchObject([{ n: 1, holders: [{ id: 'b', renewals: 0, token: 8 }] }]);
+    expect(begun.map(({ holder }) => holder.id)).toEqual(['b']);
+    expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
+  });
+
+  test('a key keeps its number while it is free', () => {
+    const table = new LockTable();
+    table.update(mapOf(heldBy('k', {})), NOBODY, 0);
+    expect(table.update(mapOf(), NOBODY, 400).gone).toEqual([1]);
+    expect(table.keyOf(1)).toBe('k');
+    expect(
+      table.update(mapOf(heldBy('other', {}), heldBy('k', { id: 'b' })), NOBODY, 800).rows,
+    ).toMatchObject([
+      { n: 2, key: 'other' },
+      { n: 1, key: 'k' },
+    ]);
+  });
+
+  test('what no quorum has is of no mode; a key without an end has none', () => {
+    const table = new LockTable();
+    const minority = infoOf('k', heldBy('k', {}).votes, 2);
+    expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([
+      { mode: null, holders: [], nodes: [1, 1] },
+    ]);
+    expect(table.update(mapOf(heldBy('k', { remaining: Infinity })), NOBODY, 0).rows).toMatchObject([
+      { holders: [{ ends: null }] },
+    ]);
+  });
+
+  test('of more than 20,000 locks and 20 holders the number', () => {
+    const table = new LockTable();
+    const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
+    expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);
+    expect(table.unsent).toBe(3);
+    const readers = Array.from({ length: 25 }, (_, n) => ({ id: `r${n}`, mode: 'shared' as const }));
+    const { rows } = new LockTable().update(mapOf(heldBy('k', ...readers)), NOBODY, 0);
+    expect(rows).toMatchObject([{ mode: 'shared', more: 5 }]);
+    expect(rows[0]?.holders).toHaveLength(20);
+  });
+});

@@ -1,0 +1,524 @@
+import 'reflect-metadata';
+import { describe, expect, test } from '@jest/globals';
+import { type INestApplication, Injectable, type Type } from '@nestjs/common';
+import { ModuleRef } from '@nestjs/core';
+import { Cron } from '@nestjs/schedule';
+import {
+  defineLocks,
+  InjectLockService,
+  Leader,
+  LockService,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../lib/index.js';
+import { LogLines } from '../support/log-lines.js';
+import { startApp, startPlainApp } from '../support/nest-app.js';
+
+const locks = defineLocks({
+  'order:settle': {
+    key: (id: number) => `order:${id}`,
+    ttl: 30_000,
+    team: 'payments',
+    about: 'one at a time',
+  },
+  'tenant:report': { key: (tenant: string) => `report:${tenant}`, permits: 5 },
+  'clean-up': { key: 'clean-up' },
+});
+
+async function start(
+  options: Partial<RedlockModuleOptions>,
+  ...providers: readonly Type[]
+): Promise<{ app: INestApplication; service: LockService; lines: LogLines }> {
+  const lines = new LogLines();
+  const app = await startApp(
+    { providers: [...providers] },
+    { nodes: 'memory', ...options },
+    { logger: lines },
+  );
+  return { app, lines, service: app.get(LockService) };
+}
+
+describe('strict', () => {
+  @Injectable()
+  class Plain {
+    @WithLock('report')
+    async report(): Promise<void> {}
+
+    @WithLock((id: number) => `order:${id}`)
+    async settle(_id: number): Promise<void> {}
+
+    @WithLock('clean-up')
+    async cleanUp(): Promise<void> {}
+  }
+
+  const foreign = defineLocks({ foreign: { key: 'foreign' } });
+
+  @Injectable()
+  class Foreign {
+    @WithLock.of(foreign.foreign)
+    async run(): Promise<void> {}
+  }
+
+  test('refuses decorators that are not declared at start-up, all in one error', async () => {
+    await expect(start({ locks, strict: true }, Plain, Foreign)).rejects.toMatchObject({
+      code: 'LOCK_NOT_DECLARED',
+      message:
+        '`strict` allows only locks that are declared, and these are not: @WithLock of Plain.report ("report"); @WithLock of ' +
+        'Plain.settle (a key function); @WithLock of Plain.cleanUp ("clean-up", which is that of locks["clean-up"]); @WithLock ' +
+        'of Foreign.run ("foreign" of other `defineLocks`). Declare what is locked with `defineLocks`, in the `locks` of the ' +
+        'module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
+    });
+  });
+
+  test.each<[string, (service: LockService) => Promise<unknown>]>([
+    ['acquire', (service) => service.acquire('report')],
+    ['tryAcquire', (service) => service.tryAcquire('report')],
+    ['withLock', (service) => service.withLock('report', () => 1)],
+    ['a declared lock that the module does not have', (service) => service.acquire(foreign.foreign)],
+  ])('refuses %s at the call', async (_what, call) => {
+    const { service } = await start({ locks, strict: true });
+    await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
+  });
+
+  test('is not what `onBusy` is for', async () => {
+    @Injectable()
+    class Late {
+      @WithLock('late', { onBusy: 'skip' })
+      async skip(): Promise<void> {}
+
+      @WithLock('late', { onBusy: () => 'instead' })
+      async instead(): Promise<string> {
+        return 'run';
+      }
+    }
+    const { app } = await start({ locks, strict: true });
+    const late = await app.get(ModuleRef).create(Late);
+    await expect(late.skip()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
+    await expect(late.instead()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
+  });
+
+  test('leaves leaders, and looking at locks, alone', async () => {
+    @Injectable()
+    class Consumer {
+      @Leader('consumer')
+      async lead(): Promise<void> {}
+    }
+    const { service } = await start({ locks, strict: true }, Consumer);
+    expect(service.leaders().map(({ name }) => name)).toEqual(['consumer']);
+    await expect(service.inspect('any')).resolves.toMatchObject({ held: false });
+    await expect(service.forceRelease('any')).resolves.toBe(false);
+  });
+
+  test('needs to know which locks are declared', () => {
+    expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
+      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+    );
+  });
+
+  test('is for one module instance', async () => {
+    @Injectable()
+    class Both {
+      constructor(
+        readonly main: LockService,
+        @InjectLockService('billing') readonly billing: LockService,
+      ) {}
+
+      @WithLock('plain', { instance: 'billing' })
+      async plain(): Promise<string> {
+        return 'run';
+      }
+    }
+    const app = await startPlainApp({
+      imports: [
+        RedlockModule.forRoot({ nodes: 'memory', locks, strict: true }),
+        RedlockModule.forRoot({ nodes: 'memory', name: 'billing' }),
+      ],
+      providers: [Both],
+    });
+    const both = app.get(Both);
+    await expect(both.plain()).resolves.toBe('run');
+    await expect(both.main.acquire('plain')).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
+  });
+});
+
+describe('a lock of a named module', () => {
+  const ofBilling = defineLocks({
+    invoice: { key: (id: number) => `invoice:${id}`, instance: 'billing' },
+    other: { key: 'other' },
+  });
+
+  @Injectable()
+  class Invoices {
+    constructor(
+      readonly main: LockService,
+      @InjectLockService('billing') readonly billing: LockService,
+    ) {}
+
+    @WithLock.of(ofBilling.invoice)
+    async make(_id: number): Promise<boolean> {
+      return (await this.billing.inspect('invoice:1')).held;
+    }
+  }
+
+  test('is locked there, and nowhere else', async () => {
+    const options = { nodes: 'memory', locks: ofBilling, strict: true } as const;
+    const app = await startPlainApp({
+      imports: [RedlockModule.forRoot(options), RedlockModule.forRoot({ ...options, name: 'billing' })],
+      providers: [Invoices],
+    });
+    const invoices = app.get(Invoices);
+    await expect(invoices.make(1)).resolves.toBe(true);
+    await using lock = await invoices.billing.acquire(ofBilling.invoice, 1);
+    expect(lock.keys).toEqual(['invoice:1']);
+    await expect(invoices.main.acquire(ofBilling.invoice, 1)).rejects.toThrow(
+      new TypeError(
+        '"invoice" is declared for the module \'billing\', and was asked of the module without a name, where it would exclude ' +
+          "nobody. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
+      ),
+    );
+    await expect(invoices.billing.acquire(ofBilling.other)).rejects.toThrow('Inject the `LockService`');
+    expect(invoices.main.declared().map(({ name }) => name)).toEqual(['other']);
+    expect(invoices.billing.declared().map(({ name }) => name)).toEqual(['invoice']);
+  });
+});
+
+describe('overrides', () => {
+  @Injectable()
+  class Orders {
+    @WithLock.of(locks['order:settle'], { retry: false })
+    async settle<T>(_id: number, task: () => Promise<T> | T): Promise<T> {
+      return task();
+    }
+
+    @WithLock.of(locks['order:settle'], { retry: false, onBusy: () => 'instead' })
+    async settleInstead(_id: number): Promise<string> {
+      return 'settled';
+    }
+  }
+
+  test('are in force in methods and in the service', async () => {
+    const overrides = {
+      'order:settle': { ttl: 60_000, onBusy: 'skip' },
+      'tenant:report': { permits: 1 },
+    } as const;
+    const { app, service } = await start({ locks, overrides }, Orders);
+    const orders = app.get(Orders);
+    await orders.settle(1, async () => {
+      expect((await service.inspect('order:1')).remaining).toBeGreaterThan(30_000);
+      await expect(orders.settle(1, () => 2)).resolves.toBeUndefined();
+      // The configuration has the last word.
+      await expect(orders.settleInstead(1)).resolves.toBeUndefined();
+    });
+    await using lock = await service.acquire(locks['order:settle'], 2);
+    expect(lock.remaining()).toBeGreaterThan(30_000);
+    await using report = await service.acquire(locks['tenant:report'], 'acme');
+    expect(report.slot).toBe(0);
+    await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
+  });
+
+  test('show in the list of declarations', async () => {
+    const overrides = { 'order:settle': { ttl: 60_000, onBusy: undefined } };
+    const { service } = await start({ locks, overrides, defaults: { ttl: 20_000 } });
+    const common = {
+      renew: true,
+      minHold: 0,
+      reentrant: false,
+      onLost: 'throw',
+      release: 'afterMethod',
+      onBusy: 'throw',
+      oncePerTick: false,
+    };
+    expect(service.declared()).toEqual([
+      {
+        ...common,
+        name: 'order:settle',
+        team: 'payments',
+        about: 'one at a time',
+        patterns: ['order:*'],
+        mode: 'exclusive',
+        ttl: 60_000,
+        overridden: ['ttl'],
+      },
+      {
+        ...common,
+        name: 'tenant:report',
+        patterns: ['report:*'],
+        mode: 'permits',
+        permits: 5,
+        ttl: 20_000,
+        overridden: [],
+      },
+      {
+        ...common,
+        name: 'clean-up',
+        keys: ['clean-up'],
+        patterns: ['clean-up'],
+        mode: 'exclusive',
+        ttl: 20_000,
+        overridden: [],
+      },
+    ]);
+  });
+
+  test('count where ttls are checked at start-up', async () => {
+    const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
+    const options = { nodes, restartGuard: 40_000, locks };
+    const message =
+      'The declared lock "order:settle": Expected `ttl` to be at most the restart guard of 40000 ms; set `restartGuard` to ' +
+      'the largest ttl of all processes, got 60000';
+    await expect(start({ ...options, overrides: { 'order:settle': { ttl: 60_000 } } })).rejects.toThrow(
+      new RangeError(message),
+    );
+  });
+
+  test.each<[string, unknown, string]>([
+    [
+      'a name that is misspelt',
+      { 'order:setle': {} },
+      '`overrides` has "order:setle", which `locks` does not declare. Did you mean "order:settle"?',
+    ],
+    [
+      'a name that is nothing like any',
+      { x: {} },
+      '`overrides` has "x", which `locks` does not declare. Did you mean "order:settle", "tenant:report", "clean-up"?',
+    ],
+    [
+      'another option',
+      { 'clean-up': { minHold: 5 } },
+      '"clean-up" in `overrides`: Unknown option `minHold` in `overrides`. What can be overridden is `ttl`, `permits`, ' +
+        '`onBusy`. Change `minHold` where the lock is declared',
+    ],
+    [
+      'a value that does not fit',
+      { 'clean-up': { ttl: 5 } },
+      '"clean-up" in `overrides`: Expected `ttl` to be a whole number of milliseconds, at least 10, got 5',
+    ],
+    [
+      'permits where one is to be alone',
+      { 'clean-up': { permits: 2 } },
+      '"clean-up" in `overrides`: Expected `permits` for a lock that is declared with `permits`, got 2 for one that is ' +
+        'declared without. An override does not let several in where one is to be alone: declare the lock with `permits`',
+    ],
+    [
+      'a text',
+      'ttl',
+      "Expected `overrides` to be an object of options by the names of declared locks, got 'ttl'",
+    ],
+    ['a list', [], 'Expected `overrides` to be an object of options by the names of declared locks, got []'],
+    [
+      'a list for a lock',
+      { 'clean-up': [] },
+      '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got []',
+    ],
+    [
+      'a text for a lock',
+      { 'clean-up': 'skip' },
+      '"clean-up" in `overrides`: Expected the options of `overrides` to be an object, got \'skip\'',
+    ],
+  ])('refuse %s', (_what, overrides, message) => {
+    const options = { nodes: 'memory', locks, overrides } as RedlockModuleOptions;
+    expect(() => RedlockModule.forRoot(options)).toThrow(message);
+  });
+
+  test('from a factory are checked at start-up', async () => {
+    const useFactory = (): RedlockModuleOptions => ({ nodes: 'memory', locks, overrides: { nothing: {} } });
+    await expect(startPlainApp({ imports: [RedlockModule.forRootAsync({ useFactory })] })).rejects.toThrow(
+      '`overrides` has "nothing"',
+    );
+  });
+});
+
+describe('two policies for one key', () => {
+  test('of two declared locks are refused at start-up', async () => {
+    const twice = defineLocks({
+      a: { key: 'report' },
+      b: { key: ['report'], ttl: 5_000 },
+      c: { key: 'other' },
+    });
+    await expect(start({ locks: twice })).rejects.toThrow(
+      'Two policies for one key: "report": the declared lock "a" and the declared lock "b". Declare the lock once, and use ' +
+        'it in both places with `@WithLock.of`; only readers (`mode: "shared"`) and writers of a key have a policy each',
+    );
+  });
+
+  test('of a declared lock and a decorator are refused at start-up', async () => {
+    @Injectable()
+    class Cleaner {
+      @WithLock('clean-up')
+      async run(): Promise<void> {}
+    }
+    await expect(start({ locks }, Cleaner)).rejects.toThrow(
+      'Two policies for one key: "clean-up": the declared lock "clean-up" and @WithLock of Cleaner.run. Declare',
+    );
+  });
+
+  describe('of a method that a class overrides', () => {
+    @Injectable()
+    class Base {
+      @WithLock('clean-up')
+      async run(): Promise<void> {}
+    }
+    @Injectable()
+    class Declared extends Base {
+      @WithLock.of(locks['clean-up'])
+      override async run(): Promise<void> {}
+    }
+    @Injectable()
+    class Unlocked extends Base {
+      override async run(): Promise<void> {}
+    }
+    @Injectable()
+    class Inherited extends Base {}
+    @Injectable()
+    class Twice extends Declared {}
+
+    test.each<[Type]>([[Declared], [Unlocked], [Twice]])('%p: that of its own is what counts', async (of) => {
+      await expect(start({ locks }, of)).resolves.toBeDefined();
+      await expect(start({ locks, strict: true }, of)).resolves.toBeDefined();
+    });
+
+    test('a method that is inherited has that of its parent', async () => {
+      await expect(start({ locks }, Inherited)).rejects.toThrow('@WithLock of Base.run');
+      await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
+    });
+
+    test('a method that calls that of its parent is refused by `strict` at its call', async () => {
+      @Injectable()
+      class Calls extends Base {
+        override async run(): Promise<void> {
+          await super.run();
+        }
+      }
+      const { app } = await start({ locks, strict: true }, Calls);
+      await expect(app.get(Calls).run()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
+    });
+  });
+
+  test('of readers and writers are as it should be', async () => {
+    const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
+    await expect(start({ locks: both })).resolves.toBeDefined();
+    const third = defineLocks({ also: { key: 'catalog', ttl: 1_000 } });
+    await expect(start({ locks: { ...both, ...third } })).rejects.toThrow(
+      '"catalog": the declared lock "write" and the declared lock "also"',
+    );
+  });
+
+  test('of decorators that are not declared are left alone', async () => {
+    @Injectable()
+    class Plain {
+      @WithLock('same')
+      async one(): Promise<void> {}
+
+      @WithLock('same', { ttl: 1_000 })
+      async two(): Promise<void> {}
+    }
+    await expect(start({ locks }, Plain)).resolves.toBeDefined();
+  });
+
+  test('of key functions are warned of at the call, once for each two', async () => {
+    const same = defineLocks({
+      settle: { key: (id: number) => `order:${id}` },
+      refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
+      read: { key: (id: number) => `order:${id}`, mode: 'shared' },
+      fixed: { key: 'order:7' },
+      apart: { key: (id: number) => `apart:${id}` },
+    });
+    const { service, lines } = await start({ locks: same });
+    const lock = async (which: 'settle' | 'refund' | 'read' | 'apart', id: number): Promise<void> => {
+      await (await service.acquire(same[which], id)).release();
+    };
+    await lock('settle', 1);
+    await lock('apart', 1);
+    await lock('read', 1);
+    await lock('settle', 2);
+    expect(lines.of('warn').filter((line) => line.includes('policies'))).toEqual([]);
+    await lock('refund', 2);
+    await lock('settle', 2);
+    await lock('refund', 2);
+    await lock('settle', 7);
+    expect(lines.of('warn').filter((line) => line.includes('policies'))).toEqual([
+      'Two policies for one key: "order:2" is locked as the declared lock "refund" and as the declared lock "settle". If both ' +
+        'mean the same thing, declare it once and use it in both places; if not, give one of them another key.',
+      expect.stringContaining(
+        '"order:7" is locked as the declared lock "fixed" and as the declared lock "settle"',
+      ),
+    ]);
+  });
+});
+
+test('a shared lock is refused at start-up with a `minHold` of the defaults', async () => {
+  const read = defineLocks({ read: { key: 'catalog', mode: 'shared' } });
+  await expect(start({ locks: read, defaults: { minHold: 1_000 } })).rejects.toThrow(
+    /^The declared lock "read": .*`minHold`/,
+  );
+  const own = defineLocks({ read: { key: 'catalog', mode: 'shared', minHold: 0 } });
+  await expect(start({ locks: own, defaults: { minHold: 1_000 } })).resolves.toBeDefined();
+});
+
+test('a lock that would be an upgrade is refused by its name', async () => {
+  const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
+  const { service } = await start({ locks: both });
+  await service.withLock(both.read, async () => {
+    await expect(service.acquire(both.write)).rejects.toMatchObject({
+      code: 'LOCK_UPGRADE',
+      message: expect.stringMatching(/^"catalog" \(write\) is not locked: /),
+    });
+  });
+});
+
+describe("`release: 'afterCommit'` where nobody tells of a commit", () => {
+  const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
+
+  test('is refused at the call of a lock that no method here has', async () => {
+    const { service } = await start({ locks: kept });
+    expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
+    await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(
+      'needs `RedlockModule.forRoot({ inTransaction',
+    );
+  });
+
+  test('is refused at start-up when a method has the lock', async () => {
+    @Injectable()
+    class Keeper {
+      @WithLock.of(kept.kept)
+      async run(): Promise<void> {}
+    }
+    await expect(start({ locks: kept }, Keeper)).rejects.toThrow(
+      /^The declared lock "kept": `release: 'afterCommit'` needs/,
+    );
+  });
+});
+
+test.each<[string, unknown, string]>([
+  ['an array', [locks['clean-up']], 'got "clean-up" as "0"'],
+  ['definitions', { a: { key: 'a' } }, 'Expected `locks["a"]` to be one that `defineLocks` returns'],
+  ['a lock', locks['clean-up'], 'Expected `locks` to be what `defineLocks` returns'],
+  [
+    'a lock under another name',
+    { tidy: locks['clean-up'] },
+    'Expected `locks` to have each lock under its own name, got "clean-up" as "tidy"',
+  ],
+])('%s is not what `locks` takes', (_what, given, message) => {
+  const options = { nodes: 'memory', locks: given } as RedlockModuleOptions;
+  expect(() => RedlockModule.forRoot(options)).toThrow(message);
+});
+
+test('a declared `oncePerTick` is checked as one of a decorator', async () => {
+  const ticking = defineLocks({ tick: { key: 'tick', oncePerTick: true } });
+  @Injectable()
+  class Unscheduled {
+    @WithLock.of(ticking.tick)
+    async run(): Promise<void> {}
+  }
+  @Injectable()
+  class Scheduled {
+    @Cron('0 0 1 1 *')
+    @WithLock.of(ticking.tick)
+    async run(): Promise<void> {}
+  }
+  await expect(start({ locks: ticking }, Unscheduled)).rejects.toThrow(
+    'Expected `oncePerTick` in @WithLock on Unscheduled.run to be for a method with @Cron',
+  );
+  await expect(start({ locks: ticking }, Scheduled)).resolves.toBeDefined();
+});

@@ -1,0 +1,129 @@
+import 'reflect-metadata';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { type Client, Pool } from 'pg';
+import request from 'supertest';
+import { LockService } from '../../lib/index.js';
+import { compiled } from '../support/compiled.js';
+import { Instance } from '../support/instance.js';
+import { startApp } from '../support/nest-app.js';
+import { startPostgresServer } from '../support/postgres-server.js';
+import { startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { PaymentsController, Requests, REQUESTS } from './idempotency.js';
+
+let urls: { readonly REDIS_URL: string; readonly DATABASE_URL: string };
+let client: Client;
+let pool: Pool;
+let app: INestApplication;
+
+const payments = async (): Promise<unknown[]> => (await client.query('select amount from payments')).rows;
+
+function pay(key: string, amount: number): request.Test {
+  return request(app.getHttpServer() as Parameters<typeof request>[0])
+    .post('/payments')
+    .set('Idempotency-Key', key)
+    .send({ amount });
+}
+
+/** Keeps whoever inserts a payment waiting until the function is called that this resolves to. */
+async function holdUp(): Promise<() => Promise<unknown>> {
+  await client.query('begin');
+  await client.query('lock table payments in share mode');
+  return () => client.query('commit');
+}
+
+const isInserting = async (): Promise<boolean> => {
+  const { rows } = await pool.query(
+    "select 1 from pg_stat_activity where query like 'insert into payments%' and wait_event_type = 'Lock'",
+  );
+  return rows.length === 1;
+};
+
+// In a block of their own, so that the application is closed while its servers still run.
+describe('payments', () => {
+  beforeAll(async () => {
+    const [redis, postgres] = await Promise.all([startRedis(), startPostgresServer()]);
+    urls = { REDIS_URL: redis.url, DATABASE_URL: postgres.url };
+    client = await postgres.client();
+    await client.query(REQUESTS);
+    await client.query('create table payments (id serial primary key, amount int not null)');
+    pool = new Pool({ connectionString: postgres.url });
+    app = await startApp(
+      { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
+      { nodes: redis.url, defaults: { ttl: 6_000 } },
+    );
+    await app.listen(0, '127.0.0.1');
+  });
+  beforeEach(() => client.query('truncate requests, payments'));
+  afterAll(async () => {
+    await app.close();
+    await pool.end();
+  });
+
+  test('a request that is sent again gets the response of the first, and pays once', async () => {
+    const first = await pay('a', 7).expect(201);
+    const second = await pay('a', 7).expect(201);
+    expect(second.body).toEqual(first.body);
+    await expect(payments()).resolves.toEqual([{ amount: 7 }]);
+  });
+
+  test('a key that belongs to another request is refused', async () => {
+    await pay('a', 7).expect(201);
+    await pay('a', 8).expect(422);
+    await pay('', 8).expect(400);
+    await expect(payments()).resolves.toEqual([{ amount: 7 }]);
+  });
+
+  test('a request that is under way is answered with 409 and when to come again', async () => {
+    const goOn = await holdUp();
+    const first = pay('a', 7).then(({ status, body }) => ({ status, body: body as unknown }));
+    await until(isInserting);
+    const { status, headers } = await pay('a', 7);
+    await goOn();
+    expect([status, Number(headers['retry-after']) >= 1]).toEqual([409, true]);
+    await expect(first).resolves.toMatchObject({ status: 201 });
+    await pay('a', 7).expect(201);
+    await expect(payments()).resolves.toEqual([{ amount: 7 }]);
+  });
+
+  test('a process that is killed in the middle has paid nothing; the request is done after the ttl', async () => {
+    const file = await compiled('test/fixtures/payments-app.ts', 'test/recipes/idempotency.ts');
+    const instance = new Instance(file, urls);
+    await until(() => instance.lines.length === 1);
+    const goOn = await holdUp();
+    const cut = fetch(`${instance.lines[0]}/payments`, {
+      method: 'POST',
+      headers: { 'Idempotency-Key': 'a', 'Content-Type': 'application/json' },
+      body: JSON.stringify({ amount: 7 }),
+    }).then(
+      ({ status }) => status,
+      () => 'cut',
+    );
+    await until(isInserting);
+    await instance.kill();
+    await expect(cut).resolves.toBe('cut');
+    await pay('a', 7).expect(409);
+    await goOn();
+    await until(async () => (await pay('a', 7)).status === 201);
+    await expect(payments()).resolves.toEqual([{ amount: 7 }]);
+  });
+
+  test('two that both believe in the lock pay once', async () => {
+    const requests = app.get(Requests);
+    const locks = app.get(LockService);
+    const work = async (): Promise<string> => 'paid';
+    const once = requests.once('a', {}, async (paying) => {
+      await paying.query('insert into payments (amount) values (1)');
+      // As if it had been paused for longer than the ttl: another one gets the lock, and is quicker.
+      await locks.forceRelease('request:a');
+      await requests.once('a', {}, async (other) => {
+        await other.query('insert into payments (amount) values (2)');
+        return work();
+      });
+      return work();
+    });
+    await expect(once).rejects.toMatchObject({ code: '23505' });
+    await expect(payments()).resolves.toEqual([{ amount: 2 }]);
+  });
+});

@@ -1,0 +1,175 @@
+import 'reflect-metadata';
+import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import KeyvRedis from '@keyv/redis';
+import { BullModule, getQueueToken } from '@nestjs/bullmq';
+import { CACHE_MANAGER, CacheModule } from '@nestjs/cache-manager';
+import { type BeforeApplicationShutdown, Injectable, type OnApplicationShutdown } from '@nestjs/common';
+import { Cron, ScheduleModule, SchedulerRegistry } from '@nestjs/schedule';
+import type { Queue } from 'bullmq';
+import type { Cache } from 'cache-manager';
+import { Redis } from 'ioredis';
+import { Keyv } from 'keyv';
+import type { Server } from 'node:http';
+import { LockService, RedlockModule } from '../../lib/index.js';
+import { startApp, startPlainApp } from '../support/nest-app.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { SharedRedisModule } from './shared-client.js';
+import { OrdersProcessor } from './stop-first.js';
+
+let order: string[] = [];
+
+/** Belongs to the root module, whose hooks come first in each phase. */
+@Injectable()
+class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
+  beforeApplicationShutdown(): void {
+    order.push('# beforeApplicationShutdown');
+  }
+
+  onApplicationShutdown(): void {
+    order.push('# onApplicationShutdown');
+  }
+}
+
+@Injectable()
+class Tasks {
+  @Cron('0 0 1 1 *', { name: 'yearly' })
+  run(): void {}
+}
+
+/** The processor of the recipe without its hook. */
+class GreedyProcessor extends OrdersProcessor {
+  override async onModuleDestroy(): Promise<void> {}
+}
+// `@Processor` is looked for on the class itself.
+for (const key of Reflect.getMetadataKeys(OrdersProcessor) as string[])
+  Reflect.defineMetadata(key, Reflect.getMetadata(key, OrdersProcessor), GreedyProcessor);
+
+/** Calls through, and tells when it is called and, if asked, when it has ended. */
+function watch<T extends object>(object: T, method: keyof T & string, begun: string, ended?: string): void {
+  const original = object[method] as (...args: unknown[]) => unknown;
+  const watched = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
+    order.push(begun);
+    const result = await original.apply(this, args);
+    if (ended !== undefined) order.push(ended);
+    return result;
+  };
+  jest.spyOn(object, method as never).mockImplementation(watched as never);
+}
+
+// In a block of their own, so that the applications are closed while their server still runs.
+describe('shutdown', () => {
+  let server: RedisServer;
+
+  beforeEach(async () => {
+    order = [];
+    server = await startRedis();
+    process.env['REDIS_URL'] = server.url;
+    jest.spyOn(globalThis, 'fetch').mockImplementation(async () => {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      return new Response();
+    });
+  });
+  afterEach(() => {
+    delete process.env['REDIS_URL'];
+    jest.restoreAllMocks();
+  });
+
+  test('closes what takes in work first, and the client that all share last', async () => {
+    const app = await startPlainApp({
+      imports: [SharedRedisModule, ScheduleModule.forRoot(), BullModule.registerQueue({ name: 'orders' })],
+      providers: [OrdersProcessor, Phases, Tasks],
+    });
+    await app.listen(0, '127.0.0.1');
+    watch(Keyv.prototype, 'disconnect', 'cache disconnects');
+    watch(app.get(SchedulerRegistry).getCronJob('yearly'), 'stop', 'schedules stop');
+    watch(
+      RedlockModule.prototype,
+      'beforeApplicationShutdown',
+      'locks are refused',
+      'locked methods have ended',
+    );
+    watch(app.get<Queue>(getQueueToken('orders')), 'close', 'queue closes');
+    watch(
+      RedlockModule.prototype,
+      'onApplicationShutdown',
+      'locks are released',
+      'connections of locks are closed',
+    );
+    app.get(OrdersProcessor).worker.on('closed', () => order.push('worker closed'));
+    (app.getHttpServer() as Server).on('close', () => order.push('HTTP server closed'));
+    app.get(Redis).on('end', () => order.push('client closed'));
+
+    await app.close();
+    await until(() => order.includes('client closed'));
+    expect(order).toEqual([
+      'worker closed',
+      'cache disconnects',
+      '# beforeApplicationShutdown',
+      'schedules stop',
+      'locks are refused',
+      'locked methods have ended',
+      'HTTP server closed',
+      '# onApplicationShutdown',
+      'queue closes',
+      'locks are released',
+      'connections of locks are closed',
+      'client closed',
+    ]);
+  });
+
+  /** Closes the application while a job and another locked method run; resolves to the reasons of jobs that failed. */
+  async function failuresOf(Consumer: typeof OrdersProcessor): Promise<unknown[]> {
+    const app = await startPlainApp({
+      imports: [SharedRedisModule, BullModule.registerQueue({ name: 'orders' })],
+      providers: [Consumer],
+    });
+    const queue = app.get<Queue>(getQueueToken('orders'));
+    await queue.addBulk([1, 2, 3, 4, 5, 6, 7, 8].map((data) => ({ name: 'settle', data })));
+    await until(async () => (await queue.getCompletedCount()) > 0);
+    let ended = false;
+    const task = app.get(LockService).withLock('long', () => until(() => ended));
+    await until(async () => (await app.get(LockService).inspect('long')).held);
+    const closing = app.close();
+    await until(async () => (await queue.getFailedCount()) > 0, 1_000).catch(() => undefined);
+    const failed = await queue.getFailed();
+    ended = true;
+    await Promise.all([closing, task]);
+    return failed.map(({ failedReason }) => failedReason);
+  }
+
+  test('a worker that is closed in onModuleDestroy leaves its jobs to others', async () => {
+    await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
+  });
+
+  test('a worker that is not takes jobs whose locks are refused', async () => {
+    const failures = await failuresOf(GreedyProcessor);
+    expect(failures.length).toBeGreaterThan(0);
+    expect(
+      new Set(failures.map((reason) => /the application is shutting down/.test(String(reason)))),
+    ).toEqual(new Set([true]));
+  });
+
+  test('a cache with a connection of its own is connected again by a method that still runs', async () => {
+    const store = new KeyvRedis(server.url);
+    const app = await startApp(
+      { imports: [CacheModule.register({ isGlobal: true, stores: [store] })] },
+      { nodes: server.url },
+    );
+    const cache = app.get<Cache>(CACHE_MANAGER);
+    await cache.set('k', 7);
+    watch(store, 'disconnect', 'cache disconnects');
+    let begun = false;
+    const task = app.get(LockService).withLock('work', async () => {
+      begun = true;
+      await until(() => order.includes('cache disconnects'));
+      await until(() => !store.client.isOpen);
+      return cache.get('k');
+    });
+    await until(() => begun);
+    await app.close();
+    await expect(task).resolves.toBe(7);
+    expect(store.client.isOpen).toBe(true);
+    await store.disconnect();
+  });
+});

@@ -1,0 +1,80 @@
+import 'reflect-metadata';
+import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
+import { BullModule, getQueueToken } from '@nestjs/bullmq';
+import type { INestApplication } from '@nestjs/common';
+import type { Job, Queue } from 'bullmq';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { startApp } from '../support/nest-app.js';
+import { startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { Reports, ReportsProcessor } from './throttle.js';
+
+// In a block of their own, so that the workers are closed while their server still runs.
+describe('reports of tenants', () => {
+  const apps: INestApplication[] = [];
+  const running: string[] = [];
+  const most = new Map<string, number>();
+  const done: string[] = [];
+  let queue: Queue;
+
+  const reports: Reports = {
+    build: async (tenant) => {
+      running.push(tenant);
+      const now = running.filter((other) => other === tenant).length;
+      most.set(tenant, Math.max(most.get(tenant) ?? 0, now));
+      await sleep(200);
+      running.splice(running.indexOf(tenant), 1);
+      done.push(tenant);
+      if (tenant === 'broken') throw new Error('broken');
+      return tenant;
+    },
+  };
+
+  beforeAll(async () => {
+    const { host, port, url } = await startRedis();
+    while (apps.length < 2) {
+      const app = await startApp(
+        {
+          imports: [
+            BullModule.forRoot({ connection: { host, port } }),
+            BullModule.registerQueue({ name: 'reports' }),
+          ],
+          providers: [ReportsProcessor, { provide: Reports, useValue: reports }],
+        },
+        { nodes: url },
+      );
+      apps.push(app);
+    }
+    queue = apps[0]!.get<Queue>(getQueueToken('reports'));
+  });
+  afterAll(() => Promise.all(apps.map((app) => app.close())));
+
+  const ended = async ({ id = '' }: Job): Promise<Job> => {
+    await until(async () => ['completed', 'failed'].includes(await queue.getJobState(id)));
+    return (await queue.getJob(id))!;
+  };
+
+  test('run two at a time for each tenant, and none waits behind those of another', async () => {
+    const large = await Promise.all(
+      Array.from({ length: 8 }, () => queue.add('build', { tenant: 'large' }, { attempts: 1 })),
+    );
+    await until(() => running.length === 2);
+    const small = await queue.add('build', { tenant: 'small' });
+    const results = await Promise.all([...large, small].map(ended));
+    expect(results.map(({ returnvalue }) => returnvalue as string)).toEqual([
+      ...Array(8).fill('large'),
+      'small',
+    ]);
+    expect(most.get('large')).toBe(2);
+    // Those of the large tenant are begun in several turns: one second lies between them.
+    expect(done.indexOf('small')).toBeLessThan(6);
+    // Waiting for a permit is no attempt that failed.
+    expect(Math.max(...results.map(({ attemptsMade }) => attemptsMade))).toBe(1);
+  });
+
+  test('give their permit back when they fail', async () => {
+    const jobs = await Promise.all([1, 2, 3].map(() => queue.add('build', { tenant: 'broken' })));
+    const results = await Promise.all(jobs.map(ended));
+    expect(results.map(({ failedReason }) => failedReason)).toEqual(['broken', 'broken', 'broken']);
+  });
+});

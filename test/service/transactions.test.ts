@@ -1,0 +1,602 @@
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { type DynamicModule, type INestApplication, Injectable, type Provider } from '@nestjs/common';
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { createInterface } from 'node:readline';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { setImmediate } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
+import {
+  currentLock,
+  type LockEvent,
+  type LockHandle,
+  LockHeldError,
+  LockLostError,
+  LockService,
+  LockUnavailableError,
+  RedlockModule,
+  type RedlockModuleOptions,
+  WithLock,
+} from '../../lib/index.js';
+import { compiled } from '../support/compiled.js';
+import { heldKeys } from '../support/core.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { LogLines } from '../support/log-lines.js';
+import { startApp } from '../support/nest-app.js';
+import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
+import { renewed } from '../support/renewed.js';
+import { FakeTransactions, Step } from '../support/transactions.js';
+import { until } from '../support/until.js';
+
+const kept = { release: 'afterCommit', ttl: 6_000 } as const;
+const joining = { ...kept, reentrant: true } as const;
+const oneAttempt = { retry: false } as const;
+
+@Injectable()
+class Orders {
+  @WithLock('order', kept)
+  async pay(task: () => unknown = () => undefined): Promise<LockHandle> {
+    await task();
+    return currentLock()!;
+  }
+
+  @WithLock('order', { ...kept, maxHold: 100, ttl: 200 })
+  async payBriefly(): Promise<LockHandle> {
+    return currentLock()!;
+  }
+
+  @WithLock('order', joining)
+  async add(task: () => unknown = () => undefined): Promise<LockHandle> {
+    await task();
+    return currentLock()!;
+  }
+
+  @WithLock('order', { mode: 'shared', ...kept })
+  async read(): Promise<void> {}
+
+  @WithLock('order', kept)
+  async print(): Promise<Readable> {
+    return Readable.from(['a', 'b']);
+  }
+}
+
+@Injectable()
+class Plain {
+  constructor(private readonly locks: LockService) {}
+
+  @WithLock('plain')
+  async run(): Promise<void> {}
+
+  @WithLock('plain', { reentrant: true })
+  async nested(): Promise<void> {
+    await this.locks.withLock('plain', { reentrant: true }, () => undefined);
+  }
+}
+
+let redis: RedisServer;
+let looker: Redis;
+beforeAll(async () => {
+  redis = await startRedis(DURABLE);
+  looker = redis.client();
+});
+afterAll(() => redis.stop());
+
+let app: INestApplication;
+let orders: Orders;
+let plain: Plain;
+let locks: LockService;
+let database: FakeTransactions;
+let lines: LogLines;
+let events: LockEvent[];
+
+async function start(options: Partial<RedlockModuleOptions> = {}): Promise<void> {
+  database = new FakeTransactions();
+  await startWith([Orders, Plain], { ...database.hooks, ...options });
+}
+
+/** Of which nobody tells when they end. */
+async function startWithoutEnds(): Promise<void> {
+  database = new FakeTransactions();
+  await startWith([Plain], { inTransaction: database.hooks.inTransaction });
+}
+
+async function startWith(
+  providers: Provider[],
+  options: Partial<RedlockModuleOptions>,
+  imports: DynamicModule[] = [],
+): Promise<void> {
+  lines = new LogLines();
+  events = [];
+  const onEvent = (event: LockEvent): void => void events.push(event);
+  app = await startApp({ imports, providers }, { nodes: redis.url, onEvent, ...options }, { logger: lines });
+  if (providers.includes(Orders)) orders = app.get(Orders);
+  plain = app.get(Plain);
+  locks = app.get(LockService);
+}
+
+const isHeld = async (key = 'order'): Promise<boolean> => (await heldKeys(looker)).includes(`lock:{${key}}`);
+const isFree = async (): Promise<boolean> => !(await isHeld());
+
+afterEach(async () => {
+  await app.close();
+  await looker.flushall();
+});
+
+describe("release: 'afterCommit'", () => {
+  beforeEach(() => start());
+
+  test('keeps the lock when the method has returned, and releases it when the transaction is committed', async () => {
+    const held = await database.run(async () => {
+      const lock = await orders.pay();
+      return [lock.isHeld(), await isHeld()];
+    });
+    expect(held).toEqual([true, true]);
+    await until(isFree);
+    expect(events.map(({ type }) => type)).toEqual(['acquired', 'released']);
+    expect(lines.lines).toEqual([]);
+  });
+
+  test('releases it when the transaction is rolled back', async () => {
+    const rolledBack = database.run(async () => {
+      await orders.pay();
+      expect(await isHeld()).toBe(true);
+      throw new Error('rolled back');
+    });
+    await expect(rolledBack).rejects.toThrow('rolled back');
+    await until(isFree);
+  });
+
+  test('keeps it also when the method threw, as its caller may commit all the same', async () => {
+    await database.run(async () => {
+      const failing = orders.pay(() => Promise.reject(new Error('own')));
+      await expect(failing).rejects.toThrow('own');
+      expect(await isHeld()).toBe(true);
+    });
+    await until(isFree);
+  });
+
+  test('releases it with the method outside of a transaction', async () => {
+    await orders.pay();
+    expect(await isHeld()).toBe(false);
+  });
+
+  test('releases it with the method that begins a transaction of its own', async () => {
+    await orders.pay(() => database.run(async () => expect(await isHeld()).toBe(true)));
+    expect(await isHeld()).toBe(false);
+    expect(lines.lines).toEqual([]);
+  });
+
+  test('is for tasks of withLock, too', async () => {
+    await database.run(async () => {
+      await locks.withLock('order', kept, () => undefined);
+      expect(await isHeld()).toBe(true);
+    });
+    await until(isFree);
+  });
+
+  test('keeps it to the end of the outermost transaction, not of a savepoint', async () => {
+    await database.run(async () => {
+      await database.run(() => orders.pay());
+      expect(await isHeld()).toBe(true);
+    });
+    await until(isFree);
+  });
+
+  test('renews it until the commit', async () => {
+    await database.run(async () => {
+      const lock = await orders.pay();
+      await renewed(looker, 'lock:{order}');
+      expect(lock.isHeld()).toBe(true);
+    });
+  });
+
+  test('lets nobody else in before the commit, and the next one at once after it', async () => {
+    const steps: string[] = [];
+    const next = new Step();
+    const paid = database.run(async () => {
+      await orders.pay();
+      const waiting = locks.withLock('order', () => void steps.push('next holder'));
+      void waiting.then(next.done);
+      await until(async () => (await looker.exists('lock:{order}:q')) === 1);
+      steps.push('commit');
+    });
+    await paid;
+    await next.reached;
+    expect(steps).toEqual(['commit', 'next holder']);
+  });
+
+  test('keeps the lock of a stream that has ended before the transaction', async () => {
+    await database.run(async () => {
+      await expect(text(await orders.print())).resolves.toBe('ab');
+      expect(await isHeld()).toBe(true);
+    });
+    await until(isFree);
+  });
+
+  test('releases with the method when the transaction ends before that', async () => {
+    const [running, goOn] = [new Step(), new Step()];
+    let paid: Promise<unknown> | undefined;
+    await database.run(async () => {
+      paid = orders.pay(() => (running.done(), goOn.reached));
+      await running.reached;
+    });
+    expect(await isHeld()).toBe(true);
+    goOn.done();
+    await paid;
+    expect(await isHeld()).toBe(false);
+  });
+
+  test('releases with the method when the transaction ends while the call waits for the lock', async () => {
+    const other = await locks.acquire('order');
+    let paid: Promise<unknown> | undefined;
+    await database.run(async () => {
+      paid = orders.pay();
+      await until(async () => (await looker.exists('lock:{order}:q')) === 1);
+    });
+    await other.release();
+    await paid;
+    expect(await isHeld()).toBe(false);
+  });
+
+  test('is not for what somebody else took in the meantime: a lock that is lost releases nothing', async () => {
+    const outside = AsyncLocalStorage.snapshot();
+    const next = await database.run(async () => {
+      const lock = await orders.pay();
+      await locks.forceRelease('order');
+      expect(lock.signal.reason).toBeInstanceOf(LockLostError);
+      expect(() => lock.assertHeld()).toThrow(LockLostError);
+      return outside(() => locks.acquire('order'));
+    });
+    expect(events.map(({ type }) => type)).toEqual(['acquired', 'lost', 'force-released', 'acquired']);
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^The lock on "order" is lost/)]);
+    expect(next.isHeld()).toBe(true);
+    expect(await isHeld()).toBe(true);
+    await next.release();
+  });
+
+  test('rejects the method when the lock was lost before it returned, so that nothing is committed', async () => {
+    const paid = database.run(() => orders.pay(() => locks.forceRelease('order')));
+    await expect(paid).rejects.toBeInstanceOf(LockLostError);
+  });
+
+  test('ends with maxHold where a transaction does not end', async () => {
+    await database.run(async () => {
+      const lock = await orders.payBriefly();
+      await until(() => lock.state === 'lost');
+      expect((lock.signal.reason as Error).message).toMatch(/its maxHold of 100 ms had passed/);
+      await until(isFree);
+    });
+  });
+});
+
+describe('calls of one transaction', () => {
+  beforeEach(() => start());
+
+  test('join the lock that it keeps, with reentrant', async () => {
+    await database.run(async () => {
+      const [first, second] = [await orders.add(), await orders.add()];
+      expect(second.fencingToken).toBe(first.fencingToken);
+      expect(await isHeld()).toBe(true);
+    });
+    await until(isFree);
+    expect(events.map(({ type }) => type)).toEqual(['acquired', 'released']);
+  });
+
+  test('do not join that of another transaction', async () => {
+    const outside = AsyncLocalStorage.snapshot();
+    await database.run(async () => {
+      await orders.add();
+      const other = outside(() => locks.withLock('order', { ...joining, ...oneAttempt }, () => undefined));
+      await expect(other).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: false });
+    });
+    await until(isFree);
+    const [first, second] = [await database.run(() => orders.add()), await database.run(() => orders.add())];
+    expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
+  });
+
+  test('do not join a call beside them that has not ended', async () => {
+    const [running, goOn] = [new Step(), new Step()];
+    await database.run(async () => {
+      const first = orders.add(() => (running.done(), goOn.reached));
+      await running.reached;
+      const beside = locks.withLock('order', { ...joining, ...oneAttempt }, () => undefined);
+      await expect(beside).rejects.toBeInstanceOf(LockHeldError);
+      goOn.done();
+      await first;
+    });
+  });
+
+  test('are told that they wait for themselves, without reentrant', async () => {
+    await database.run(async () => {
+      await orders.pay();
+      const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
+      await expect(again).rejects.toMatchObject({ heldByCaller: true });
+    });
+  });
+
+  test('are told that they wait for themselves side by side, without reentrant', async () => {
+    await database.run(async () => {
+      const pay = (): Promise<void> =>
+        locks.withLock('order', { ...kept, retry: { timeout: 200 } }, () => undefined);
+      const [first, second] = await Promise.allSettled([pay(), pay()]);
+      expect(first.status).toBe('fulfilled');
+      expect(second).toMatchObject({ status: 'rejected', reason: { heldByCaller: true } });
+    });
+  });
+
+  test('are refused an upgrade of the shared lock that it keeps', async () => {
+    await database.run(async () => {
+      await orders.read();
+      await expect(orders.pay()).rejects.toMatchObject({ code: 'LOCK_UPGRADE' });
+    });
+  });
+
+  test('are told by the next join that its lock is lost', async () => {
+    await database.run(async () => {
+      await orders.add();
+      await locks.forceRelease('order');
+      await expect(orders.add()).rejects.toBeInstanceOf(LockLostError);
+    });
+  });
+
+  test('keep the lock that one has joined which outlives the transaction, and then release it', async () => {
+    const [running, goOn] = [new Step(), new Step()];
+    let late: Promise<unknown> | undefined;
+    await database.run(async () => {
+      await orders.add();
+      late = orders.add(() => (running.done(), goOn.reached));
+      await running.reached;
+    });
+    expect(await isHeld()).toBe(true);
+    goOn.done();
+    await late;
+    await until(isFree);
+  });
+});
+
+describe('a shutdown', () => {
+  test('waits for the transaction of a method that has returned, and for the locks that it still needs', async () => {
+    await start();
+    const outside = AsyncLocalStorage.snapshot();
+    let closing: Promise<void> | undefined;
+    await database.run(async () => {
+      const lock = await orders.pay();
+      closing = app.close();
+      // What is in no transaction is refused by now.
+      const refused = (): Promise<boolean> =>
+        outside(() => locks.withLock('other', oneAttempt, () => false)).catch(
+          (error: unknown) => error instanceof LockUnavailableError,
+        );
+      await until(refused);
+      await expect(locks.withLock('other', kept, (other) => other.isHeld())).resolves.toBe(true);
+      expect(lock.isHeld()).toBe(true);
+      expect(await isHeld()).toBe(true);
+    });
+    await closing;
+    expect(await isHeld()).toBe(false);
+    expect(lines.lines).toEqual([]);
+  });
+
+  test('does not wait longer than shutdownTimeout, and does not give the lock away', async () => {
+    await start({ shutdownTimeout: 50 });
+    await database.run(async () => {
+      const { signal } = await orders.pay();
+      await app.close();
+      expect((signal.reason as Error).message).toContain(
+        'the application shut down before the transaction around its method had ended',
+      );
+      expect(await isHeld()).toBe(true);
+    });
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^Shut down while .*: order\./)]);
+    expect(await looker.pttl('lock:{order}')).toBeGreaterThan(0);
+  });
+});
+
+test('a process that is killed before the commit leaves a lock that ends with its ttl', async () => {
+  await start();
+  const file = await compiled('test/fixtures/transaction-app.ts');
+  const child = spawn(process.execPath, [file], {
+    env: { ...process.env, NODE_OPTIONS: '', REDIS_URL: redis.url },
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const forget = cleanUpAfterTests(async () => void child.kill('SIGKILL'));
+  const [line] = (await once(createInterface(child.stdout), 'line')) as [string];
+  expect(line).toBe('kept');
+  expect(await isHeld()).toBe(true);
+  child.kill('SIGKILL');
+  await once(child, 'close');
+  forget();
+  const killed = performance.now();
+  const next = await locks.acquire('order', { retry: { timeout: 60_000 } });
+  expect(performance.now() - killed).toBeLessThan(30_000);
+  await next.release();
+});
+
+describe('a lock that is released before the commit', () => {
+  test('is warned of once for each method, with the cure', async () => {
+    await start();
+    await plain.run();
+    expect(lines.lines).toEqual([]);
+    await database.run(() => plain.run());
+    await database.run(() => plain.run());
+    expect(lines.of('warn')).toEqual([
+      'Plain.run locks "plain" inside an open transaction. When it is released before the commit, the next holder does not ' +
+        'see what this one has written. Have the lock around the transaction: `@WithLock` above `@Transactional`, on the ' +
+        "method that begins it; or give it `release: 'afterCommit'`.",
+    ]);
+    await database.run(() => plain.nested());
+    expect(lines.of('warn')).toHaveLength(2);
+  });
+
+  test('is warned of for each label of the service', async () => {
+    await startWithoutEnds();
+    await database.run(async () => {
+      await using lock = await locks.acquire('a:1');
+      await locks.tryAcquire('a:2');
+      await locks.withLock('a:3', { label: 'rows' }, () => lock);
+    });
+    expect(lines.of('warn')).toEqual([
+      'LockService (label "other") locks "a:1" inside an open transaction. When it is released before the commit, the next ' +
+        'holder does not see what this one has written. Acquire it before the transaction begins, and release it after ' +
+        "the commit; or use `withLock` with `release: 'afterCommit'`, and give the module `afterTransaction`.",
+      expect.stringMatching(/^LockService \(label "rows"\) locks "a:3"/),
+    ]);
+  });
+
+  test('is asked for where a lock is acquired, and not where one is joined or nobody locks', async () => {
+    await startWithoutEnds();
+    await database.run(async () => undefined);
+    expect(database.asked).toBe(0);
+    await plain.nested();
+    expect(database.asked).toBe(1);
+  });
+
+  test.each([
+    [
+      'throws',
+      () => {
+        throw new Error('no context');
+      },
+      /`inTransaction` failed: no context\./,
+    ],
+    [
+      'gives a Promise',
+      () => Promise.resolve(true),
+      /`inTransaction` failed: expected it to return .*, got a Promise\./,
+    ],
+    ['gives something else', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
+  ])('is locked all the same when the hook %s, which is told once', async (_, hook, told) => {
+    await start({ inTransaction: hook as () => object });
+    await plain.run();
+    await plain.nested();
+    expect(lines.of('error')).toEqual([expect.stringMatching(told)]);
+    expect(lines.of('warn')).toEqual([]);
+    expect(events.filter(({ type }) => type === 'acquired')).toHaveLength(2);
+    // To be kept for nobody knows how long: the caller is told instead.
+    await expect(orders.pay()).rejects.toBeInstanceOf(Error);
+    expect(await isHeld()).toBe(false);
+  });
+
+  test('is not locked when nobody can tell of the commit that it is to be kept for', async () => {
+    const afterTransaction = (): void => {
+      throw new Error('no hooks');
+    };
+    await start({ inTransaction: () => true, afterTransaction });
+    await expect(orders.pay()).rejects.toThrow('no hooks');
+    expect(events).toEqual([]);
+  });
+});
+
+test.each([
+  ['a Promise that rejects', () => Promise.reject(new Error('no hooks'))],
+  ['a Promise', () => Promise.resolve()],
+  ['a thenable', () => ({ then: () => undefined })],
+])('nothing is locked when `afterTransaction` gives %s', async (_, afterTransaction) => {
+  const unhandled: unknown[] = [];
+  const onUnhandled = (error: unknown): void => void unhandled.push(error);
+  process.on('unhandledRejection', onUnhandled);
+  try {
+    await start({ inTransaction: () => true, afterTransaction });
+    await expect(orders.pay()).rejects.toThrow(
+      new TypeError(
+        'expected `afterTransaction` to return nothing, got a Promise: nobody would wait for it. Let it take the callback at ' +
+          'once, and write `void` before a Promise whose rejection is handled',
+      ),
+    );
+    await setImmediate();
+    expect(unhandled).toEqual([]);
+    expect(await isHeld()).toBe(false);
+    expect(events).toEqual([]);
+  } finally {
+    process.off('unhandledRejection', onUnhandled);
+  }
+});
+
+describe('where transactions have no name', () => {
+  test('each lock is kept for the transaction that it was asked for in', async () => {
+    const fake = new FakeTransactions();
+    await start({
+      inTransaction: () => fake.hooks.inTransaction() !== undefined,
+      afterTransaction: fake.hooks.afterTransaction,
+    });
+    await fake.run(async () => {
+      await orders.add();
+      expect(await isHeld()).toBe(true);
+      // Nothing tells that it is the same transaction.
+      const again = locks.withLock('order', { ...joining, ...oneAttempt }, () => undefined);
+      await expect(again).rejects.toBeInstanceOf(LockHeldError);
+    });
+    await until(isFree);
+  });
+});
+
+describe('the default of the module', () => {
+  test('is for methods and tasks, and not for what a caller releases', async () => {
+    await start({ defaults: { release: 'afterCommit' } });
+    await database.run(async () => {
+      await plain.run();
+      expect(await isHeld('plain')).toBe(true);
+      const lock = await locks.acquire('handle');
+      await lock.release();
+      expect(await isHeld('handle')).toBe(false);
+    });
+    await until(async () => !(await isHeld('plain')));
+    expect(lines.of('warn')).toEqual([expect.stringMatching(/^LockService/)]);
+  });
+});
+
+test('a transaction that has ended is none for what still runs in it, which is told once', async () => {
+  const ends: (() => void)[] = [];
+  const transaction = {};
+  await start({ inTransaction: () => transaction, afterTransaction: (callback) => void ends.push(callback) });
+  await orders.add();
+  expect(await isHeld()).toBe(true);
+  for (const end of ends) end();
+  await until(isFree);
+  for (let time = 0; time < 2; time++) {
+    await orders.add();
+    expect(await isHeld()).toBe(false);
+  }
+  await plain.run();
+  expect(ends).toHaveLength(1);
+  expect(lines.of('warn')).toEqual([
+    'Orders.add locks "order" in a transaction that has ended, so the lock is released with the method. Await the call ' +
+      'inside the transaction; or, if this is another transaction, let `inTransaction` give another object for it.',
+  ]);
+});
+
+const NEEDS = "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`";
+
+describe('where nobody tells of the commit', () => {
+  test('a method whose lock is to be kept until it is refused at start-up, also one of a base class', async () => {
+    class MoreOrders extends Orders {}
+    for (const provider of [Orders, { provide: MoreOrders, useFactory: () => new MoreOrders() }])
+      await expect(startWith([provider, Plain], {})).rejects.toThrow(`@WithLock of Orders.pay: ${NEEDS}`);
+    await startWithoutEnds();
+  });
+
+  test('one of another instance is for that to refuse', async () => {
+    class Elsewhere {
+      @WithLock('order', { release: 'afterCommit', instance: 'other' })
+      async pay(): Promise<void> {}
+    }
+    Injectable()(Elsewhere);
+    const imports = [
+      RedlockModule.forRoot({ name: 'other', nodes: 'memory', ...new FakeTransactions().hooks }),
+    ];
+    await startWith([Elsewhere, Plain], {}, imports);
+    await expect(app.get(Elsewhere).pay()).resolves.toBeUndefined();
+  });
+
+  test('a task is refused at the call', async () => {
+    await startWithoutEnds();
+    await expect(locks.withLock('order', kept, () => undefined)).rejects.toThrow(
+      new RegExp(`^${escaped(NEEDS)}`),
+    );
+    await expect(locks.withLock('order', {}, () => 1)).resolves.toBe(1);
+  });
+});
+
+const escaped = (words: string): string => words.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&');

@@ -1,0 +1,48 @@
+import { expect, test } from '@jest/globals';
+import { Lease } from '../../../lib/core/lease.js';
+import type { Gateway } from '../../../lib/stores/etcd/gateway.js';
+import { holderValue, placeValue } from '../../../lib/stores/etcd/key-view.js';
+import { KeyWatch, type Watcher } from '../../../lib/stores/etcd/key-watch.js';
+import { holderName } from '../../../lib/stores/etcd/names.js';
+import { base64 } from '../../../lib/stores/etcd/protocol.js';
+import type { Transactions } from '../../../lib/stores/etcd/transactions.js';
+import { until } from '../../support/until.js';
+
+const KEY = 'lock/key';
+const WAITER = 'process:1';
+
+const put = (key: string, value: string) => ({ type: 'PUT', kv: { key: base64(key), value: base64(value) } });
+const removed = (key: string) => ({ type: 'DELETE', kv: { key: base64(key) } });
+
+test('wakes who waits again when a lock is taken and released in one message', async () => {
+  let message: ((message: unknown) => void) | undefined;
+  const gateway = {
+    stream: (_path: string, _body: object, onMessage: (message: unknown) => void) => {
+      message = onMessage;
+      return Promise.resolve({ close: () => undefined, cut: () => undefined });
+    },
+  } as unknown as Gateway;
+  const transactions = {
+    run: () => Promise.resolve({ header: { revision: '1' } }),
+  } as unknown as Transactions;
+  const told: (string | undefined)[] = [];
+  const watcher: Watcher = {
+    waiter: WAITER,
+    told: (_after, _turn, released) => void told.push(released),
+    changed: () => undefined,
+    last: 'wait',
+  };
+  const watch = new KeyWatch(KEY, gateway, transactions);
+  watch.watchers.add(watcher);
+  await until(() => message !== undefined);
+  const place = `${KEY}\0q\0${'0'.repeat(32)}${WAITER}`;
+  message?.({ result: { created: true } });
+  message?.({ result: { events: [put(place, placeValue('me', { mode: 'exclusive' }))] } });
+  expect(told).toEqual([undefined]);
+  const { id } = new Lease([KEY], 'other', 2_000);
+  const name = holderName(KEY, 'exclusive', id);
+  // The waiter asks in between, and is refused.
+  message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
+  expect(told).toEqual([undefined, id]);
+  watch.close();
+});

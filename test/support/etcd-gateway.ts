@@ -1,0 +1,54 @@
+import { createServer } from 'node:http';
+import { pipeline } from 'node:stream/promises';
+import { text } from 'node:stream/consumers';
+import { freePort, LOOPBACK } from './free-port.js';
+import { cleanUpAfterTests } from './leftovers.js';
+
+/** One request to the JSON gateway. */
+export interface GatewayRequest {
+  /** Such as `kv/txn`. */
+  readonly path: string;
+  readonly body: string;
+  /** Has etcd do it, and resolves to its answer. */
+  readonly pass: () => Promise<string>;
+}
+
+/** Takes a request in place of etcd: a text is the answer, `null` is silence, and `undefined` has etcd answer. */
+export type Interception = (
+  request: GatewayRequest,
+) => Promise<string | null | undefined> | string | null | undefined;
+
+/** A gateway in front of a real etcd, which can answer in its place. */
+export interface FakeGateway {
+  readonly host: string;
+  readonly port: number;
+  intercept: Interception | undefined;
+  close(): void;
+}
+
+export async function startFakeGateway(server: { readonly url: string }): Promise<FakeGateway> {
+  const gateway = createServer(async (request, response) => {
+    const body = await text(request);
+    const path = (request.url ?? '').slice('/v3/'.length);
+    const ask = (): Promise<Response> => fetch(`${server.url}/v3/${path}`, { method: 'POST', body });
+    if (path === 'watch') {
+      const stream = await ask();
+      response.writeHead(stream.status);
+      return void pipeline(stream.body!, response).catch(() => undefined);
+    }
+    const answer = await fake.intercept?.({ path, body, pass: async () => (await ask()).text() });
+    if (answer === null) return;
+    if (answer !== undefined) return void response.writeHead(200).end(answer);
+    const real = await ask();
+    response.writeHead(real.status).end(await real.text());
+  });
+  const port = await freePort();
+  await new Promise<void>((listening) => gateway.listen(port, LOOPBACK, listening));
+  const close = (): void => {
+    gateway.closeAllConnections();
+    gateway.close();
+  };
+  cleanUpAfterTests(async () => close());
+  const fake: FakeGateway = { host: LOOPBACK, port, intercept: undefined, close };
+  return fake;
+}

@@ -1,0 +1,85 @@
+import type { Client } from 'pg';
+import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
+import { until } from '../support/until.js';
+
+/** The advisory lock without which no transaction of the shop commits. */
+const GATE = 1;
+
+/** What a sale locks: it reads how many are left, and writes one less. */
+export const KEY = 'stock:1';
+
+/** What a lost update shows, or its absence. */
+export interface Sales {
+  /** How many each of the two sales read. */
+  readonly read: readonly number[];
+  /** Whether the lock was free while the first sale committed. */
+  readonly freeWhileCommitting: boolean;
+  /** How many are left of 10 after two sales. */
+  readonly left: number;
+}
+
+export const LOST: Sales = { read: [10, 10], freeWhileCommitting: true, left: 9 };
+export const CURED: Sales = { read: [10, 9], freeWhileCommitting: false, left: 8 };
+
+/** A database with a `stock`, whose transactions commit when a test lets them. */
+export class ShopDatabase {
+  private constructor(
+    readonly server: PostgresServer,
+    private readonly client: Client,
+  ) {}
+
+  static async start(): Promise<ShopDatabase> {
+    const server = await startPostgresServer();
+    const client = await server.client();
+    await client.query(`
+      create table stock (id int primary key, left_over int not null);
+      create function wait_for_gate() returns trigger language plpgsql as
+        $$ begin perform pg_advisory_xact_lock_shared(${GATE}); return null; end $$;
+      -- Deferred, so it runs as the first part of the commit.
+      create constraint trigger gate after update on stock deferrable initially deferred
+        for each row execute function wait_for_gate();
+    `);
+    return new ShopDatabase(server, client);
+  }
+
+  async stockUp(): Promise<void> {
+    await this.client.query('truncate stock; insert into stock values (1, 10)');
+  }
+
+  /**
+   * Two sales, of which the second begins while the first is committing, that is, when its method has returned.
+   *
+   * @param sell - one sale; it tells `read` how many it has read
+   * @param isFree - whether the lock of the sales is
+   */
+  async sellTwice(
+    sell: (read: (left: number) => void) => Promise<unknown>,
+    isFree: () => Promise<boolean>,
+  ): Promise<Sales> {
+    const read: number[] = [];
+    const note = (left: number): void => void read.push(left);
+    await this.stockUp();
+    await this.client.query('select pg_advisory_lock($1)', [GATE]);
+    const first = sell(note);
+    await until(() => this.#isCommitting());
+    const freeWhileCommitting = await isFree();
+    const second = sell(note);
+    // Where the lock is free it reads now; otherwise it cannot.
+    if (freeWhileCommitting) await until(() => read.length === 2);
+    await this.client.query('select pg_advisory_unlock($1)', [GATE]);
+    await Promise.all([first, second]);
+    return { read, freeWhileCommitting, left: await this.left() };
+  }
+
+  async left(): Promise<number> {
+    const { rows } = await this.client.query('select left_over from stock');
+    return (rows[0] as { left_over: number }).left_over;
+  }
+
+  async #isCommitting(): Promise<boolean> {
+    const { rowCount } = await this.client.query(
+      `select from pg_locks where locktype = 'advisory' and not granted`,
+    );
+    return rowCount === 1;
+  }
+}

@@ -1,0 +1,192 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import { type INestApplication, Injectable } from '@nestjs/common';
+import { DataSource, EntitySchema } from 'typeorm';
+import {
+  addTransactionalDataSource,
+  deleteDataSourceByName,
+  initializeTransactionalContext,
+  IsolationLevel,
+  Propagation,
+  runInTransaction,
+  runOnTransactionComplete,
+  StorageDriver,
+  Transactional,
+} from 'typeorm-transactional';
+import { LockService, type RedlockModuleOptions, WithLock } from '../../lib/index.js';
+import { LogLines } from '../support/log-lines.js';
+import { startApp } from '../support/nest-app.js';
+import { Step } from '../support/transactions.js';
+import { until } from '../support/until.js';
+import { CURED, KEY, LOST, ShopDatabase } from './lost-update.js';
+
+interface Stock {
+  id: number;
+  left: number;
+}
+
+const stocks = new EntitySchema<Stock>({
+  name: 'stock',
+  columns: { id: { type: 'int', primary: true }, left: { type: 'int', name: 'left_over' } },
+});
+
+type Read = (left: number) => void;
+
+let database: ShopDatabase;
+let dataSource: DataSource;
+beforeAll(async () => {
+  database = await ShopDatabase.start();
+  initializeTransactionalContext({ storageDriver: StorageDriver.ASYNC_LOCAL_STORAGE });
+  dataSource = new DataSource({ type: 'postgres', url: database.server.url, entities: [stocks] });
+  addTransactionalDataSource(await dataSource.initialize());
+});
+afterAll(async () => {
+  deleteDataSourceByName('default');
+  await dataSource.destroy();
+  await database.server.stop();
+});
+
+@Injectable()
+class Shop {
+  constructor(private readonly locks: LockService) {}
+
+  async #sell(read: Read): Promise<void> {
+    const stock = await dataSource.getRepository(stocks).findOneByOrFail({ id: 1 });
+    read(stock.left);
+    await dataSource.getRepository(stocks).update(1, { left: stock.left - 1 });
+  }
+
+  @Transactional()
+  @WithLock(KEY)
+  async transactionAbove(read: Read): Promise<void> {
+    await this.#sell(read);
+  }
+
+  @WithLock(KEY)
+  @Transactional()
+  async lockAbove(read: Read): Promise<void> {
+    await this.#sell(read);
+  }
+
+  @Transactional()
+  @WithLock(KEY, { release: 'afterCommit' })
+  async kept(read: Read): Promise<void> {
+    await this.#sell(read);
+  }
+
+  around(read: Read): Promise<void> {
+    return this.locks.withLock(KEY, () => runInTransaction(() => this.#sell(read)));
+  }
+}
+
+// The lines of docs/transactions.md.
+const hooks = (): Pick<RedlockModuleOptions, 'inTransaction' | 'afterTransaction'> => ({
+  inTransaction: () => dataSource.manager.queryRunner,
+  afterTransaction: runOnTransactionComplete,
+});
+
+let app: INestApplication;
+let shop: Shop;
+let locks: LockService;
+let lines: LogLines;
+beforeEach(async () => {
+  lines = new LogLines();
+  app = await startApp({ providers: [Shop] }, { nodes: 'memory', ...hooks() }, { logger: lines });
+  shop = app.get(Shop);
+  locks = app.get(LockService);
+});
+afterEach(() => app.close());
+
+const warnings = (): string[] => lines.of('warn').filter((line) => line.includes('transaction'));
+const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
+
+describe('with typeorm-transactional, of two sales', () => {
+  test('one is lost with @Transactional() above @WithLock, which is warned of once', async () => {
+    await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
+    expect(warnings()).toEqual([
+      expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
+    ]);
+  });
+
+  test.each([
+    ['@WithLock above @Transactional()', 'lockAbove'],
+    ["release: 'afterCommit'", 'kept'],
+    ['withLock around the transaction', 'around'],
+  ] as const)('none is lost with %s', async (_, way) => {
+    await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
+    expect(warnings()).toEqual([]);
+    await until(isFree);
+  });
+});
+
+describe('the lock is kept', () => {
+  test('until the roll-back', async () => {
+    await database.stockUp();
+    const rolledBack = runInTransaction(async () => {
+      await shop.kept(() => undefined);
+      expect(await isFree()).toBe(false);
+      throw new Error('rolled back');
+    });
+    await expect(rolledBack).rejects.toThrow('rolled back');
+    await until(isFree);
+    await expect(database.left()).resolves.toBe(10);
+  });
+
+  test('until the outermost method has committed', async () => {
+    await runInTransaction(async () => {
+      await runInTransaction(() => shop.kept(() => undefined));
+      expect(await isFree()).toBe(false);
+    });
+    await until(isFree);
+  });
+
+  test('until a transaction of its own has committed, whatever the one around it does', async () => {
+    const options = { propagation: Propagation.REQUIRES_NEW };
+    await runInTransaction(async () => {
+      await runInTransaction(() => shop.kept(() => undefined), options);
+      await expect(until(isFree)).resolves.toBeUndefined();
+    });
+  });
+
+  test('no longer than the task that has left the transaction', async () => {
+    const options = { propagation: Propagation.NOT_SUPPORTED };
+    await runInTransaction(() =>
+      runInTransaction(async () => {
+        await locks.withLock(KEY, { release: 'afterCommit' }, () => undefined);
+        expect(await isFree()).toBe(true);
+      }, options),
+    );
+  });
+
+  test('and joined by the calls of one transaction, with reentrant', async () => {
+    const options = { release: 'afterCommit', reentrant: true } as const;
+    await runInTransaction(async () => {
+      const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
+      const token = await take();
+      await expect(take()).resolves.toBe(token);
+      expect(await isFree()).toBe(false);
+    });
+    await until(isFree);
+  });
+});
+
+test('a transaction whose snapshot is older than its lock reads what was there before', async () => {
+  await database.stockUp();
+  const [looked, sold] = [new Step(), new Step()];
+  const read: number[] = [];
+  const late = runInTransaction(
+    async () => {
+      await dataSource.getRepository(stocks).count();
+      looked.done();
+      await sold.reached;
+      await shop.kept((left) => read.push(left));
+    },
+    { isolationLevel: IsolationLevel.REPEATABLE_READ },
+  );
+  await looked.reached;
+  await shop.lockAbove((left) => read.push(left));
+  sold.done();
+  // PostgreSQL refuses the write; others may not.
+  await expect(late).rejects.toThrow('could not serialize access due to concurrent update');
+  expect(read).toEqual([10, 10]);
+  await until(isFree);
+});

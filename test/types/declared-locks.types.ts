@@ -1,0 +1,157 @@
+// Compiled by `npm run typecheck`, never run: what must not compile is marked, and an unused mark is an error.
+import { expectTypeOf } from 'expect-type';
+import type { Observable } from 'rxjs';
+import {
+  type DeclaredLock,
+  type DeclaredLocks,
+  defineLocks,
+  type KeyedLock,
+  type LockHandle,
+  type LockInfo,
+  type LockService,
+  RedlockModule,
+  WithLock,
+} from '../../lib/index.js';
+
+interface Order {
+  readonly id: number;
+}
+
+export const locks = defineLocks({
+  'order:settle': {
+    key: (id: number) => `order:${id}`,
+    ttl: 30_000,
+    team: 'payments',
+    about: 'one settlement at a time',
+    onBusy: (error) => error.retryAfter,
+  },
+  'tenant:report': { key: (tenant: string) => `report:${tenant}`, permits: 5 },
+  transfer: { key: (from: string, to: string) => [`account:${from}`, `account:${to}`] },
+  optional: { key: (id?: string) => id ?? 'none' },
+  accounts: { key: (...ids: string[]) => ids },
+  'clean-up': { key: 'clean-up', oncePerTick: true },
+  both: { key: ['a', 'b'], mode: 'exclusive', instance: 'billing' },
+});
+
+expectTypeOf(locks['order:settle']).toEqualTypeOf<DeclaredLock<[id: number]>>();
+expectTypeOf(locks['clean-up']).toEqualTypeOf<DeclaredLock<[]>>();
+expectTypeOf(locks['order:settle'].for(42)).toEqualTypeOf<KeyedLock>();
+export const any: DeclaredLocks = locks;
+
+// @ts-expect-error - a typo in the name
+export const typo = locks['order:setle'];
+// @ts-expect-error - it is frozen
+locks['clean-up'] = locks.both;
+
+defineLocks({
+  // @ts-expect-error - no such option
+  unknown: { key: 'a', tll: 1_000 },
+});
+defineLocks({
+  // @ts-expect-error - the name is the label
+  labelled: { key: 'a', label: 'b' },
+});
+defineLocks({
+  // @ts-expect-error - whole milliseconds
+  text: { key: 'a', ttl: '1s' },
+});
+defineLocks({
+  // @ts-expect-error - no key
+  keyless: { ttl: 1_000 },
+});
+defineLocks({
+  // @ts-expect-error - a key is a text
+  number: { key: (order: Order) => order.id },
+});
+
+export class Methods {
+  @WithLock.of(locks['order:settle'])
+  async settle(_id: number): Promise<void> {}
+
+  @WithLock.of(locks['order:settle'], { onBusy: 'skip', retry: false })
+  async more(_id: number, _times: number): Promise<void> {}
+
+  @WithLock.of(locks['clean-up'])
+  async fixed(_order: Order): Promise<void> {}
+
+  @WithLock.of(locks.accounts)
+  async accounts(..._ids: string[]): Promise<void> {}
+
+  @WithLock.of(locks.transfer)
+  observable(_from: string, _to: string): Observable<number> {
+    throw new Error();
+  }
+
+  // @ts-expect-error - another type than that of the key function
+  @WithLock.of(locks['order:settle'])
+  async otherType(_id: string): Promise<void> {}
+
+  // @ts-expect-error - the key function needs more
+  @WithLock.of(locks.transfer)
+  async fewer(_from: string): Promise<void> {}
+
+  // @ts-expect-error - nothing can come later
+  @WithLock.of(locks['clean-up'])
+  now(): void {}
+
+  // @ts-expect-error - the declaration has it
+  @WithLock.of(locks['clean-up'], { ttl: 1_000 })
+  async ttl(): Promise<void> {}
+
+  // @ts-expect-error - a typo in the name
+  @WithLock.of(locks['clean-upp'])
+  async typo(): Promise<void> {}
+
+  // @ts-expect-error - a key is for `@WithLock`
+  @WithLock.of('clean-up')
+  async key(): Promise<void> {}
+}
+
+export async function calls(service: LockService): Promise<void> {
+  expectTypeOf(await service.acquire(locks['order:settle'], 42)).toEqualTypeOf<LockHandle>();
+  expectTypeOf(await service.tryAcquire(locks['clean-up'])).toEqualTypeOf<LockHandle | null>();
+  expectTypeOf(await service.withLock(locks['order:settle'], 42, () => 1)).toEqualTypeOf<number>();
+  expectTypeOf(await service.withLock(locks['clean-up'], async () => 'text')).toEqualTypeOf<string>();
+  expectTypeOf(await service.withLock(locks.optional, undefined, () => 1)).toEqualTypeOf<number>();
+  expectTypeOf(await service.withLock(locks.transfer, 'a', 'b', (lock) => lock)).toEqualTypeOf<LockHandle>();
+  expectTypeOf(await service.inspect(locks['order:settle'], 42)).toEqualTypeOf<LockInfo>();
+  expectTypeOf(await service.forceRelease(locks['order:settle'], 42)).toEqualTypeOf<boolean>();
+  await service.acquire(locks.optional);
+  await service.acquire(locks.accounts, 'a', 'b', 'c');
+  await service.acquire(locks['order:settle'].for(42), { signal: AbortSignal.timeout(1), retry: false });
+  await service.withLock(locks['order:settle'].for(42), { onLost: 'ignore' }, (lock) => lock.signal);
+  await service.forceRelease(locks['order:settle'].for(42), { id: 'id' });
+  service.current(locks['order:settle'], 42);
+
+  // @ts-expect-error - another type than that of the key function
+  await service.acquire(locks['order:settle'], '42');
+  // @ts-expect-error - no argument
+  await service.acquire(locks['order:settle']);
+  // @ts-expect-error - too many
+  await service.acquire(locks['order:settle'], 42, 43);
+  // @ts-expect-error - options go with `for`
+  await service.acquire(locks['clean-up'], { retry: false });
+  // @ts-expect-error - the declaration has it
+  await service.acquire(locks['order:settle'].for(42), { ttl: 1_000 });
+  // @ts-expect-error - another type than that of the key function
+  locks['order:settle'].for('42');
+  // @ts-expect-error - no task
+  await service.withLock(locks['order:settle'], 42);
+  // @ts-expect-error - another type than that of the key function
+  await service.withLock(locks['order:settle'], '42', () => 1);
+  // @ts-expect-error - another type than that of the key function
+  await service.inspect(locks['order:settle'], '42');
+  // @ts-expect-error - a typo in the name
+  await service.acquire(locks['order:settel'], 42);
+}
+
+RedlockModule.forRoot({
+  nodes: 'memory',
+  locks,
+  strict: true,
+  overrides: { 'order:settle': { ttl: 60_000, onBusy: 'skip' }, 'tenant:report': { permits: 3 } },
+});
+// @ts-expect-error - no such option
+RedlockModule.forRoot({ nodes: 'memory', locks, overrides: { 'order:settle': { minHold: 1 } } });
+// @ts-expect-error - they are not declared
+RedlockModule.forRoot({ nodes: 'memory', locks: { a: { key: 'a' } } });
