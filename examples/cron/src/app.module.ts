@@ -1,0 +1,18 @@
+import { Module } from '@nestjs/common';
+import { ScheduleModule } from '@nestjs/schedule';
+import { RedlockModule } from 'nestjs-redlock';
+import { Cleanup } from './cleanup.js';
+
+@Module({
+  imports: [
+    ScheduleModule.forRoot(),
+    // Memory excludes within this process. REDIS_URL excludes between all processes that use that Redis.
+    RedlockModule.forRoot({ nodes: process.env['REDIS_URL'] ?? 'memory' }),
+  ],
+  // Two schedules in one process stand for two instances. An application of yours has one.
+  providers: ['A', 'B'].map((name) => ({
+    provide: `instance ${name}`,
+    useFactory: () => new Cleanup(`${name} of process ${process.pid}`),
+  })),
+})
+export class AppModule {}

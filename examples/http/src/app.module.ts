@@ -1,0 +1,12 @@
+import { Module } from '@nestjs/common';
+import { APP_FILTER } from '@nestjs/core';
+import { LockExceptionFilter, RedlockModule } from 'nestjs-redlock';
+import { OrdersController } from './orders.controller.js';
+
+@Module({
+  // Memory excludes within this process. REDIS_URL excludes between all processes that use that Redis.
+  imports: [RedlockModule.forRoot({ nodes: process.env['REDIS_URL'] ?? 'memory' })],
+  controllers: [OrdersController],
+  providers: [{ provide: APP_FILTER, useClass: LockExceptionFilter }],
+})
+export class AppModule {}

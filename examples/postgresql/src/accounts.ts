@@ -1,0 +1,49 @@
+import { Injectable, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
+import { currentLock, type LockHandle, WithLock } from 'nestjs-redlock';
+import { FencedRegister } from 'nestjs-redlock/fencing';
+import { Pool } from 'pg';
+import { DATABASE_URL } from './database-url.js';
+
+@Injectable()
+export class Accounts implements OnModuleInit, OnModuleDestroy {
+  private readonly pool = new Pool({ connectionString: DATABASE_URL });
+  private readonly register = new FencedRegister();
+
+  /** An application of yours has these in its migrations. */
+  async onModuleInit(): Promise<void> {
+    await this.pool.query(this.register.createTableSql);
+    await this.pool.query('create table if not exists accounts (id text primary key, balance int not null)');
+  }
+
+  async onModuleDestroy(): Promise<void> {
+    await this.pool.end();
+  }
+
+  async open(id: string): Promise<void> {
+    await this.pool.query('insert into accounts values ($1, 0) on conflict (id) do update set balance = 0', [
+      id,
+    ]);
+  }
+
+  /** Deposits into one account run one after the other, over all instances. */
+  @WithLock((id: string) => `account:${id}`)
+  async deposit(id: string, amount: number): Promise<void> {
+    const lock = currentLock();
+    if (lock) await this.write(lock, id, (await this.balance(id)) + amount);
+  }
+
+  /** Refuses a lock whose key a later holder has written under: StaleTokenError. */
+  async write(lock: LockHandle, id: string, balance: number): Promise<void> {
+    await this.register.transaction(this.pool, lock, async (client) => {
+      await client.query('update accounts set balance = $2 where id = $1', [id, balance]);
+    });
+  }
+
+  async balance(id: string): Promise<number> {
+    const { rows } = await this.pool.query<{ balance: number }>(
+      'select balance from accounts where id = $1',
+      [id],
+    );
+    return rows[0]?.balance ?? 0;
+  }
+}

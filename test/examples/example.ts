@@ -1,0 +1,101 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { cp, mkdir, mkdtemp, readFile, rm, symlink } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { packPackage } from '../consumers/packed-package.js';
+import { runCommand } from '../consumers/run-command.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
+import { until } from '../support/until.js';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+
+/** The packed package, for `buildExample`. */
+export async function packForExamples(): Promise<string> {
+  const folder = await mkdtemp(join(tmpdir(), 'examples-'));
+  cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
+  return (await packPackage(folder)).tarball;
+}
+
+/**
+ * Builds a copy of `examples/NAME` as `npm start` does. It finds the packed package and the dependencies of its package.json,
+ * and nothing else. They are links to ours, as an install takes a minute; test/consumers installs.
+ *
+ * @returns the folder of the copy
+ */
+export async function buildExample(name: string, tarball: string): Promise<string> {
+  const folder = join(dirname(tarball), name);
+  await cp(join(ROOT, 'examples', name), folder, { recursive: true });
+  const { dependencies, devDependencies } = JSON.parse(
+    await readFile(join(folder, 'package.json'), 'utf8'),
+  ) as { dependencies: object; devDependencies: object };
+  const modules = join(folder, 'node_modules');
+  for (const each of Object.keys({ ...dependencies, ...devDependencies })) {
+    if (each === 'nestjs-redlock') continue;
+    await mkdir(dirname(join(modules, each)), { recursive: true });
+    await symlink(join(ROOT, 'node_modules', each), join(modules, each));
+  }
+  const own = join(modules, 'nestjs-redlock');
+  await mkdir(own);
+  await runCommand('tar', ['-xzf', tarball, '-C', own, '--strip-components=1'], { cwd: folder });
+  await runCommand(process.execPath, [join(modules, 'typescript/bin/tsc')], { cwd: folder });
+  return folder;
+}
+
+/** What `cron` says on a machine that is busy with other things. */
+const LATE = /^.*\[Cron\] Missed execution deadline .*\n/gm;
+
+/** A built example that runs. */
+export class ExampleProcess {
+  readonly lines: string[] = [];
+  readonly #child: ChildProcess;
+  readonly #ended: Promise<number | NodeJS.Signals | null>;
+  #errors = '';
+
+  constructor(folder: string, env: Readonly<Record<string, string>> = {}) {
+    const { PATH } = process.env;
+    this.#child = spawn(process.execPath, ['dist/main.js'], { cwd: folder, env: { PATH, ...env } });
+    this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#read(text));
+    this.#child.stderr
+      ?.setEncoding('utf8')
+      .on('data', (text: string) => (this.#errors += text.replace(LATE, '')));
+    this.#ended = new Promise((done) => this.#child.once('close', (code, signal) => done(code ?? signal)));
+    cleanUpAfterTests(async () => {
+      this.#child.kill('SIGKILL');
+      await this.#ended;
+    });
+  }
+
+  /** Resolves when so many lines that match have been printed; rejects when the process ends before. */
+  async printed(pattern: RegExp, count = 1): Promise<void> {
+    await until(() => {
+      if (this.#child.exitCode !== null) throw new Error(`the example has ended: ${this.#errors}`);
+      return this.matching(pattern).length >= count;
+    }, 120_000);
+  }
+
+  matching(pattern: RegExp): string[] {
+    return this.lines.filter((line) => pattern.test(line));
+  }
+
+  /** Waits for its own end. Rejects unless that is an orderly one without warnings. */
+  async end(): Promise<void> {
+    const outcome = await this.#ended;
+    if (outcome !== 0 || this.#errors !== '') throw new Error(`ended with ${outcome}: ${this.#errors}`);
+  }
+
+  /** As Ctrl-C does. Nest ends the process with the same signal after the shutdown hooks. */
+  async interrupt(): Promise<void> {
+    this.#child.kill('SIGINT');
+    const outcome = await this.#ended;
+    if (outcome !== 'SIGINT' || this.#errors !== '')
+      throw new Error(`ended with ${outcome}: ${this.#errors}`);
+  }
+
+  #rest = '';
+
+  #read(text: string): void {
+    const lines = `${this.#rest}${text}`.split('\n');
+    this.#rest = lines.pop() ?? '';
+    this.lines.push(...lines);
+  }
+}
