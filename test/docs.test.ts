@@ -156,7 +156,7 @@ test('docs/errors.md has a section for every code', () => {
 test('docs/observability.md has every channel, and every field of what is published there', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
-    [...page.matchAll(/^\| `((?:Lock|Node|Leader|Force)\w*Event)` +\| (.*)\|$/gm)].map(
+    [...page.matchAll(/^- `((?:Lock|Node|Leader|Force)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
       ([, name = '', fields]) => [
         name,
         [...(fields ?? '').matchAll(/`(\w+)`/g)].map(([, field]) => field).toSorted(),

@@ -4,7 +4,9 @@ import { expect, test } from '@jest/globals';
 
 const root = resolve(import.meta.dirname, '../..');
 
-const pages = ['docs/recipes.md', 'docs/setup.md'].map((page) => readFileSync(join(root, page), 'utf8'));
+const pages = ['docs/recipes.md', 'docs/setup.md', 'docs/moving.md'].map((page) =>
+  readFileSync(join(root, page), 'utf8'),
+);
 
 const recipes = readdirSync(import.meta.dirname).filter((name) => !name.endsWith('.test.ts'));
 

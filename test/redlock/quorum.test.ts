@@ -22,3 +22,33 @@ test.each([
 ])('a quorum can be free when %s', (_when, remaining, quorum, free) => {
   expect(freeAfter(remaining, quorum)).toBe(free);
 });
+
+/** All sets of `size` of the nodes. */
+function quorumsOf(nodes: readonly string[], size = quorumOf(nodes.length)): string[][] {
+  if (size === 0) return [[]];
+  return nodes.flatMap((node, at) => quorumsOf(nodes.slice(at + 1), size - 1).map((rest) => [node, ...rest]));
+}
+
+/** Whether a lock that old processes hold keeps new processes, with another list of nodes, from it. */
+function excludeEachOther(old: string, changed: string): boolean {
+  const later = quorumsOf([...changed]);
+  return quorumsOf([...old]).every((one) => later.every((other) => one.some((node) => other.includes(node))));
+}
+
+// The table of docs/versions.md.
+test.each([
+  ['abc', 'abcd'],
+  ['abcd', 'abcde'],
+  ['abcde', 'abcd'],
+  ['abcdef', 'abcdefg'],
+])('quorums of the nodes %s and %s share a node, as one is added or removed', (old, changed) => {
+  expect(excludeEachOther(old, changed)).toBe(true);
+});
+
+test.each([
+  ['abc', 'abd'],
+  ['abc', 'abcde'],
+  ['a', 'abc'],
+])('quorums of the nodes %s and %s need not share a node', (old, changed) => {
+  expect(excludeEachOther(old, changed)).toBe(false);
+});

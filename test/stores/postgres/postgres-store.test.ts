@@ -493,6 +493,24 @@ describe('its tables', () => {
     expect(rows).toEqual([{ version: 3 }]);
   });
 
+  test('keep locks through a migration, and stay as they are when they are newer than a process needs', async () => {
+    const connectionString = await database('upgraded');
+    const client = await server.client(connectionString);
+    const store = await openStore({ connectionString });
+    const lease = leaseOn(['held']);
+    await acquireOn(store, lease);
+    await client.query(schemaSql('redlock'));
+    await client.query(
+      "create or replace function redlock.version() returns integer language sql immutable as 'select 99'",
+    );
+
+    const later = await openStore({ connectionString });
+    expect(await acquireOn(later, leaseOn(['held']))).toMatchObject({ granted: false });
+    expect(await extendOn(store, lease, TTL)).toBe(true);
+    const { rows } = await client.query('select redlock.version() as version');
+    expect(rows).toEqual([{ version: 99 }]);
+  });
+
   test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);

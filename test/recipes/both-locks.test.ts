@@ -1,0 +1,98 @@
+import 'reflect-metadata';
+import { randomUUID } from 'node:crypto';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
+import type { INestApplication } from '@nestjs/common';
+import { Redis } from 'ioredis';
+import { LockService } from '../../lib/index.js';
+import { startApp } from '../support/nest-app.js';
+import { startRedis } from '../support/redis-server.js';
+import { until } from '../support/until.js';
+import { underBoth } from './both-locks.js';
+
+const COMPARE_AND_DELETE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1]) or 0";
+
+describe('processes with the old lock, with both, and with the new one', () => {
+  let redis: Redis;
+  let app: INestApplication;
+  let locks: LockService;
+  let key: string;
+  /** Under way at this moment, and the most at a time. */
+  let running = 0;
+  let most = 0;
+
+  beforeAll(async () => {
+    const server = await startRedis();
+    redis = new Redis(server.url);
+    app = await startApp({}, { nodes: server.url });
+    locks = app.get(LockService);
+  });
+  beforeEach(() => {
+    key = randomUUID();
+    running = most = 0;
+  });
+  afterAll(async () => {
+    await app.close();
+    await redis.quit();
+  });
+
+  /** By hand, as in many applications. */
+  async function underOld<T>(task: () => Promise<T>): Promise<T> {
+    const id = randomUUID();
+    await until(async () => (await redis.set(key, id, 'PX', 30_000, 'NX')) === 'OK');
+    try {
+      return await task();
+    } finally {
+      await redis.eval(COMPARE_AND_DELETE, 1, key, id);
+    }
+  }
+
+  const work = (ended: Promise<void>) => async (): Promise<void> => {
+    running += 1;
+    most = Math.max(most, running);
+    await ended;
+    running -= 1;
+  };
+
+  /** A task that runs until it is told to end. */
+  function begin(run: (task: () => Promise<void>) => Promise<void>): { end(): Promise<void> } {
+    let end = (): void => undefined;
+    const ended = new Promise<void>((resolve) => (end = resolve));
+    const done = run(work(ended));
+    return {
+      end: () => {
+        end();
+        return done;
+      },
+    };
+  }
+
+  const steps = {
+    old: (task: () => Promise<void>) => underOld(task),
+    both: (task: () => Promise<void>) => underBoth(underOld, locks, key, task),
+    new: (task: () => Promise<void>) => locks.withLock(key, { retry: { timeout: 30_000 } }, task),
+  };
+
+  test.each([
+    ['old', 'both'],
+    ['both', 'old'],
+    ['both', 'new'],
+    ['new', 'both'],
+  ] as const)('a task of step "%s" keeps one of step "%s" waiting', async (first, second) => {
+    const one = begin(steps[first]);
+    await until(() => running === 1);
+    const two = begin(steps[second]);
+    // Longer than it takes to get a lock that is free.
+    await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
+    await one.end();
+    await until(() => running === 1);
+    await two.end();
+    expect(most).toBe(1);
+  });
+
+  test('tasks of steps "old" and "new" run at the same time', async () => {
+    const tasks = [begin(steps.old), begin(steps.new)];
+    await until(() => running === 2);
+    await Promise.all(tasks.map((task) => task.end()));
+    expect(most).toBe(2);
+  });
+});
