@@ -28,7 +28,7 @@ const SKIPS_OF_A_STUCK_LOCK = 10;
 /** What PTTL answers for a key that is not there, and for one without an expiry. */
 const NO_KEY = -2;
 const NO_END = -1;
-/** How long the library keeps the record of a lock that has ended (docs/choosing-nodes.md). */
+/** How long the library keeps the record of a lock that has ended (docs/redis-keys.md). */
 const LINGER_MS = 30_000;
 
 /** What every run of the lab shares. */

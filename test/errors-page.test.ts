@@ -349,6 +349,21 @@ async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise
   throw error;
 }
 
+/** A method that runs until its lock is lost: when it has begun, and the message of its {@link LockLostError}. */
+function untilLost(locks: LockService): { readonly running: Promise<void>; readonly ended: Promise<string> } {
+  let begun = (): void => undefined;
+  const running = new Promise<void>((resolve) => {
+    begun = resolve;
+  });
+  const task = ({ signal }: { signal: AbortSignal }): Promise<unknown> => {
+    begun();
+    return new Promise((resolve) => {
+      signal.addEventListener('abort', resolve);
+    });
+  };
+  return { running, ended: messageOf(LockLostError, locks.withLock('key', task)) };
+}
+
 @Injectable()
 class Beats {
   @Interval(60_000)
@@ -483,17 +498,7 @@ describe('LOCK_LOST in docs/errors.md has what comes about', () => {
     'the application shut down before its method had ended': async () => {
       server = await startRedis();
       const locks = await locksOn(server.url, { shutdownTimeout: 10 });
-      let begun = (): void => undefined;
-      const running = new Promise<void>((resolve) => {
-        begun = resolve;
-      });
-      const task = (lock: { signal: AbortSignal }): Promise<unknown> => {
-        begun();
-        return new Promise((resolve) => {
-          lock.signal.addEventListener('abort', resolve);
-        });
-      };
-      const ended = messageOf(LockLostError, locks.withLock('key', task));
+      const { running, ended } = untilLost(locks);
       await running;
       await app?.close();
       return ended;
@@ -636,7 +641,62 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
 }
 
 describe('what docs/errors.md says of the log', () => {
+  /** What an application on these nodes warns of when it starts. */
+  async function warnedOf(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<string> {
+    app = await startApp({}, { nodes }, { logger: log });
+    return log.of('warn').join();
+  }
+
+  const onServer = async (...args: string[]): Promise<string> => {
+    server = await startRedis({ args });
+    return server.url;
+  };
+
+  /** The URL of a server for a user who lacks some rights. */
+  async function asUser(...rights: string[]): Promise<string> {
+    const url = await onServer();
+    await server!
+      .client()
+      .call('ACL', 'SETUSER', 'locks', 'on', `>${SECRET}`, '~*', '&*', '+@all', ...rights);
+    return url.replace('//', `//locks:${SECRET}@`);
+  }
+
   provoke('In the log', {
+    'Cannot reach Redis at ...': async () => warnedOf(`redis://127.0.0.1:${await freePort()}`),
+    'Lost the connection to Redis at ...': async () => {
+      const log = new LogLines();
+      await warnedOf(await onServer(), log);
+      await server?.stop();
+      await until(async () => log.of('error').length > 0);
+      return log.of('error').join();
+    },
+    'a restart can forget locks that are held': async () => warnedOf(await onServer()),
+    'maxmemory-policy is ..., so locks may be evicted': async () =>
+      warnedOf(await onServer('--maxmemory-policy', 'allkeys-lru')),
+    'its user may not run INFO': async () => warnedOf(await asUser('-info')),
+    'its user may not subscribe to channels': async () => {
+      const log = new LogLines();
+      await warnedOf(await asUser('resetchannels'), log);
+      const locks = app!.get(LockService);
+      await locks.acquire('key');
+      const denied = (): boolean => log.of('warn').some((line) => line.includes('subscribe'));
+      const giveUp = new AbortController();
+      const waiting = locks.acquire('key', { signal: giveUp.signal }).catch(() => undefined);
+      await until(async () => denied());
+      giveUp.abort();
+      await waiting;
+      return log.of('warn').join();
+    },
+    "nodes: 'memory' locks inside this process only": async () => warnedOf('memory'),
+    'Shut down while locked methods were running: ...': async () => {
+      const log = new LogLines();
+      app = await startApp({}, { ...memory, shutdownTimeout: 10 }, { logger: log });
+      const { running, ended } = untilLost(app.get(LockService));
+      await running;
+      await app.close();
+      await ended;
+      return log.of('warn').join();
+    },
     '... locks ... inside an open transaction': () => saidWhenLocking('warn', () => true),
     '... locks ... in a transaction that has ended': async () => {
       const log = new LogLines();
