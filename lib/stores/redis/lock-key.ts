@@ -1,4 +1,3 @@
-import type { Lease } from '../../core/lease.js';
 import type { Tick } from '../../core/tick.js';
 
 /**
@@ -38,17 +37,6 @@ export function detailsKey(prefix: string, key: string): string {
 /** The Redis key of the mark of one who waits, and holds back those in another mode who come later (S22). */
 export function markKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:w`;
-}
-
-/** Adds the Redis keys of each lease: for each kind of them, by the function that names it, those of all its keys. */
-export function packNames(
-  packed: (string | number)[],
-  requests: readonly { readonly lease: Lease }[],
-  kinds: readonly ((prefix: string, key: string) => string)[],
-  prefix: string,
-): void {
-  for (const { lease } of requests)
-    for (const nameOf of kinds) for (const key of lease.keys) packed.push(nameOf(prefix, key));
 }
 
 /** What the names of channels begin with that wake those who wait. On a Cluster they begin with a queue's key, to lie in its slot. */

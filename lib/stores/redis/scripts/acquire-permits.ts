@@ -1,6 +1,7 @@
 import { ID_LENGTH } from '../../../core/lease.js';
 import type { AcquireReply, AcquireRequest, KeyHolder, SlotWish } from '../../../core/ports.js';
-import { detailsKey, holdersKey, markKey, packNames, queueKey, recordKey } from '../lock-key.js';
+import { LeaseNames } from '../lease-names.js';
+import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { readAcquireReply, TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
@@ -288,8 +289,7 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
   );
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  packNames(packed, requests, [markKey], keyPrefix);
-  packNames(packed, requests, ordered ? ORDERED_KEYS : KEYS, keyPrefix);
+  packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain), permits);
   const count = inDigits(permits);
@@ -306,8 +306,9 @@ export function packAcquirePermits(requests: readonly AcquireRequest[], command:
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey];
-const ORDERED_KEYS = [...KEYS, queueKey];
+const MARKS = new LeaseNames([markKey]);
+const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
+const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
 
 /** Whether a wish is told by a slot in the lease alone. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {

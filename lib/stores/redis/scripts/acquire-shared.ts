@@ -1,6 +1,7 @@
 import { ID_LENGTH } from '../../../core/lease.js';
 import type { AcquireRequest } from '../../../core/ports.js';
-import { detailsKey, holdersKey, markKey, packNames, queueKey, recordKey } from '../lock-key.js';
+import { LeaseNames } from '../lease-names.js';
+import { detailsKey, holdersKey, markKey, queueKey, recordKey } from '../lock-key.js';
 import { leasePart, LINGER_MS, MARK, RECORD, STATE, WAITER, waiterName } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { TOO_LATE, TOO_YOUNG, TURN_OF_ANOTHER } from './acquire.js';
@@ -251,8 +252,7 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);
   const packed: [number, ...(string | number)[]] = [0];
   if (marker !== undefined) packed.push(marker);
-  packNames(packed, requests, [markKey], keyPrefix);
-  packNames(packed, requests, ordered ? ORDERED_KEYS : KEYS, keyPrefix);
+  packed.push(...MARKS.of(requests, keyPrefix), ...(ordered ? ORDERED_KEYS : KEYS).of(requests, keyPrefix));
   packed[0] = packed.length - 1;
   packed.push(...packBegin(requests, command, plain));
   for (const request of requests) {
@@ -265,5 +265,6 @@ export function packAcquireShared(requests: readonly AcquireRequest[], command: 
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey];
-const ORDERED_KEYS = [...KEYS, queueKey];
+const MARKS = new LeaseNames([markKey]);
+const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
+const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);

@@ -1,5 +1,6 @@
 import type { ReleaseRequest } from '../../../core/ports.js';
-import { detailsKey, holdersKey, packNames, queueKey, recordKey } from '../lock-key.js';
+import { LeaseNames } from '../lease-names.js';
+import { detailsKey, holdersKey, queueKey, recordKey } from '../lock-key.js';
 import { RECORD } from '../record.js';
 import type { Packed } from '../connection/command-channel.js';
 import { CODE_FIRST } from './lua.js';
@@ -63,7 +64,7 @@ export function packReleaseShared(
 ): Packed {
   const packed: [number, ...(string | number)[]] = [0];
   const plain = requests.every(({ lease, pause }) => lease.keys.length === 1 && pause === 0);
-  packNames(packed, requests, KEYS, keyPrefix);
+  packed.push(...KEYS.of(requests, keyPrefix));
   packed[0] = packed.length - 1;
   packed.push(base, plain ? 1 : 0);
   for (const { lease, pause } of requests) {
@@ -73,4 +74,4 @@ export function packReleaseShared(
   return packed;
 }
 
-const KEYS = [recordKey, holdersKey, detailsKey, queueKey];
+const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
