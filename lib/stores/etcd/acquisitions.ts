@@ -71,7 +71,7 @@ export class Acquisitions {
     /** Nothing ends with it, and nothing will. */
     let isUnused = true;
     const hinted =
-      kind.mode === 'permits' ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
+      kind.mode === 'permits' && !wish ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
     let slots = wish?.slots ?? hinted ?? keys.map(() => 0);
     let passes = !ordered;
     let looks = 0;
@@ -102,6 +102,8 @@ export class Acquisitions {
         }
         if (reply.succeeded) {
           isUnused = false;
+          for (const [index, key] of lease.keys.entries())
+            if (hinted) hints.got(key, hinted[index] ?? 0, slots[index] ?? 0, looks <= 1);
           return await this.#granted(asked, round, reply);
         }
         if (round.place && position) places.stands(round.place.name, position.waiter);

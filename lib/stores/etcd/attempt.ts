@@ -87,12 +87,6 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | un
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
-/** From where on a free slot is looked for after a refusal. */
-export function slotFrom({ request }: Asked, { collided }: Round, index: number): SlotOf | undefined {
-  const anywhere = { slot: Math.floor(Math.random() * permitsOf(request.lease.kind)), exactly: false };
-  return slotAt(request.wish, index) ?? (collided ? anywhere : undefined);
-}
-
 /** @throws NoTimeError when nobody waits for the answer any more */
 export function timeLeft({ request, since }: Asked): number {
   const left = request.limit - elapsedSince(since);

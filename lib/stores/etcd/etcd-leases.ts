@@ -16,7 +16,7 @@ const LOOK_LIMIT_MS = 5_000;
 /** What ends keys in etcd by themselves: a lease of etcd's, which is not a `Lease`. */
 export class EtcdLease {
   /**
-   * etcd has said that it is no more: nothing new is to end with it. A leader that was deposed, or has not caught up yet, says
+   * Nothing new is to end with it: etcd has said that it is no more, or something was left under it. A leader that was deposed, or has not caught up yet, says
    * so of leases of another term; so nothing is taken for ended because of it.
    */
   gone = false;

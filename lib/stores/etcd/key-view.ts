@@ -102,6 +102,13 @@ export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): nu
   return undefined;
 }
 
+/** One of the slots that one of the kind can have at present, at random; 0 where slots do not matter. */
+export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | undefined {
+  const taken = new Set(holders.map(({ slot }) => slot));
+  const free = Array.from({ length: permitsOf(kind) }, (_, slot) => slot).filter((slot) => !taken.has(slot));
+  return free[Math.floor(Math.random() * free.length)];
+}
+
 /**
  * Who keeps one of the kind out; nobody when there is room for it. Of permits those whose slots it could have; of others
  * beside whom it cannot be all.

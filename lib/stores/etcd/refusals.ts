@@ -2,11 +2,12 @@ import type { Lease } from '../../core/lease.js';
 import type { AcquireReply, Holder, KeyHolder } from '../../core/ports.js';
 import type { RecentWaiters } from '../../core/recent-waiters.js';
 import type { Tick } from '../../core/tick.js';
-import { type Asked, type Round, slotAt, slotFrom, timeLeft } from './attempt.js';
+import { type Asked, type Round, slotAt, timeLeft } from './attempt.js';
 import type { Base, Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import {
   ahead,
+  anyFreeSlot,
   type FoundHolder,
   type FoundPlace,
   inTheWay,
@@ -85,7 +86,9 @@ export class Refusals {
       await this.#standAt(key, asked, round);
       return { granted: false, holder: await this.#turnOf(head, rivals, left) };
     }
-    const slots = views.map((view, index) => slotFor(view, kind, slotFrom(asked, round, index)));
+    const slots = views.map((view, index) =>
+      round.collided && !wish ? anyFreeSlot(view, kind) : slotFor(view, kind, slotAt(wish, index)),
+    );
     return { again: true, slots: slots.map((slot) => slot ?? 0) };
   }
 

@@ -111,13 +111,15 @@ export class Releases {
       await (pending.running ??= pending.run().finally(() => (pending.running = undefined)));
       if (this.#pending.get(lease) === pending) this.#pending.delete(lease);
     } catch (error) {
-      if (isOver(pending)) this.#forget(lease);
+      if (isOver(pending)) this.#forget(lease, pending);
       else this.#later();
       throw error;
     }
   }
 
-  #forget(lease: Lease): void {
+  /** An etcd that was down counts the time of its leases anew, and must not be asked to have this one live on. */
+  #forget(lease: Lease, { etcdLease }: Pending): void {
+    etcdLease.gone = true;
     this.#pending.delete(lease);
     this.context.holds.delete(lease);
   }
@@ -185,7 +187,7 @@ export class Releases {
   }
 }
 
-/** All has ended by itself. What ends with a lease that goes on for other locks would not. */
+/** Nothing has asked the lease of etcd's to live on for so long that all which ends with it has ended, or will. */
 function isOver({ etcdLease, until }: Pending): boolean {
   return performance.now() > until && etcdLease.age > etcdLease.ttl + MARGIN_MS;
 }

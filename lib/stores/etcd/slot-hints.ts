@@ -2,29 +2,71 @@
 const MOST = 1_000;
 
 /**
- * Which slot of a key with permits is most likely free: the one after the last that this process asked for, until a smaller one
- * is freed. A refusal shows all holders of the key, so that 1,000 which each begin at slot 0 read half a million.
+ * How often the lowest slot is asked for in place of the one that is likely free, in milliseconds: holders may have lapsed, or
+ * another process may have let slots go, and no lease of etcd's is shorter than a second.
+ */
+const LOOK_EVERY_MS = 500;
+
+interface Hint {
+  next: number;
+  /** When the lowest slot was asked for, by the monotonic clock. */
+  looked: number;
+  /** The answer to that is to come. */
+  isLooking: boolean;
+}
+
+/**
+ * Which slot of a key with permits is most likely free. A refusal shows all holders of the key, so that 1,000 which each begin
+ * at slot 0 read half a million.
  */
 export class SlotHints {
-  readonly #next = new Map<string, number>();
+  readonly #hints = new Map<string, Hint>();
 
   /** The slot to ask for; the next call gets another one. */
   take(key: string, permits: number): number {
-    const next = this.#next.get(key) ?? 0;
-    const slot = next < permits ? next : 0;
-    this.#next.set(key, slot + 1);
-    for (const oldest of this.#next.keys()) {
-      if (this.#next.size <= MOST) break;
-      this.#next.delete(oldest);
+    const now = performance.now();
+    const hint = this.#hints.get(key);
+    if (!hint) {
+      this.#hints.set(key, { next: 1, looked: now, isLooking: false });
+      for (const oldest of this.#hints.keys()) {
+        if (this.#hints.size <= MOST) break;
+        this.#hints.delete(oldest);
+      }
+      return 0;
     }
+    if (now - hint.looked > LOOK_EVERY_MS) {
+      hint.looked = now;
+      hint.isLooking = true;
+      // Those who ask meanwhile go on from where they were: not all of them are to be refused by those who hold the lowest.
+      return 0;
+    }
+    const slot = hint.next < permits ? hint.next : 0;
+    hint.next = slot + 1;
     return slot;
+  }
+
+  /**
+   * The slot that was got where `asked` was asked for.
+   *
+   * @param isLowest - no lower one was free
+   */
+  got(key: string, asked: number, slot: number, isLowest: boolean): void {
+    const hint = this.#hints.get(key);
+    if (!hint) return;
+    if (asked === 0 && hint.isLooking) {
+      hint.isLooking = false;
+      if (isLowest) hint.next = slot + 1;
+    } else if (slot !== asked && slot >= hint.next) {
+      // Another process had it, and goes on from there.
+      hint.next = slot + 1;
+    }
   }
 
   free(keys: readonly string[], slots: readonly number[]): void {
     for (const [index, key] of keys.entries()) {
-      const next = this.#next.get(key);
+      const hint = this.#hints.get(key);
       const slot = slots[index];
-      if (next !== undefined && slot !== undefined && slot < next) this.#next.set(key, slot);
+      if (hint && slot !== undefined && slot < hint.next) hint.next = slot;
     }
   }
 }

@@ -65,7 +65,8 @@ export class RedisStore
   readonly #probe: ServerProbe;
   readonly #reader: LockReader;
   readonly #masterWatch: MasterWatch | undefined;
-  readonly #connecting: ClusterConnecting | undefined;
+  #connecting: ClusterConnecting | undefined;
+  #isListening = false;
 
   #whenReady: (() => void) | undefined;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
@@ -123,20 +124,29 @@ export class RedisStore
         if (this.#subscriber instanceof Subscriber) this.#subscriber.follow(master);
       });
     }
-    this.#connecting =
-      client.isCluster && !client.detach ? new ClusterConnecting(client as Cluster) : undefined;
-    client.on('ready', this.#onReady);
-    client.on('close', this.#onClose);
-    // A Cluster has heard which masters it has.
-    client.on('refresh', this.#onRefresh);
   }
 
   async connect(): Promise<void> {
+    this.#listen();
     try {
       await this.#connect();
     } catch (error) {
       throw withAdvice(asError(error));
     }
+  }
+
+  /** Not before: of a start that fails earlier nothing is closed, and the client may be the application's. */
+  #listen(): void {
+    if (this.#isListening) return;
+    this.#isListening = true;
+    const { client } = this;
+    client.attach?.();
+    this.#channel.listen();
+    if (client.isCluster && !client.attach) this.#connecting = new ClusterConnecting(client as Cluster);
+    client.on('ready', this.#onReady);
+    client.on('close', this.#onClose);
+    // A Cluster has heard which masters it has.
+    client.on('refresh', this.#onRefresh);
   }
 
   async #connect(): Promise<void> {

@@ -273,6 +273,33 @@ async function startLateWay(server: EtcdServer) {
       await mine.stop();
     });
 
+    test('that is away for longer than a ttl: what could not be released ends, though others of its process go on', async () => {
+      const mine = await startEtcd();
+      const store = await openStore(mine);
+      const [ttl, renewed] = [1_000, true];
+      const [left, other] = [freshKey(), freshKey()];
+      const lease = new Lease([left], 'me', ttl);
+      await acquireOn(store, lease, { renewed });
+      await mine.kill();
+      const isGivenUp = (): Promise<boolean> =>
+        releaseOn(store, lease).then(
+          () => true,
+          () => false,
+        );
+      await until(isGivenUp, 20_000);
+      // It counts the time of a lease anew when it is back.
+      await mine.start();
+      const isLeft = async (): Promise<boolean> => (await mine.holders()).some((name) => name.includes(left));
+      expect(await isLeft()).toBe(true);
+      await until(async () => {
+        const next = new Lease([other], 'me', ttl);
+        await acquireOn(store, next, { renewed }).catch(() => undefined);
+        await releaseOn(store, next).catch(() => undefined);
+        return !(await isLeft());
+      }, 20_000);
+      await mine.stop();
+    });
+
     test('whose base for tokens is deleted gives larger ones all the same', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(undefined, mine);

@@ -48,8 +48,6 @@ export class CommandChannel {
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
-    client.on('connect', this.#onConnect);
-    this.#onConnect();
     // A listener here would silence the errors of a client that is not ours.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
@@ -97,6 +95,12 @@ export class CommandChannel {
     if (leadsTo(stream, master)) return;
     if (this.opened) stream.destroy();
     else this.#left = stream;
+  }
+
+  /** Begins to listen to the client. */
+  listen(): void {
+    this.client.on('connect', this.#onConnect);
+    this.#onConnect();
   }
 
   /** Takes what was added to the client away. */

@@ -63,6 +63,8 @@ export interface Driver extends Emitter {
   readonly address?: string;
   /** Why it is not connected, where the application's own listener does not keep that from us. */
   readonly lastError?: Error | undefined;
+  /** Begins to listen to the application's client. */
+  attach?(): void;
   /** Takes what was added to the application's client away, and closes what was opened beside it. */
   detach?(): void;
 }

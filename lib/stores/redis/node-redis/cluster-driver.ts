@@ -18,7 +18,7 @@ export class ClusterDriver extends NodeRedisDriver {
   readonly address: string;
   /** The servers, and the connection that each had when it was made: behind a new one can be another server. */
   readonly #servers = new WeakMap<ClusterMaster, { readonly epoch: number; readonly server: Server }>();
-  #wasReady: boolean;
+  #wasReady = false;
 
   constructor(private readonly client: ClusterClient) {
     super();
@@ -35,12 +35,6 @@ export class ClusterDriver extends NodeRedisDriver {
     const [first = {}] = rootNodes;
     const { host, port } = first.url ? addressInUrl(first.url) : addressOf(first.socket ?? {});
     this.address = `cluster ${host}:${port}`;
-    this.#wasReady = this.#isReady;
-    for (const event of EVENTS) client.on(event, this.#look);
-    client.on('node-ready', this.#onNodeReady);
-    client.on('node-error', this.#onError);
-    // Another kind of listener would silence the errors of a client that is not ours.
-    client.on(errorMonitor, this.#onError);
   }
 
   get status(): string {
@@ -54,6 +48,15 @@ export class ClusterDriver extends NodeRedisDriver {
 
   nodes(): readonly Server[] {
     return this.client.masters.map((master) => this.#serverOf(master));
+  }
+
+  attach(): void {
+    this.#wasReady = this.#isReady;
+    for (const event of EVENTS) this.client.on(event, this.#look);
+    this.client.on('node-ready', this.#onNodeReady);
+    this.client.on('node-error', this.#onError);
+    // Another kind of listener would silence the errors of a client that is not ours.
+    this.client.on(errorMonitor, this.#onError);
   }
 
   detach(): void {

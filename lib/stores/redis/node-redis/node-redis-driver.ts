@@ -23,6 +23,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
 
   abstract connect(): Promise<unknown>;
   abstract nodes(role: 'master'): readonly Server[];
+  abstract attach(): void;
   abstract detach(): void;
 
   /** It is the application's. */

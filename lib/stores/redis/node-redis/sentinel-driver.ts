@@ -38,8 +38,6 @@ export class SentinelDriver extends NodeRedisDriver {
         () => new SentinelMessages(this, () => this.#copy),
       ),
     ];
-    client.on('ready', this.#onOpen);
-    client.on('end', this.#onEnd);
   }
 
   get status(): string {
@@ -69,6 +67,11 @@ export class SentinelDriver extends NodeRedisDriver {
 
   nodes(): readonly Server[] {
     return this.#servers;
+  }
+
+  attach(): void {
+    this.client.on('ready', this.#onOpen);
+    this.client.on('end', this.#onEnd);
   }
 
   detach(): void {

@@ -24,10 +24,6 @@ export class SingleDriver extends NodeRedisDriver {
         (at) => new NodeRedisMessages(() => Promise.resolve(client), at),
       ),
     ];
-    client.on('ready', this.#onReady);
-    client.on('end', this.#onEnd);
-    // Another kind of listener would silence the errors of a client that is not ours.
-    client.on(errorMonitor, this.#onError);
   }
 
   get status(): string {
@@ -41,6 +37,13 @@ export class SingleDriver extends NodeRedisDriver {
 
   nodes(): readonly Server[] {
     return this.#servers;
+  }
+
+  attach(): void {
+    this.client.on('ready', this.#onReady);
+    this.client.on('end', this.#onEnd);
+    // Another kind of listener would silence the errors of a client that is not ours.
+    this.client.on(errorMonitor, this.#onError);
   }
 
   detach(): void {

@@ -1,0 +1,39 @@
+import { expect, test } from '@jest/globals';
+import { Cluster, Redis } from 'ioredis';
+import type { EventEmitter } from 'node:events';
+import { createClient, createCluster, createSentinel } from 'redis';
+import { LockService } from '../../../lib/index.js';
+import type { RedisClient } from '../../../lib/stores/redis/driver-for.js';
+import { startApp } from '../../support/nest-app.js';
+
+const NOWHERE = { host: '127.0.0.1', port: 1 };
+
+const CLIENTS: Readonly<Record<string, () => RedisClient & EventEmitter>> = {
+  Redis: () => new Redis({ ...NOWHERE, lazyConnect: true }),
+  Cluster: () => new Cluster([NOWHERE], { lazyConnect: true }),
+  createClient: () => createClient({ socket: NOWHERE }),
+  createCluster: () => createCluster({ rootNodes: [{ socket: NOWHERE }] }),
+  createSentinel: () => createSentinel({ name: 'locks', sentinelRootNodes: [NOWHERE] }),
+};
+
+function listenersOf(client: EventEmitter): Record<string, number> {
+  return Object.fromEntries(client.eventNames().map((name) => [String(name), client.listenerCount(name)]));
+}
+
+test.each(Object.entries(CLIENTS))(
+  '%s: a client that was passed in keeps no listener of ours when the application cannot start',
+  async (_, open) => {
+    const client = open();
+    const before = listenersOf(client);
+    const broken = {
+      provide: 'broken',
+      useFactory: () => {
+        throw new Error('no start');
+      },
+      inject: [LockService],
+    };
+    // Nest calls no hook then, so nothing could be taken away.
+    await expect(startApp({ providers: [broken] }, { nodes: client })).rejects.toThrow('no start');
+    expect(listenersOf(client)).toEqual(before);
+  },
+);
