@@ -490,7 +490,7 @@ describe('its tables', () => {
     await client.query(schemaSql('redlock'));
     await client.query(schemaSql('redlock'));
     const { rows } = await client.query('select redlock.version() as version');
-    expect(rows).toEqual([{ version: 3 }]);
+    expect(rows).toEqual([{ version: 4 }]);
   });
 
   test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {
