@@ -31,6 +31,11 @@ export class History {
     return entry;
   }
 
+  clear(): void {
+    this.#entries.clear();
+    this.#size = 0;
+  }
+
   /**
    * The keys that were quiet for longest. Many at a time: to find the first one of a Map takes as long as many were deleted
    * before it, and one for each entry made locks wait for 70 ms at a thousand a second (bench/board.mjs).
