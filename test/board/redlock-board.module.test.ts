@@ -117,6 +117,24 @@ describe.each([
     expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
   });
 
+  test('sends its script in the encoding that the browser takes, and once', async () => {
+    await usePageFiles();
+    board = await startBoard(OPEN, start());
+    const url = `${board.url}/board.js`;
+    const texts: string[] = [];
+    let tag = '';
+    for (const encoding of ['gzip, deflate, br', 'gzip', 'identity']) {
+      const answer = await fetch(url, { headers: { 'accept-encoding': encoding } });
+      const [used] = /br|gzip/.exec(encoding.split(', ').at(-1) ?? '') ?? [null];
+      expect(answer.headers.get('content-encoding')).toBe(used);
+      texts.push(await answer.text());
+      tag = answer.headers.get('etag') ?? '';
+    }
+    expect(new Set(texts).size).toBe(1);
+    expect(texts[0]?.length).toBeGreaterThan(10_000);
+    expect((await fetch(url, { headers: { 'if-none-match': tag } })).status).toBe(304);
+  });
+
   test.each([
     ['the last part of the path stays', '/locks', '/shop/locks'],
     ['the last part of the path stays, with a slash', '/locks/', '/shop/locks/'],
