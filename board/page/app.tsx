@@ -5,7 +5,7 @@ import { about, connection, fetchHistory, locks, now, status } from './connectio
 import { Details } from './details.js';
 import { order, owner, prefix, search, shown, state, type Order, type State } from './filter.js';
 import { clock, duration } from './format.js';
-import { Kind, Left, LockList, Since } from './lock-list.js';
+import { Kind, Left, LockList, Since, waitersOf } from './lock-list.js';
 import { Text } from './text.js';
 import { TimelineView } from './timeline-view.js';
 
@@ -58,9 +58,7 @@ const STATES = {
 } as const;
 
 function Summary() {
-  const waiting = useComputed(() =>
-    [...locks.value.values()].reduce((sum, row) => sum + row.waiters.length, 0),
-  );
+  const waiting = useComputed(() => [...locks.value.values()].reduce((sum, row) => sum + waitersOf(row), 0));
   const { nodes, unsent } = status.value;
   const voting = nodes?.nodes.filter((node) => node.state === 'voting').length ?? 0;
   return (

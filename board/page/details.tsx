@@ -225,7 +225,7 @@ function Slots({ permits, holders }: { permits: number; holders: readonly Holder
 
 function Waiters({ row, known }: { row: LockRow | undefined; known: LockDetails | undefined }) {
   const waiters = known?.waiters ?? row?.waiters ?? [];
-  if (waiters.length === 0) return <p>Nobody that is known here.</p>;
+  if (waiters.length === 0) return <p>Nobody waits.</p>;
   return (
     <ol class="waiters">
       {waiters.map(({ owner, since, mode, method, own }, index) => (

@@ -27,7 +27,7 @@ const ORDERS: Readonly<Record<Exclude<Order, 'key'>, (row: LockRow) => number | 
   owner: ({ holders }) => holders[0]?.owner ?? '',
   since: ({ holders }) => Math.min(...holders.map(({ since }) => since)),
   ends: ({ holders }) => holders[0]?.ends ?? Infinity,
-  waiters: ({ waiters }) => -waiters.length,
+  waiters: ({ waiters, moreWaiters = 0 }) => -waiters.length - moreWaiters,
 };
 
 /** The locks that fit, in order. */

@@ -146,7 +146,7 @@ function Row({ row, index, top, isChosen, choose }: RowProps) {
       <span role="cell" class="waiting">
         {firstWaiter && (
           <span class="badge waits-badge">
-            {waiters.length} for <Since at={firstWaiter.since} />
+            {waitersOf(row)} for <Since at={firstWaiter.since} />
           </span>
         )}
       </span>
@@ -162,6 +162,11 @@ export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row
   if (mode === null) return <span class="badge bad">{`on ${nodes[0]} of ${nodes[1]} nodes`}</span>;
   if (permits !== undefined) return <span class="badge">{`${holders.length + more} of ${permits}`}</span>;
   return <span class="badge">{mode === 'shared' ? `shared, ${holders.length + more}` : mode}</span>;
+}
+
+/** How many wait for a lock: calls of this process, and other processes. */
+export function waitersOf({ waiters, moreWaiters = 0 }: LockRow): number {
+  return waiters.length + moreWaiters;
 }
 
 /** How long something lasts already. */

@@ -70,6 +70,9 @@ function sourceOf(locks: LockService): LockSource {
     list: () => locks.list(),
     checkNodes: () => locks.checkNodes(),
     forceRelease: (key, options) => locks.forceRelease(key, options),
+    waiting: (keys) => locks.waiting(keys),
+    heldIds: () => locks.heldIds,
+    process: locks.process,
     campaigns: () => locks.leaders().map((leader) => ({ name: leader.name, isLeader: leader.isLeader() })),
   };
 }

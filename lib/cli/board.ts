@@ -12,6 +12,9 @@ import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
+/** The command holds no locks. */
+const NOTHING: ReadonlySet<string> = new Set();
+
 /** What the page sends is a number and ids; bytes. */
 const LONGEST_BODY = 1_024 * 1_024;
 
@@ -28,7 +31,9 @@ export async function board(
   const source: LockSource = {
     list: () => inspection.list(),
     checkNodes: () => inspection.checkNodes(),
+    waiting: (keys) => inspection.waiting(keys),
     campaigns: () => [],
+    heldIds: () => NOTHING,
     async forceRelease(key, { id }) {
       const released = await inspection.forceRelease(key, { id });
       if (released) print(terminal, `${new Date().toISOString()}  ended a holder of ${quoted(key)}`);

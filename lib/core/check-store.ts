@@ -4,6 +4,7 @@ import type { LockMode } from './lock-mode.js';
 import type {
   LockDirectory,
   LockStore,
+  QueueDirectory,
   QuorumStore,
   StarvationGuard,
   Store,
@@ -17,6 +18,7 @@ const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
   WaitQueue: ['listen', 'leave', 'contended'] satisfies (keyof WaitQueue)[],
   StarvationGuard: ['holdBack', 'letPass'] satisfies (keyof StarvationGuard)[],
   LockDirectory: ['read', 'scan', 'forceRelease'] satisfies (keyof LockDirectory)[],
+  QueueDirectory: ['waiting'] satisfies (keyof QueueDirectory)[],
   QuorumStore: ['time', 'raise'] satisfies (keyof QuorumStore)[],
   StoreHealth: ['check'] satisfies (keyof StoreHealth)[],
 };

@@ -36,6 +36,12 @@ export interface HeldKey {
 /** What a store says of a key: who holds it, `undefined` when nobody does, or why it cannot be read. */
 export type KeyState = HeldKey | Error | undefined;
 
+/** The waiters of one process for a key in one mode, which stand as one in the queue of a store. */
+export interface KeyWaiter extends Omit<WaiterId, 'keys'> {
+  /** When the first of them came, in milliseconds since 1970, by the clock of the store if it has one. */
+  readonly since: number;
+}
+
 /** The slots that a lease with permits is to get, one of each key. */
 export interface SlotWish {
   readonly slots: readonly number[];
@@ -259,6 +265,15 @@ export interface LockDirectory {
   forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]>;
 }
 
+/** Shows the queues from outside. Without it the board shows those waiters alone that its own process has. */
+export interface QueueDirectory {
+  /**
+   * The first waiters in the queue of each key, in order, and at least a hundred of them; no more keys than a page of
+   * {@link LockDirectory.scan} has. Changes nothing.
+   */
+  waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]>;
+}
+
 /**
  * What only stores need that are used several at a time, and know nothing of each other. Without it a store is the only node
  * of its module: one that replicates itself.
@@ -285,4 +300,4 @@ export interface StoreHealth {
 
 /** A store with whatever else it can do. */
 export type Store = LockStore &
-  Partial<WaitQueue & StarvationGuard & LockDirectory & QuorumStore & StoreHealth>;
+  Partial<WaitQueue & StarvationGuard & LockDirectory & QueueDirectory & QuorumStore & StoreHealth>;

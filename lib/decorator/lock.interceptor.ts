@@ -106,6 +106,7 @@ export class LockInterceptor {
     const tick = oncePerTick ? this.ticks.of(task()) : undefined;
     try {
       const lock = await this.locker.acquire(keys, resolved, origin, signal, tick);
+      if (tick) this.locker.telemetry.tickRan({ method: origin.method, keys, tick: tick.at });
       return { run: this.locker.begin(lock, resolved) };
     } catch (error) {
       const skip = onBusy === 'skip' ? this.#whySkip(error) : undefined;

@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { gunzipSync } from 'node:zlib';
+import { brotliDecompressSync, gzipSync } from 'node:zlib';
 import { asError, LockUnavailableError } from '../core/errors.js';
 import { ASSETS, type Asset } from './assets.js';
 import { streamTo } from './event-stream.js';
@@ -105,7 +105,7 @@ function answer(response: ServerResponse, status: number, type: string, body: st
 function sendAsset(
   { headers }: IncomingMessage,
   response: ServerResponse,
-  { type, gzip, hash }: Asset,
+  { type, brotli, hash }: Asset,
 ): void {
   const tag = `"${hash}"`;
   const common = { ...HEADERS, 'cache-control': 'no-cache', etag: tag, vary: 'accept-encoding' };
@@ -113,11 +113,18 @@ function sendAsset(
     response.writeHead(304, common).end();
     return;
   }
-  const bytes = Buffer.from(gzip, 'base64');
-  const takesGzip = /\bgzip\b/.test(String(headers['accept-encoding'] ?? ''));
-  response
-    .writeHead(200, { ...common, 'content-type': type, ...(takesGzip && { 'content-encoding': 'gzip' }) })
-    .end(takesGzip ? bytes : gunzipSync(bytes));
+  const accepted = String(headers['accept-encoding'] ?? '');
+  // Browsers take Brotli over https and on the loopback interface, and gzip always.
+  const encoding = ['br', 'gzip'].find((name) => new RegExp(`\\b${name}\\b`).test(accepted));
+  const bytes = Buffer.from(brotli, 'base64');
+  response.writeHead(200, {
+    ...common,
+    'content-type': type,
+    ...(encoding !== undefined && { 'content-encoding': encoding }),
+  });
+  if (encoding === 'br') response.end(bytes);
+  else
+    response.end(encoding === 'gzip' ? gzipSync(brotliDecompressSync(bytes)) : brotliDecompressSync(bytes));
 }
 
 function isReleaseRequest(body: unknown): body is ReleaseRequest {

@@ -1,9 +1,10 @@
 import { asError } from '../core/errors.js';
 import type { LockInfo, LockVote } from '../core/lock-info.js';
+import type { KeyWaiter } from '../core/ports.js';
 import type { NodesStatus } from '../core/node-status.js';
 import { ChangeLog } from './change-log.js';
 import type { History } from './history.js';
-import { LockTable, type TableChange } from './lock-table.js';
+import { LockTable, MOST_ROWS, type TableChange } from './lock-table.js';
 import type {
   BoardAbout,
   BoardMessage,
@@ -15,9 +16,11 @@ import type {
   PrefixHistory,
   ReleaseRequest,
   VoteRow,
+  WaiterRow,
 } from './messages.js';
 import type { ProcessEvents } from './process-events.js';
 import { redacted } from './redacted.js';
+import { waitersOf } from './waiters.js';
 
 /** How often the store is looked at while somebody watches, in milliseconds. */
 const INTERVAL_MS = 400;
@@ -36,8 +39,14 @@ export interface LockSource {
   list(): AsyncIterable<LockInfo>;
   checkNodes(): Promise<NodesStatus>;
   forceRelease(key: string, options: { readonly id: string; readonly actor?: string }): Promise<boolean>;
+  /** The waiters of all processes in the queues of these keys. */
+  waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>>;
   /** The names that this process campaigns for. */
   campaigns(): readonly CampaignRow[];
+  /** The ids of the locks that this process holds. */
+  heldIds(): ReadonlySet<string>;
+  /** This process as the queues name it. */
+  readonly process?: string;
 }
 
 /** Hears what is to be sent: a {@link BoardMessage} as JSON, and what to ask for after the stream was cut. */
@@ -54,11 +63,15 @@ export class LiveLocks {
   readonly #newcomers = new Set<Viewer>();
   /** Holders of other processes that are held still, by key and id. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
+  /** Of the last look. */
+  #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
   #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], unsent: 0 };
   #nodes: NodesRow | undefined;
   #checkedAt = -Infinity;
   #checking = false;
   #isRunning = false;
+  /** Of the holders that the last look found the history has none. */
+  #isAnew = true;
   /** Whether the table is that of the last look, a moment ago. */
   #isFresh = false;
   #wake: (() => void) | undefined;
@@ -102,8 +115,8 @@ export class LiveLocks {
     return {
       now: Date.now(),
       key,
-      holders: this.#table.holdersOf(key, (id) => this.events?.holds(id) ?? false),
-      waiters: this.events?.waiters().get(key) ?? [],
+      holders: this.#table.holdersOf(key, this.source.heldIds()),
+      waiters: this.#waitersOf(key, this.events?.waiters()),
       votes: votes.map(voteRow),
       history: this.history.of(key),
     };
@@ -131,6 +144,10 @@ export class LiveLocks {
     return released;
   }
 
+  #waitersOf(key: string, calls?: ReadonlyMap<string, readonly WaiterRow[]>): readonly WaiterRow[] {
+    return waitersOf(calls?.get(key) ?? [], this.#queues.get(key) ?? [], this.source.process);
+  }
+
   #keyOf(epoch: string, n: number): string | undefined {
     return epoch === this.#log.epoch ? this.#table.keyOf(n) : undefined;
   }
@@ -141,6 +158,8 @@ export class LiveLocks {
 
   async #run(): Promise<void> {
     this.#isRunning = true;
+    if (this.events?.record()) this.#others.clear();
+    this.#isAnew = this.#others.size === 0;
     while (!this.#isIdle) {
       const began = performance.now();
       await this.#look();
@@ -148,6 +167,7 @@ export class LiveLocks {
       if (!this.#isIdle) await this.#pause(Math.max(INTERVAL_MS - took, took * PAUSE_SHARE));
     }
     this.#isRunning = this.#isFresh = false;
+    this.events?.rest();
   }
 
   #pause(milliseconds: number): Promise<void> {
@@ -167,23 +187,26 @@ export class LiveLocks {
     void this.#checkNodes();
     const now = Date.now();
     let change: TableChange | undefined;
+    let held: ReadonlySet<string> = new Set();
     let problem: string | undefined;
     try {
       const infos = new Map<string, LockInfo>();
       for await (const info of this.source.list()) infos.set(info.key, info);
-      const waiters = this.events?.waiters() ?? new Map<string, never[]>();
-      change = this.#table.update(infos, { holds: (id) => this.events?.holds(id) ?? false, waiters }, now);
+      this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));
+      const calls = this.events?.waiters();
+      held = this.source.heldIds();
+      change = this.#table.update(infos, { held, waitersOf: (key) => this.#waitersOf(key, calls) }, now);
     } catch (error) {
       // Too few nodes answer: what is shown stays, and is said to be of before.
       problem = redacted(asError(error).message);
     }
-    if (change) this.#note(change, now);
+    if (change) this.#note(change, held, now);
     this.#tell(change, problem);
   }
 
-  /** Holders of other processes: of this one's the events have told already. */
-  #note({ begun, ended }: TableChange, now: number): void {
-    for (const { key, holder } of begun) {
+  /** Those of whom the events have not told: holders of other processes, and what this one has held since before it was recorded. */
+  #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
+    for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {
       if (this.events?.holds(holder.id) || this.#others.has(holder.id + key)) continue;
       if (this.history.of(key).some((entry) => isOf(entry, holder.fencingToken))) continue;
       const { owner: who, since, fencingToken: token, slot } = holder;
@@ -194,7 +217,7 @@ export class LiveLocks {
         from: since.getTime(),
         token,
         ...(slot !== undefined && { slot }),
-        own: false,
+        own: held.has(holder.id),
       });
       this.#others.set(holder.id + key, entry);
     }
@@ -205,6 +228,7 @@ export class LiveLocks {
       entry.to = Math.min(now, ends);
       entry.end = ends > now ? 'released' : 'ended';
     }
+    this.#isAnew = false;
   }
 
   #tell(change: TableChange | undefined, problem: string | undefined): void {

@@ -8,7 +8,7 @@ const MOST_CHARACTERS = 200;
 const MOST_HOLDERS = 20;
 
 /** So many locks are sent at most. */
-const MOST_ROWS = 20_000;
+export const MOST_ROWS = 20_000;
 
 /** So many keys keep their numbers at most, and half of them at least. */
 const MOST_NUMBERS = 5 * MOST_ROWS;
@@ -47,10 +47,11 @@ export interface TableChange {
   readonly ended: readonly HolderChange[];
 }
 
-/** What the process of the board knows of locks beside what the store says. */
-export interface OwnPart {
-  readonly holds: (id: string) => boolean;
-  readonly waiters: ReadonlyMap<string, readonly WaiterRow[]>;
+/** What is known of locks beside who holds them. */
+export interface Beside {
+  /** The ids of the holders that are this process. */
+  readonly held: ReadonlySet<string>;
+  readonly waitersOf: (key: string) => readonly WaiterRow[];
 }
 
 /** The locks as they were at the last look, and what has changed since the one before. */
@@ -74,6 +75,13 @@ export class LockTable {
     return rows;
   }
 
+  /** All who hold a lock. */
+  get holders(): HolderChange[] {
+    return [...this.#entries.values()].flatMap((entry) =>
+      entry.info.holders.map((holder) => changeOf(entry.info.key, holder, entry)),
+    );
+  }
+
   /** The key with that number. */
   keyOf(n: number): string | undefined {
     return this.#keys.get(n);
@@ -85,11 +93,11 @@ export class LockTable {
   }
 
   /** All holders of a key, with their owners whole. */
-  holdersOf(key: string, isOwn: OwnPart['holds']): HolderRow[] {
+  holdersOf(key: string, held: Beside['held']): HolderRow[] {
     const entry = this.#entries.get(key);
     if (!entry) return [];
     return entry.info.holders.map((holder) =>
-      holderRow(holder, entry.holdings.get(holder.id), isOwn(holder.id), whole),
+      holderRow(holder, entry.holdings.get(holder.id), held.has(holder.id), whole),
     );
   }
 
@@ -104,7 +112,7 @@ export class LockTable {
   }
 
   /** @param now - when the look began, in milliseconds since 1970 */
-  update(infos: ReadonlyMap<string, LockInfo>, own: OwnPart, now: number): TableChange {
+  update(infos: ReadonlyMap<string, LockInfo>, beside: Beside, now: number): TableChange {
     const rows: LockRow[] = [];
     const renewed: Renewal[] = [];
     const gone: number[] = [];
@@ -115,7 +123,7 @@ export class LockTable {
     for (const info of infos.values()) {
       if (entries.size >= MOST_ROWS) break;
       const before = this.#entries.get(info.key);
-      const entry = this.#entryOf(info, before, own, now);
+      const entry = this.#entryOf(info, before, beside, now);
       entries.set(info.key, entry);
       if (entry.shape !== before?.shape) rows.push(entry.row);
       else renewed.push(...renewalsOf(entry, before));
@@ -134,11 +142,11 @@ export class LockTable {
     return { rows, renewed, gone, begun, ended };
   }
 
-  #entryOf(info: LockInfo, before: Entry | undefined, own: OwnPart, now: number): Entry {
+  #entryOf(info: LockInfo, before: Entry | undefined, beside: Beside, now: number): Entry {
     const holdings = new Map<string, Holding>();
     for (const { id, remaining } of info.holders)
-      holdings.set(id, held(before?.holdings.get(id), now + remaining));
-    const row = rowOf(before?.row.n ?? this.numberOf(info.key), info, holdings, own);
+      holdings.set(id, holdingOf(before?.holdings.get(id), now + remaining));
+    const row = rowOf(before?.row.n ?? this.numberOf(info.key), info, holdings, beside);
     const shape = JSON.stringify(row, (name, value: unknown) =>
       name === 'ends' || name === 'renewals' ? undefined : value,
     );
@@ -157,7 +165,7 @@ export class LockTable {
   }
 }
 
-function held(before: Holding | undefined, ends: number): Holding {
+function holdingOf(before: Holding | undefined, ends: number): Holding {
   if (!before) return { ends, renewals: 0 };
   if (Math.abs(ends - before.ends) <= TOLERANCE_MS || ends === before.ends) return before;
   return { ends, renewals: before.renewals + (ends > before.ends ? 1 : 0) };
@@ -167,9 +175,10 @@ function rowOf(
   n: number,
   { key, held: isHeld, mode, permits, holders, votes }: LockInfo,
   holdings: ReadonlyMap<string, Holding>,
-  { holds, waiters }: OwnPart,
+  { held, waitersOf }: Beside,
 ): LockRow {
   const shown = holders.slice(0, MOST_HOLDERS);
+  const waiters = waitersOf(key);
   const have = votes.filter(({ vote }) => vote === 'held').length;
   return {
     n,
@@ -177,11 +186,10 @@ function rowOf(
     ...(key.length > MOST_CHARACTERS && { length: key.length }),
     mode: isHeld ? (mode ?? null) : null,
     ...(permits !== undefined && { permits }),
-    holders: shown.map((holder) => holderRow(holder, holdings.get(holder.id), holds(holder.id), cut)),
+    holders: shown.map((holder) => holderRow(holder, holdings.get(holder.id), held.has(holder.id), cut)),
     ...(holders.length > MOST_HOLDERS && { more: holders.length - MOST_HOLDERS }),
-    waiters: (waiters.get(key) ?? [])
-      .slice(0, MOST_HOLDERS)
-      .map((waiter) => ({ ...waiter, owner: cut(waiter.owner) })),
+    waiters: waiters.slice(0, MOST_HOLDERS).map((waiter) => ({ ...waiter, owner: cut(waiter.owner) })),
+    ...(waiters.length > MOST_HOLDERS && { moreWaiters: waiters.length - MOST_HOLDERS }),
     nodes: [have, votes.length],
   };
 }

@@ -18,9 +18,10 @@ export interface HolderRow {
   readonly own?: true;
 }
 
-/** One of those who wait for a lock, in their order. */
+/** One of those who wait for a lock, in their order: a call of this process, or all of another process in one mode. */
 export interface WaiterRow {
   readonly owner: string;
+  /** By the clock of this process for its calls, for others by that of the store, if it has one. */
   readonly since: number;
   readonly mode: LockMode;
   /** The class and the method, of a waiter of this process. */
@@ -43,6 +44,8 @@ export interface LockRow {
   /** How many holders there are beside these. */
   readonly more?: number;
   readonly waiters: readonly WaiterRow[];
+  /** How many waiters there are beside these. */
+  readonly moreWaiters?: number;
   /** How many nodes have it, of how many. */
   readonly nodes: readonly [have: number, of: number];
 }

@@ -9,18 +9,30 @@ import {
   type LockAcquireEvent,
   type LockHoldEvent,
 } from '../telemetry/lock-telemetry.events.js';
+import { TICK_RAN_CHANNEL, type TickRanEvent } from '../telemetry/tick-ran.js';
 import type { History } from './history.js';
 import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 
 /** A wait that is shorter is not worth showing, in milliseconds: each acquisition takes a round trip. */
 const SHORTEST_WAIT_MS = 20;
 
+/** How long after the last look events are still recorded, in milliseconds: as long as a timeline goes back. */
+const RECORDED_FOR_MS = 10 * 60_000;
+
 /** So many methods with `oncePerTick`; an application has a few. */
 const MOST_TICKS = 500;
 
 type Held = Extract<HistoryEntry, { kind: 'held' }>;
 
-/** Notes what the locks of one module instance do in this process: who waits here, what has happened, which ticks ran. */
+type Handlers = readonly (readonly [channel: string, handler: (message: unknown) => void])[];
+
+/**
+ * Notes what the locks of one module instance do in this process: who waits here, what has happened, which ticks ran.
+ *
+ * It hears of each lock only while the board is looked at, and for a while after that: to be told of a lock costs more than
+ * the rest of an acquisition does in a process that is busy with nothing else (bench/board.mjs). Ticks are few, and are
+ * counted from the start.
+ */
 export class ProcessEvents {
   /** Acquisitions that are under way, and when they began. */
   readonly #asking = new Map<LockAcquireEvent, number>();
@@ -28,7 +40,10 @@ export class ProcessEvents {
   readonly #askedAt = new Map<string, number>();
   readonly #held = new Map<string, Held[]>();
   readonly #ticks = new Map<string, TickRow>();
-  readonly #handlers: readonly (readonly [channel: string, handler: (message: unknown) => void])[];
+  readonly #always: Handlers;
+  readonly #whileRecorded: Handlers;
+  #isRecording = false;
+  #restTimer: NodeJS.Timeout | undefined;
 
   /** @param owner - what this process is called among the holders */
   constructor(
@@ -42,7 +57,7 @@ export class ProcessEvents {
         const event = message as Event;
         if (event.instance === this.instance) handle(event);
       };
-    this.#handlers = [
+    this.#whileRecorded = [
       [
         `tracing:${LOCK_ACQUIRE_CHANNEL}:start`,
         mine<LockAcquireEvent>((event) => this.#asking.set(event, Date.now())),
@@ -50,18 +65,42 @@ export class ProcessEvents {
       [`tracing:${LOCK_ACQUIRE_CHANNEL}:asyncEnd`, mine<LockAcquireEvent>((event) => this.#answered(event))],
       [`tracing:${LOCK_HOLD_CHANNEL}:start`, mine<LockHoldEvent>((event) => this.#began(event))],
       [`tracing:${LOCK_HOLD_CHANNEL}:asyncEnd`, mine<LockHoldEvent>((event) => this.#ended(event))],
-      [LOCK_SKIPPED_CHANNEL, mine<LockSkippedEvent>((event) => this.#skipped(event))],
       [FORCE_RELEASE_CHANNEL, mine<ForceReleaseEvent>((event) => this.#forced(event))],
       [LOCK_STATE_CHANNEL, (message) => this.#changed(message as LockStateEvent)],
     ];
-    for (const [channel, handler] of this.#handlers) subscribe(channel, handler);
+    this.#always = [
+      [LOCK_SKIPPED_CHANNEL, mine<LockSkippedEvent>((event) => this.#skipped(event))],
+      [TICK_RAN_CHANNEL, mine<TickRanEvent>((event) => this.#ran(event))],
+    ];
+    for (const [channel, handler] of this.#always) subscribe(channel, handler);
+  }
+
+  /**
+   * Somebody looks: records what happens from now on.
+   *
+   * @returns whether nothing is known of before
+   */
+  record(): boolean {
+    clearTimeout(this.#restTimer);
+    if (this.#isRecording) return false;
+    this.#isRecording = true;
+    for (const [channel, handler] of this.#whileRecorded) subscribe(channel, handler);
+    return true;
+  }
+
+  /** Nobody looks any more. Whoever comes back soon finds what has happened meanwhile. */
+  rest(): void {
+    clearTimeout(this.#restTimer);
+    this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();
   }
 
   stop(): void {
-    for (const [channel, handler] of this.#handlers) unsubscribe(channel, handler);
+    clearTimeout(this.#restTimer);
+    this.#forget();
+    for (const [channel, handler] of this.#always) unsubscribe(channel, handler);
   }
 
-  /** Whether this process holds the lease. */
+  /** Whether it is recorded that this process holds the lease. */
   holds(id: string): boolean {
     return this.#held.has(id);
   }
@@ -87,12 +126,18 @@ export class ProcessEvents {
     return found;
   }
 
+  /** What is kept would be wrong soon: nobody tells of the ends of locks any more. */
+  #forget(): void {
+    if (!this.#isRecording) return;
+    this.#isRecording = false;
+    for (const [channel, handler] of this.#whileRecorded) unsubscribe(channel, handler);
+    for (const known of [this.#asking, this.#askedAt, this.#held, this.history]) known.clear();
+  }
+
   #answered(event: LockAcquireEvent): void {
     this.#asking.delete(event);
-    const { keys, error, waited = 0, fencingToken, tick, method } = event;
+    const { keys, error, waited = 0, fencingToken } = event;
     const now = Date.now();
-    if (tick !== undefined && method !== undefined && !error)
-      this.#ticked(method, keys, ({ ran }) => ({ ran: ran + 1, lastRun: { tick, at: now } }));
     if (waited < SHORTEST_WAIT_MS) return;
     const from = now - waited;
     if (!error) this.#askedAt.set(nameOf(keys, fencingToken), from);
@@ -131,12 +176,17 @@ export class ProcessEvents {
 
   #skipped({ keys, reason, method, tick, owner: by }: LockSkippedEvent): void {
     const at = Date.now();
-    for (const key of keys) this.history.add({ kind: 'skipped', key, who: this.owner, at, reason });
+    if (this.#isRecording)
+      for (const key of keys) this.history.add({ kind: 'skipped', key, who: this.owner, at, reason });
     if (reason === 'tick-ran' && tick !== undefined)
       this.#ticked(method, keys, ({ skipped }) => ({
         skipped: skipped + 1,
         lastSkip: { tick, at, ...(by !== undefined && { by }) },
       }));
+  }
+
+  #ran({ method, keys, tick }: TickRanEvent): void {
+    this.#ticked(method, keys, ({ ran }) => ({ ran: ran + 1, lastRun: { tick, at: Date.now() } }));
   }
 
   #ticked(method: string, [key = '']: readonly string[], change: (row: TickRow) => Partial<TickRow>): void {

@@ -46,7 +46,8 @@ export class Redlock {
     attempted: (call, result) => this.#attempted(call, result),
     aborted: (call, reason) => this.#aborted(call, reason),
   };
-  readonly #process = randomBytes(8).toString('hex');
+  /** Tells the waiters of this process from those of others in the queue of a store. */
+  readonly process = randomBytes(8).toString('hex');
   #waiters = 0;
   /** What is under way that must have ended before the nodes are closed. */
   #busy = 0;
@@ -201,7 +202,7 @@ export class Redlock {
     const waiter = {
       keys,
       mode: kind.mode,
-      process: this.#process,
+      process: this.process,
       number: ++this.#waiters,
       owner: this.settings.owner,
     };

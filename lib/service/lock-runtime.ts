@@ -53,6 +53,16 @@ export class LockRuntime {
     return this.redlock.owner;
   }
 
+  /** What this process is called in the queues of the stores. */
+  get process(): string {
+    return this.redlock.process;
+  }
+
+  /** The ids of the locks that this process holds. */
+  get heldIds(): ReadonlySet<string> {
+    return new Set([...this.redlock.held].map(({ id }) => id));
+  }
+
   /** Whether shutdown has begun. */
   get isClosed(): boolean {
     return this.#closing.signal.aborted;

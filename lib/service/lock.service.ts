@@ -16,6 +16,7 @@ import {
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
+import type { KeyWaiter } from '../core/ports.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import type { NodesStatus } from '../core/node-status.js';
 import type { LockInfo } from '../core/lock-info.js';
@@ -97,6 +98,22 @@ export class LockService {
   /** @internal Readable name of this process. */
   get owner(): string {
     return this.locker.owner;
+  }
+
+  /** @internal What this process is called in the queues of the stores. */
+  get process(): string {
+    return this.locker.process;
+  }
+
+  /** @internal The ids of the locks that this process holds. */
+  get heldIds(): ReadonlySet<string> {
+    return this.locker.heldIds;
+  }
+
+  /** @internal The waiters of all processes in the queues of these keys. */
+  async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
+    await this.locker.open();
+    return this.locker.inspection.waiting(keys);
   }
 
   /**

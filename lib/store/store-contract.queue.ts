@@ -1,6 +1,6 @@
 import { strict as assert } from 'node:assert';
 import type { LockMode } from '../core/lock-mode.js';
-import type { StarvationGuard, Store } from '../core/ports.js';
+import type { KeyWaiter, StarvationGuard, Store } from '../core/ports.js';
 import {
   IN_TURN,
   inTime,
@@ -10,6 +10,7 @@ import {
   kindOf,
   leaseOf,
   type StoreAsker,
+  TTL,
   until,
   type Waiter,
 } from './store-asker.js';
@@ -47,6 +48,45 @@ export function queueContract({ test, open, modes }: Contract): void {
       await second.toldAtOnce();
       await ask.granted(leaseOf(kind, key), second.terms);
       for (const waiter of [first, second]) await waiter.leave();
+    });
+  }
+
+  for (const mode of modes) {
+    const blocking = kindOf(mode === 'shared' && has('exclusive') ? 'exclusive' : mode, 1);
+    if (blocking.mode === 'shared') continue;
+    test(`in the mode '${mode}' are shown in their order, with their owners, until they leave or are granted`, async () => {
+      const ask = open();
+      const { store } = ask;
+      if (!store.listen || !store.waiting) return;
+      const [key, other] = [freshKey(), freshKey()];
+      const shown = async (): Promise<readonly (readonly KeyWaiter[])[]> =>
+        (await store.waiting?.([other, key])) ?? [];
+      assert.deepEqual(await shown(), [[], []]);
+      const holder = leaseOf(blocking, key);
+      await ask.granted(holder, { ordered: true });
+      const before = Date.now();
+      const first = await inLine(ask, mode, key, 1);
+      const second = await inLine(ask, mode, key, 1);
+      const [none, found] = await shown();
+      assert.deepEqual(none, []);
+      assert.deepEqual(
+        found?.map(({ process, number, owner, mode: theirs }) => [process, number, owner, theirs]),
+        [first, second].map(({ id: { process, number, owner } }) => [process, number, owner, mode]),
+      );
+      // The clock of a store on another machine may be set otherwise.
+      const [one, another] = found!.map(({ since }) => since) as [number, number];
+      assert.ok(Math.abs(one - before) < TTL && another > one, `${before}: ${one}, ${another}`);
+      await second.leave();
+      const numbers = async (): Promise<readonly number[] | undefined> =>
+        (await shown())[1]?.map(({ number }) => number);
+      assert.deepEqual(await numbers(), [first.id.number]);
+      await ask.release(holder);
+      await first.toldAtOnce();
+      // Its turn is not one more waiter.
+      assert.deepEqual(await numbers(), [first.id.number]);
+      await ask.granted(leaseOf(kindOf(mode, 1), key), first.terms);
+      assert.deepEqual(await shown(), [[], []]);
+      await first.leave();
     });
   }
 

@@ -9,6 +9,7 @@ import {
   type Surrounded,
 } from './lock-telemetry.events.js';
 import { type LockSkippedEvent, skippedLocks } from './lock-skipped.js';
+import { ranTicks, type TickRanEvent } from './tick-ran.js';
 import { type ForceReleaseEvent, forceReleases } from './force-release.js';
 import type { LeaderEvent } from './leader-event.js';
 import { LockHeldError, type LockLostError } from '../core/errors.js';
@@ -128,6 +129,11 @@ export class LockTelemetry {
     const event = this.instance === undefined ? skip : { ...skip, instance: this.instance };
     if (skippedLocks.hasSubscribers) skippedLocks.publish(event);
     this.listener?.({ type: 'skipped', ...event });
+  }
+
+  tickRan(told: Omit<TickRanEvent, 'instance'>): void {
+    const { instance } = this;
+    if (ranTicks.hasSubscribers) ranTicks.publish(instance === undefined ? told : { ...told, instance });
   }
 
   forceReleased(told: Omit<ForceReleaseEvent, 'instance'>): void {

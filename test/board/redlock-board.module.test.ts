@@ -1,4 +1,6 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
 import { type CanActivate, type ExecutionContext, Inject, Injectable, Module } from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
@@ -13,10 +15,32 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
+import type { WaiterRow } from '../../lib/live/messages.js';
+import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
-import { type BoardApp, startBoard } from './board-app.js';
+import { type BoardApp, startBoard, usePageFiles } from './board-app.js';
 import { BoardStream, hasKey } from './board-stream.js';
+
+/** A reverse proxy that puts `inner` in the place of what paths begin with, `outer`. */
+async function startPrefixProxy(port: number, outer: string, inner: string): Promise<string> {
+  const server = createServer(({ method, url = '', headers }, response) => {
+    const path = url.startsWith(outer) ? inner + url.slice(outer.length) : '/none';
+    const forwarded = request({ host: '127.0.0.1', port, method, path, headers }, (answer) => {
+      response.writeHead(answer.statusCode ?? 502, answer.headers);
+      answer.pipe(response);
+    });
+    forwarded.on('error', () => response.destroy());
+    response.on('close', () => forwarded.destroy());
+    forwarded.end();
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  cleanUpAfterTests(async () => {
+    server.closeAllConnections();
+    await new Promise((resolve) => server.close(resolve));
+  });
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+}
 
 const OPEN: Partial<RedlockBoardOptions> = { public: true };
 const HEADERS = { 'content-type': 'application/json', 'x-redlock-board': '1' };
@@ -91,6 +115,43 @@ describe.each([
     ]);
     expect((await fetch(board.url)).status).toBe(404);
     expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
+  });
+
+  test('sends its script in the encoding that the browser takes, and once', async () => {
+    await usePageFiles();
+    board = await startBoard(OPEN, start());
+    const url = `${board.url}/board.js`;
+    const texts: string[] = [];
+    let tag = '';
+    for (const encoding of ['gzip, deflate, br', 'gzip', 'identity']) {
+      const answer = await fetch(url, { headers: { 'accept-encoding': encoding } });
+      const [used] = /br|gzip/.exec(encoding.split(', ').at(-1) ?? '') ?? [null];
+      expect(answer.headers.get('content-encoding')).toBe(used);
+      texts.push(await answer.text());
+      tag = answer.headers.get('etag') ?? '';
+    }
+    expect(new Set(texts).size).toBe(1);
+    expect(texts[0]?.length).toBeGreaterThan(10_000);
+    expect((await fetch(url, { headers: { 'if-none-match': tag } })).status).toBe(304);
+  });
+
+  test.each([
+    ['the last part of the path stays', '/locks', '/shop/locks'],
+    ['the last part of the path stays, with a slash', '/locks/', '/shop/locks/'],
+    ['the path is another one and ends with a slash', '/locks/', '/shop/ops/'],
+  ])('serves its files behind a proxy that takes a prefix away: %s', async (__, inner, outer) => {
+    await usePageFiles();
+    board = await startBoard(OPEN, start());
+    const { port } = new URL(board.url);
+    const proxy = await startPrefixProxy(Number(port), outer, inner);
+    const page = await fetch(`${proxy}${outer}`);
+    expect(page.status).toBe(200);
+    const [, script = ''] = /src="([^"]*)"/.exec(await page.text()) ?? [];
+    const { href } = new URL(script, `${proxy}${outer}`);
+    expect((await fetch(href)).headers.get('content-type')).toBe('text/javascript; charset=utf-8');
+    // The page asks for all else beside its script.
+    const stream = await BoardStream.open(new URL('.', href).href.slice(0, -1));
+    await stream.hears(({ type }) => type === 'snapshot');
   });
 
   test('a viewer hears of a lock within a second, of its waiter, and of its end', async () => {
@@ -206,6 +267,14 @@ describe('a release', () => {
 });
 
 describe('what is shown', () => {
+  async function numberOf({ url }: BoardApp): Promise<{ epoch: string; n: number | undefined }> {
+    const stream = await BoardStream.open(url);
+    await stream.hears(hasKey('order:1'));
+    const { epoch, rows } = stream.snapshot;
+    stream.close();
+    return { epoch, n: rows[0]?.n };
+  }
+
   test('one look serves all who watch, and without them nobody looks', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
@@ -236,6 +305,51 @@ describe('what is shown', () => {
     } finally {
       LockInspector.prototype.list = list;
     }
+  });
+
+  test('shows the waiters of all processes, also those that came before somebody looked', async () => {
+    const redis = await startRedis();
+    const startAs = (owner: string): Promise<BoardApp> =>
+      startBoard(OPEN, { locks: { nodes: redis.url, owner } });
+    const [one, other] = [await startAs('api:1'), await startAs('api:2')];
+    const lock = await one.locks.acquire('order:1');
+    const patient = { retry: { timeout: 60_000 } };
+    const seen = async ({ url }: BoardApp, count: number): Promise<readonly WaiterRow[]> => {
+      const stream = await BoardStream.open(url);
+      const { rows = [] } = await stream.hears((message) => message.rows?.[0]?.waiters.length === count);
+      stream.close();
+      return rows[0]?.waiters ?? [];
+    };
+    const at = expect.any(Number);
+    const mode = 'exclusive';
+    const before = other.locks.acquire('order:1', patient);
+    expect(await seen(one, 1)).toEqual([{ owner: 'api:2', since: at, mode }]);
+    // Its board heard of no call before it was looked at.
+    expect(await seen(other, 1)).toEqual([{ owner: 'api:2', since: at, mode, own: true }]);
+    const after = one.locks.acquire('order:1', patient);
+    expect(await seen(one, 2)).toEqual([
+      { owner: 'api:2', since: at, mode },
+      { owner: 'api:1', since: at, mode, own: true },
+    ]);
+    const { epoch, n } = await numberOf(one);
+    const details = await (await fetch(`${one.url}/details?epoch=${epoch}&n=${n}`)).json();
+    expect(details).toMatchObject({ waiters: [{ owner: 'api:2' }, { owner: 'api:1', own: true }] });
+    await lock.release();
+    for (const next of [before, after]) await (await next).release();
+  });
+
+  test('shows a lock as held here that was acquired before somebody looked', async () => {
+    board = await startBoard(OPEN);
+    await board.locks.acquire('order:1');
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(hasKey('order:1'));
+    const { epoch, rows } = stream.snapshot;
+    expect(rows).toMatchObject([{ holders: [{ own: true }] }]);
+    const details = await fetch(`${board.url}/details?epoch=${epoch}&n=${rows[0]?.n}`);
+    await expect(details.json()).resolves.toMatchObject({
+      holders: [{ own: true }],
+      history: [{ kind: 'held', own: true, key: 'order:1' }],
+    });
   });
 
   test('who was cut off is told what was missed, and nothing twice', async () => {

@@ -135,6 +135,7 @@ const outcome = {
   service: { second: 'refused', error: 'LOCK_HELD', third: 'taken' },
   open: { name: 'daily', locked: true },
   secret: 403,
+  board: [200, 'text/javascript; charset=utf-8', true],
   fencing: true,
 };
 

@@ -90,6 +90,35 @@ export function inspectionContract(
       }
     });
 
+    test('shows the waiters of all processes in their order, and no key without waiters', async () => {
+      const lock = await alice.acquire(['queue'], once);
+      const wait: AcquireOptions = {
+        ...once,
+        retry: { timeout: TTL, attempts: Infinity, delay: 200, jitter: 0 },
+      };
+      const keys = ['nobody', 'queue'];
+      const waiting = async () => [...(await alices.waiting(keys))];
+      const owners = async () => (await waiting()).flatMap(([, queue]) => queue.map(({ owner }) => owner));
+      const first = bob.acquire(['queue'], wait);
+      await until(async () => (await owners()).length === 1);
+      const second = alice.acquire(['queue'], wait);
+      await until(async () => (await owners()).length === 2);
+      const at = expect.any(Number);
+      const [one, another] = [bob, alice].map(({ process }) => ({ process, mode: 'exclusive', since: at }));
+      await expect(waiting()).resolves.toEqual([
+        [
+          'queue',
+          [
+            { ...one, owner: 'bob', number: at },
+            { ...another, owner: 'alice', number: at },
+          ],
+        ],
+      ]);
+      await lock.release();
+      for (const next of [first, second]) await (await next).release();
+      await until(async () => (await owners()).length === 0);
+    });
+
     test('a key that is free, and one that was released', async () => {
       const nobody = { held: false, id: undefined, owner: undefined, since: undefined };
       const free = { ...nobody, remaining: 0, fencingToken: undefined };

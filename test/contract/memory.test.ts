@@ -15,6 +15,7 @@ function memoryBackend(): Promise<Backend> {
     extend: (leases, ttl, tell) => node.extend(leases, ttl, tell),
     release: (requests, tell) => node.release(requests, tell),
     read: (keys) => node.read(keys),
+    waiting: (keys) => node.waiting(keys),
     check: () => node.check(),
     scan: (prefix) => node.scan(prefix),
     forceRelease: (key, ids) => node.forceRelease(key, ids),

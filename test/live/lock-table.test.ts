@@ -1,8 +1,8 @@
 import { describe, expect, test } from '@jest/globals';
 import { infoOf, type LockInfo, type NodeHolder } from '../../lib/core/lock-info.js';
-import { LockTable, type OwnPart } from '../../lib/live/lock-table.js';
+import { LockTable, type Beside } from '../../lib/live/lock-table.js';
 
-const NOBODY: OwnPart = { holds: () => false, waiters: new Map() };
+const NOBODY: Beside = { held: new Set(), waitersOf: () => [] };
 
 function heldBy(key: string, ...holders: Partial<NodeHolder>[]): LockInfo {
   const all = holders.map((holder): NodeHolder => ({
@@ -78,7 +78,7 @@ describe('between two looks', () => {
     ]);
   });
 
-  test('of more than 20,000 locks and 20 holders the number', () => {
+  test('of more than 20,000 locks, 20 holders and 20 waiters the number', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);
@@ -87,5 +87,8 @@ describe('between two looks', () => {
     const { rows } = new LockTable().update(mapOf(heldBy('k', ...readers)), NOBODY, 0);
     expect(rows).toMatchObject([{ mode: 'shared', more: 5 }]);
     expect(rows[0]?.holders).toHaveLength(20);
+    const waiters = Array.from({ length: 23 }, () => ({ owner: 'b', since: 1, mode: 'exclusive' }) as const);
+    const waited = new LockTable().update(mapOf(heldBy('k', {})), { ...NOBODY, waitersOf: () => waiters }, 0);
+    expect(waited.rows).toMatchObject([{ moreWaiters: 3, waiters: waiters.slice(0, 20) }]);
   });
 });

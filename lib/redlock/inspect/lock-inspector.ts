@@ -3,7 +3,7 @@ import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { LockUnavailableError, type NodeVote } from '../../core/errors.js';
 import type { HeldLock, RedlockSettings } from '../held-lock.js';
 import { infoOf, type LockInfo, type LockVote, voteOf } from '../../core/lock-info.js';
-import type { KeyState, LockStore, Store } from '../../core/ports.js';
+import type { KeyState, KeyWaiter, LockStore, Store } from '../../core/ports.js';
 import type { NodeCheck, NodesStatus, NodeStatus } from '../../core/node-status.js';
 import { DEFAULT_TTL_MS } from '../../core/lock-options.js';
 import { quoted } from '../../core/printable.js';
@@ -90,6 +90,31 @@ export class LockInspector {
       throw badNumber('limit', 'a whole number, at least 1', limit);
     }
     return this.#list(prefix, limit);
+  }
+
+  /**
+   * The waiters of all processes in the queues of these keys, by key and in order; of a key without waiters nothing. A queue is
+   * advice to those who wait, so a node that does not answer is left out, and its queue with it.
+   */
+  async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
+    const found = new Map<string, KeyWaiter[]>();
+    let nodes = this.#nodes.filter((node) => node.waiting);
+    for (let start = 0; start < keys.length && nodes.length > 0; start += QUEUES_OF_PAGE) {
+      const page = keys.slice(start, start + QUEUES_OF_PAGE);
+      const answers = await fanOut(
+        nodes,
+        this.#limit,
+        (node) => node.waiting?.(page) ?? Promise.resolve([]),
+        () => false,
+      );
+      // A node that is silent takes its whole time limit: not for each page.
+      nodes = answers.filter(({ error }) => !error).map(({ node }) => node);
+      for (const [index, key] of page.entries()) {
+        const queue = joined(answers.flatMap(({ reply }) => [reply?.[index] ?? []]));
+        if (queue.length > 0) found.set(key, queue);
+      }
+    }
+    return found;
   }
 
   /**
@@ -214,12 +239,28 @@ export class LockInspector {
   }
 }
 
+/** So many queues are read at a time: no more keys than a page of a scan has. */
+const QUEUES_OF_PAGE = 500;
+
 type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
 
 /** What is said of a store that cannot tell: whether it answers is seen when something is locked. */
 const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
+
+/** One queue of several: processes that see different nodes fail have their waiters in the queues of different nodes. */
+function joined(queues: readonly (readonly KeyWaiter[])[]): KeyWaiter[] {
+  const [only, ...others] = queues.filter(({ length }) => length > 0);
+  if (!only) return [];
+  if (others.length === 0) return [...only];
+  const found = new Map<string, KeyWaiter>();
+  for (const waiter of [...only, ...others.flat()]) {
+    const name = `${waiter.process} ${waiter.number}`;
+    if (!found.has(name)) found.set(name, waiter);
+  }
+  return [...found.values()].toSorted((a, b) => a.since - b.since);
+}
 
 function cannot(what: string): Promise<never> {
   return Promise.reject(new Error(`this store cannot ${what}`));

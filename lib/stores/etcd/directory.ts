@@ -1,8 +1,8 @@
-import type { HeldKey, KeyState } from '../../core/ports.js';
+import type { HeldKey, KeyState, KeyWaiter } from '../../core/ports.js';
 import type { Bases } from './bases.js';
 import type { EtcdLeases } from './etcd-leases.js';
 import { type KeyView, viewOf } from './key-view.js';
-import { holdersOf, type Names } from './names.js';
+import { holdersOf, type Names, parsePlaceName, placesOf } from './names.js';
 import { deletedAt, entriesAt, get, remove } from './protocol.js';
 import { asKeyHolder } from './refusals.js';
 import type { Transactions } from './transactions.js';
@@ -12,6 +12,9 @@ const PAGE = 100;
 
 /** So many names make a page of a scan: waiters and ticks are among them. */
 const NAMES_OF_PAGE = 1_000;
+
+/** So many waiters of each key are told at most. */
+const MOST_OF_QUEUE = 100;
 
 const LIMIT_MS = 10_000;
 
@@ -42,6 +45,23 @@ export class Directory {
     );
     const { value } = await bases.get(LIMIT_MS);
     return views.map((view) => stateOf(view, value, left));
+  }
+
+  async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    const { transactions, names } = this.context;
+    const queues: KeyWaiter[][] = [];
+    for (let start = 0; start < keys.length; start += PAGE) {
+      const page = keys.slice(start, start + PAGE).map((key) => names.of(key));
+      const ranges = page.map((key) => get(placesOf(key), { limit: MOST_OF_QUEUE }));
+      const reply = await transactions.run({ success: ranges }, LIMIT_MS);
+      page.forEach((key, index) => {
+        const { places } = viewOf(key, entriesAt(reply, index));
+        queues.push(
+          places.map(({ name, owner, kind: { mode } }) => ({ ...parsePlaceName(key, name), owner, mode })),
+        );
+      });
+    }
+    return queues;
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {

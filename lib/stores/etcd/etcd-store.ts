@@ -6,7 +6,9 @@ import type {
   AcquireReply,
   AcquireRequest,
   KeyState,
+  KeyWaiter,
   LockDirectory,
+  QueueDirectory,
   LockStore,
   ReleaseRequest,
   StoreHealth,
@@ -47,7 +49,7 @@ const LEAVE_LIMIT_MS = 2_000;
  * held back by marks (S22): the line is looked at in the transaction that stores a lease, and a single store keeps it.
  */
 export class EtcdStore
-  implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, StoreHealth
+  implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, QueueDirectory, StoreHealth
 {
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
@@ -167,6 +169,10 @@ export class EtcdStore
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
     return this.#directory.read(keys);
+  }
+
+  waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    return this.#directory.waiting(keys);
   }
 
   scan(prefix: string): AsyncGenerator<readonly string[]> {

@@ -1,4 +1,5 @@
 import type { LockKind, LockMode } from '../../core/lock-mode.js';
+import type { KeyWaiter } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import type { KeyRange } from './protocol.js';
 
@@ -129,6 +130,13 @@ export function waiterName({ process, number }: WaiterId): string {
 /** Whose place it is. */
 export function waiterOfPlace(key: string, name: string): string {
   return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
+}
+
+/** Who stands there, and since when. */
+export function parsePlaceName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
+  const time = name.slice(key.length + 3 + NUMBER_LENGTH).slice(0, NUMBER_LENGTH);
+  const [process = '', number] = waiterOfPlace(key, name).split(':');
+  return { process, number: Number(number), since: Number(time) };
 }
 
 /** Marks of this tick of a schedule and of later ones. */

@@ -1,6 +1,6 @@
 import { canHoldTogether, type LockMode } from '../../core/lock-mode.js';
 import { now } from '../../core/clock.js';
-import type { QueuePosition, Subscription } from '../../core/ports.js';
+import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
@@ -91,6 +91,15 @@ export class MemoryQueues {
 
   leave(waiter: WaiterId, keys: readonly string[]): void {
     for (const key of keys) if (this.#remove(key, waiter)) this.#wakeNext(key);
+  }
+
+  /** Those in the queue of a key, in order. */
+  at(key: string): KeyWaiter[] {
+    return (this.#queues.get(key) ?? []).map(({ waiter: { process, number, owner, mode }, arrived }) => ({
+      ...{ process, number, owner, mode },
+      // The same at each look, as the wall clock's distance to it would not be.
+      since: Math.round(performance.timeOrigin + arrived),
+    }));
   }
 
   /** A holder has let the key go, or will in so many milliseconds. */

@@ -7,8 +7,10 @@ import type {
   AcquireRequest,
   Holder,
   KeyState,
+  KeyWaiter,
   LockDirectory,
   LockStore,
+  QueueDirectory,
   QuorumStore,
   ReleaseRequest,
   StarvationGuard,
@@ -31,7 +33,7 @@ const PAGE = 500;
 
 /** Locks inside this process: the same, but nobody outside the process sees them. */
 export class MemoryStore
-  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QuorumStore, StoreHealth
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
 {
   readonly name = 'memory';
   readonly #records = new Map<string, MemoryRecord>();
@@ -102,6 +104,10 @@ export class MemoryStore
 
   read(keys: readonly string[]): Promise<readonly KeyState[]> {
     return Promise.resolve(keys.map((key) => this.#find(key)?.state()));
+  }
+
+  waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    return Promise.resolve(keys.map((key) => this.#queues.at(key)));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {

@@ -6,8 +6,10 @@ import type {
   AcquireReply,
   AcquireRequest,
   KeyState,
+  KeyWaiter,
   LockDirectory,
   LockStore,
+  QueueDirectory,
   ReleaseRequest,
   StarvationGuard,
   StoreHealth,
@@ -22,7 +24,7 @@ import { Connection } from './connection.js';
 import { Messages } from './messages.js';
 import { type PostgresOptions, schemaOf } from './postgres.options.js';
 import { prepare, type ServerDescription, unfitBecause, weakBecause } from './preparation.js';
-import { type Found, stateOf, waiterName } from './request.js';
+import { type Found, type FoundWaiter, keyWaiterOf, stateOf, waiterName } from './request.js';
 import { DESCRIBE } from './sql/fitness.js';
 import { Sweeper } from './sweeper.js';
 import { storedKey, storedOwner } from './text.js';
@@ -39,7 +41,9 @@ const REFUSES_TO_WRITE = /^(53|42501|25006)/;
  *
  * Two connections of its own: one for what is asked, one on which messages come to those who wait.
  */
-export class PostgresStore implements LockStore, WaitQueue, StarvationGuard, LockDirectory, StoreHealth {
+export class PostgresStore
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, StoreHealth
+{
   readonly name: string;
   readonly modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
   readonly #connection: Connection;
@@ -144,6 +148,11 @@ export class PostgresStore implements LockStore, WaitQueue, StarvationGuard, Loc
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
     const found = await this.#call<readonly (Found | null)[]>('read($1)', [this.#stored(keys)]);
     return (found ?? []).map(stateOf);
+  }
+
+  async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    const found = await this.#call<readonly (readonly FoundWaiter[])[]>('waiting($1)', [this.#stored(keys)]);
+    return (found ?? []).map((queue) => queue.map(keyWaiterOf));
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {

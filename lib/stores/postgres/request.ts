@@ -1,5 +1,12 @@
 import type { Lease } from '../../core/lease.js';
-import type { AcquireReply, AcquireRequest, KeyHolder, KeyState, ReleaseRequest } from '../../core/ports.js';
+import type {
+  AcquireReply,
+  AcquireRequest,
+  KeyHolder,
+  KeyState,
+  KeyWaiter,
+  ReleaseRequest,
+} from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { NoTimeError } from '../../core/errors.js';
 import { storedOwner } from './text.js';
@@ -54,6 +61,19 @@ export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly strin
 /** What one process's waiters for some keys are called in the queue and in messages. */
 export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
+}
+
+/** What `waiting` returns of a waiter. */
+export interface FoundWaiter {
+  readonly waiter: string;
+  readonly owner: string;
+  readonly mode: KeyWaiter['mode'];
+  readonly since: number;
+}
+
+export function keyWaiterOf({ waiter, owner, mode, since }: FoundWaiter): KeyWaiter {
+  const [process = '', number] = waiter.split(':');
+  return { process, number: Number(number), owner, mode, since: Math.round(since) };
 }
 
 /** What the database says of a holder; without a token one whose turn it is. */

@@ -3,7 +3,7 @@ import { EXTEND } from './sql/extend.js';
 import { TRY_TO_WRITE } from './sql/fitness.js';
 import { FORCE_RELEASE } from './sql/force-release.js';
 import { LEAVE } from './sql/leave.js';
-import { READ, SCAN } from './sql/look.js';
+import { READ, SCAN, WAITING } from './sql/look.js';
 import { HOLD_BACK, LET_PASS } from './sql/marks.js';
 import { QUEUE } from './sql/queue.js';
 import { GIVE_UP, RELEASE, SETTLE } from './sql/release.js';
@@ -13,7 +13,7 @@ import { TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
 /** Grows with every change of what {@link schemaSql} makes. A larger one serves all smaller ones. */
-export const SCHEMA_VERSION = 3;
+export const SCHEMA_VERSION = 4;
 
 /** The schema that is used unless another one is named. */
 export const DEFAULT_SCHEMA = 'redlock';
@@ -25,6 +25,7 @@ const ENTRY_POINTS: readonly EntryPoint[] = [
   LET_PASS,
   READ,
   SCAN,
+  WAITING,
   FORCE_RELEASE,
   SWEEP,
   TRY_TO_WRITE,

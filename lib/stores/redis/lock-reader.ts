@@ -1,9 +1,10 @@
-import type { KeyState } from '../../core/ports.js';
+import type { KeyState, KeyWaiter } from '../../core/ports.js';
 import type { CommandChannel } from './connection/command-channel.js';
 import { keyPrefixOf } from './connection/connection.js';
 import { mastersOf } from './connection/driver.js';
 import { keyOfLock, lockPattern } from './lock-key.js';
 import { ReaderPages } from './reader-pages.js';
+import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
@@ -20,10 +21,16 @@ export class LockReader {
   ) {}
 
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
-    // The keys of one script must be in one slot of a Cluster. Commands that are sent together are answered together.
-    const groups = this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
-    const found = await Promise.all(groups.map((group) => this.#readAt(group)));
+    const found = await Promise.all(this.#groupsOf(keys).map((group) => this.#readAt(group)));
     return found.flat();
+  }
+
+  /** The first in the queue of each key. */
+  async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    const found = this.#groupsOf(keys).map(async (group) =>
+      waitersOf(group.length, await this.channel.run(WAITING, packWaiting(group, this.keyPrefix))),
+    );
+    return (await Promise.all(found)).flat();
   }
 
   /** Pages of keys. SCAN and not KEYS, which would block the server for as long as it takes to go through all keys. */
@@ -44,6 +51,11 @@ export class LockReader {
         yield [...new Set(found.map((key) => keyOfLock(before, key)))];
       } while (cursor !== '0');
     }
+  }
+
+  /** The keys of one script must be in one slot of a Cluster. Commands that are sent together are answered together. */
+  #groupsOf(keys: readonly string[]): readonly (readonly string[])[] {
+    return this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
   }
 
   /** In as many commands as it takes, as each keeps the server from all else. */

@@ -46,6 +46,8 @@ export const PROCESS_LENGTH = 16;
 /** The letter of a waiter's mode, which comes next. */
 const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's', permits: 'p' };
 
+const MODES = Object.keys(LETTER) as LockMode[];
+
 /** Where that letter stands in a waiter's name, as Lua counts, and its codes. */
 export const WAITER = {
   mode: PROCESS_LENGTH + 1,
@@ -128,6 +130,18 @@ export function ownerOfMark(mark: string): string {
  */
 export function waiterName({ process, mode, number, owner }: WaiterId): string {
   return `${process}${LETTER[mode]}${number}:${owner}`;
+}
+
+/** What such a name says. */
+export function parseWaiter(name: string): Omit<WaiterId, 'keys'> {
+  const letter = name[PROCESS_LENGTH];
+  const end = name.indexOf(':', PROCESS_LENGTH + 1);
+  return {
+    process: name.slice(0, PROCESS_LENGTH),
+    mode: MODES.find((mode) => LETTER[mode] === letter) ?? 'exclusive',
+    number: Number(name.slice(PROCESS_LENGTH + 1, end)),
+    owner: name.slice(end + 1),
+  };
 }
 
 /** The owner's name in what a queue holds. */

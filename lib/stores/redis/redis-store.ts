@@ -7,8 +7,10 @@ import type {
   AcquireReply,
   AcquireRequest,
   KeyState,
+  KeyWaiter,
   LockDirectory,
   LockStore,
+  QueueDirectory,
   QuorumStore,
   ReleaseRequest,
   StarvationGuard,
@@ -57,7 +59,7 @@ const UNSUBSCRIBED_JITTER_MS = 100;
  * is sent once.
  */
 export class RedisStore
-  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QuorumStore, StoreHealth
+  implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
 {
   readonly name: string;
   readonly modes: readonly LockMode[] = MODES;
@@ -234,6 +236,11 @@ export class RedisStore
   async read(keys: readonly string[]): Promise<readonly KeyState[]> {
     await this.#probe.passed();
     return this.#reader.read(keys);
+  }
+
+  async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
+    await this.#probe.passed();
+    return this.#reader.waiting(keys);
   }
 
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {

@@ -24,6 +24,7 @@ import { LEAVE, packLeave } from '../../../lib/stores/redis/scripts/leave.js';
 import { digitsOf } from '../../../lib/stores/redis/scripts/lua.js';
 import { packRaise, RAISE } from '../../../lib/stores/redis/scripts/raise.js';
 import { packRead, READ } from '../../../lib/stores/redis/scripts/read.js';
+import { WAITING } from '../../../lib/stores/redis/scripts/waiting.js';
 import { packRelease, RELEASE, releaseAnswer } from '../../../lib/stores/redis/scripts/release.js';
 import type { Script } from '../../../lib/stores/redis/scripts/script.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
@@ -244,7 +245,7 @@ function together<T extends readonly unknown[] | []>(send: () => T) {
   }
 }
 
-test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, FORCE_RELEASE }))(
+test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, WAITING, FORCE_RELEASE }))(
   'the hash of %s is the one that the server computes',
   async (_name, { lua, sha }) => {
     await expect(redis.script('LOAD', lua)).resolves.toBe(sha);

@@ -1,4 +1,8 @@
+import { WAITER_LIFE_MS } from './queue.js';
 import type { EntryPoint } from './sql-function.js';
+
+/** So many waiters of each key are told at most. */
+const MOST_OF_QUEUE = 100;
 
 /**
  * Who holds keys, and changes nothing.
@@ -45,6 +49,33 @@ begin
     select key from locks
     where key > after and key >= prefix and key < last and starts_with(key, prefix) and state <> 'free' and ends > at
     order by key limit page
+  );
+end`,
+};
+
+/**
+ * Who waits for keys, first come first.
+ *
+ * Returns  an array, in the order of the keys, of arrays of { waiter, owner, mode, since }
+ */
+export const WAITING: EntryPoint = {
+  signature: 'waiting(keys text[])',
+  returns: 'jsonb',
+  body: `
+declare
+  at constant timestamptz := clock_timestamp();
+begin
+  return (
+    select jsonb_agg((
+      select coalesce(jsonb_agg(jsonb_build_object('waiter', w.waiter, 'owner', w.owner, 'mode', w.mode,
+        'since', extract(epoch from w.came) * 1000) order by w.came, w.waiter), '[]')
+      from (
+        select * from waiters
+        where key = k.key and seen >= at - interval '${WAITER_LIFE_MS} ms'
+        order by came, waiter limit ${MOST_OF_QUEUE}
+      ) w
+    ) order by k.i)
+    from unnest(keys) with ordinality as k(key, i)
   );
 end`,
 };

@@ -7,7 +7,7 @@ const TURN_MS = 150;
 const STANDBY_MS = 200;
 
 /** Who waits asks every few seconds. One who has not for so many milliseconds is dead, or has given up. */
-const WAITER_LIFE_MS = 60_000;
+export const WAITER_LIFE_MS = 60_000;
 
 /** Whether two who ask in these modes can hold a key at the same time. */
 const TOGETHER: EntryPoint = {

@@ -1,6 +1,7 @@
 import { Module } from '@nestjs/common';
 import { TerminusModule } from '@nestjs/terminus';
 import { RedlockModule } from 'nestjs-redlock';
+import { RedlockBoardModule } from 'nestjs-redlock/board';
 import { RedlockHealthIndicator } from 'nestjs-redlock/health';
 import { EventsController } from './events.controller';
 import { ReportsController } from './reports.controller';
@@ -16,6 +17,7 @@ import { ReportsService } from './reports.service';
         nodeTimeout: 60_000,
       }),
     }),
+    RedlockBoardModule.forRoot({ path: '/locks', public: true }),
   ],
   controllers: [EventsController, ReportsController],
   providers: [ReportsService, RedlockHealthIndicator],

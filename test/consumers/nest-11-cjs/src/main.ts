@@ -16,6 +16,8 @@ async function bootstrap() {
   const [first, second] = await Promise.all([reports.build('daily'), reports.build('daily')]);
   const open = await fetch(`${url}/reports/open/daily`);
   const secret = await fetch(`${url}/reports/secret`);
+  const page = await fetch(`${url}/locks`);
+  const script = await fetch(`${url}/locks/board.js`);
   const refused: unknown = await fencedWrite({ keys: ['a'], fencingToken: 1 }, async () => ({
     accepted: false,
   })).catch((error: unknown) => error);
@@ -25,6 +27,7 @@ async function bootstrap() {
     service: await reports.takeTwice('invoice:7'),
     open: await open.json(),
     secret: secret.status,
+    board: [page.status, script.headers.get('content-type'), (await script.text()).length > 1_000],
     health: (await app.get(RedlockHealthIndicator).isHealthy('locks')).locks,
     events: await refusedEvents(app),
     ticks: await runsOfTicks(),

@@ -1,5 +1,6 @@
 import { Module } from '@nestjs/common';
 import { RedlockModule } from 'nestjs-redlock';
+import { RedlockBoardModule } from 'nestjs-redlock/board';
 import { ReportsController } from './reports.controller.js';
 import { ReportsService } from './reports.service.js';
 
@@ -12,6 +13,7 @@ import { ReportsService } from './reports.service.js';
         nodeTimeout: 60_000,
       }),
     }),
+    RedlockBoardModule.forRoot({ path: '/locks', public: true }),
   ],
   controllers: [ReportsController],
   providers: [ReportsService],

@@ -1,0 +1,29 @@
+import type { KeyWaiter } from '../core/ports.js';
+import type { WaiterRow } from './messages.js';
+
+/**
+ * All who wait for one lock, in the order in which they came.
+ *
+ * @param calls - the calls of this process that are known, in order
+ * @param queue - of the store, where all calls of a process in one mode stand as one
+ * @param process - this one, as the queue names it; the command has none
+ */
+export function waitersOf(
+  calls: readonly WaiterRow[],
+  queue: readonly KeyWaiter[],
+  process: string | undefined,
+): readonly WaiterRow[] {
+  if (queue.length === 0) return calls;
+  const modes = new Set(calls.map(({ mode }) => mode));
+  const rows = queue
+    .filter((waiter) => waiter.process !== process || !modes.has(waiter.mode))
+    .map((waiter): WaiterRow => {
+      const { owner, since, mode } = waiter;
+      return { owner, since, mode, ...(waiter.process === process && { own: true }) };
+    });
+  for (const call of calls) {
+    const after = rows.findIndex(({ since }) => since > call.since);
+    rows.splice(after === -1 ? rows.length : after, 0, call);
+  }
+  return rows;
+}

@@ -1,0 +1,43 @@
+import type { KeyWaiter } from '../../../core/ports.js';
+import type { Packed } from '../connection/command-channel.js';
+import { queueKey } from '../lock-key.js';
+import { parseWaiter } from '../record.js';
+import { script } from './script.js';
+
+/** The first waiters of each queue: a command of a few milliseconds, however long the queues are. */
+const MOST_OF_QUEUE = 100;
+
+/**
+ * Tells who waits for locks, without changing anything.
+ *
+ * KEYS     the queues
+ * Returns  for each queue in which somebody waits {position among KEYS, waiter, when it came, ...}, first come first; not the
+ *          turn and those told to stand by, which are no waiters (see queue.ts)
+ */
+export const WAITING = script(`
+local found = {}
+for i = 1, #KEYS do
+  local waiting = redis.pcall('ZRANGEBYSCORE', KEYS[i], 0, '(1e13', 'WITHSCORES', 'LIMIT', 0, ${MOST_OF_QUEUE})
+  if not waiting.err and #waiting > 0 then
+    table.insert(waiting, 1, i)
+    found[#found + 1] = waiting
+  end
+end
+return found
+`);
+
+/** The number of keys and the keys of {@link WAITING}. */
+export function packWaiting(keys: readonly string[], keyPrefix: string): Packed {
+  return [keys.length, ...keys.map((key) => queueKey(keyPrefix, key))];
+}
+
+/** What {@link WAITING} says of each of so many keys. */
+export function waitersOf(count: number, answer: unknown): KeyWaiter[][] {
+  const queues = Array.from({ length: count }, (): KeyWaiter[] => []);
+  for (const [position, ...found] of answer as readonly (readonly unknown[])[]) {
+    const queue = queues[Number(position) - 1];
+    for (let at = 0; at < found.length; at += 2)
+      queue?.push({ ...parseWaiter(String(found[at])), since: Math.round(Number(found[at + 1])) });
+  }
+  return queues;
+}

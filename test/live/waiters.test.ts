@@ -1,0 +1,48 @@
+import { expect, test } from '@jest/globals';
+import type { KeyWaiter } from '../../lib/core/ports.js';
+import type { WaiterRow } from '../../lib/live/messages.js';
+import { waitersOf } from '../../lib/live/waiters.js';
+
+const call = (since: number, mode: WaiterRow['mode'] = 'exclusive'): WaiterRow => ({
+  owner: 'api:1',
+  since,
+  mode,
+  method: 'Orders.settle',
+  own: true,
+});
+
+const standing = (process: string, since: number, mode: WaiterRow['mode'] = 'exclusive'): KeyWaiter => ({
+  process,
+  owner: `${process}:1`,
+  number: 1,
+  since,
+  mode,
+});
+
+test('puts the calls of this process among the waiters of others, in the order in which they came', () => {
+  const rows = waitersOf([call(20), call(50)], [standing('b', 10), standing('c', 30)], 'a');
+  expect(rows.map(({ owner, since }) => [owner, since])).toEqual([
+    ['b:1', 10],
+    ['api:1', 20],
+    ['c:1', 30],
+    ['api:1', 50],
+  ]);
+});
+
+test('shows the calls of this process and not what stands for them in the queue', () => {
+  expect(waitersOf([call(20)], [standing('a', 21)], 'a')).toEqual([call(20)]);
+});
+
+test('shows what stands for calls of this process that are not known, as its own', () => {
+  const rows = waitersOf([call(20)], [standing('a', 10, 'shared'), standing('b', 30)], 'a');
+  expect(rows).toEqual([
+    { owner: 'a:1', since: 10, mode: 'shared', own: true },
+    call(20),
+    { owner: 'b:1', since: 30, mode: 'exclusive' },
+  ]);
+});
+
+test('keeps the order of the queue where clocks of its processes differ', () => {
+  const rows = waitersOf([], [standing('b', 30), standing('c', 10)], undefined);
+  expect(rows.map(({ owner }) => owner)).toEqual(['b:1', 'c:1']);
+});
