@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { bytesMade } from '../../bench/measure/allocations.js';
 import { runCommand } from '../consumers/run-command.js';
-import { compile } from '../faults/compile.js';
+import { compile } from './compile.js';
 
 let compiled: string;
 let out: string;
