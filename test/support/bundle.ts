@@ -52,7 +52,7 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
     external: [...OPTIONAL, 'pg'],
     // For CommonJS packages in an ES module.
     banner: {
-      js: "import { createRequire } from 'node:module'; const require = createRequire(import.meta.url);",
+      js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
     },
     logLevel: 'silent',
     plugins: [compileWith(patches, unused)],
