@@ -84,8 +84,14 @@ test('a link that leads out of the package is noticed', async () => {
   ]);
 });
 
+let packing: Promise<ReadonlySet<string>> | undefined;
+
 /** The paths that `npm publish` uploads, but for those of the build where there is none. */
-async function packedFiles(): Promise<ReadonlySet<string>> {
+function packedFiles(): Promise<ReadonlySet<string>> {
+  return (packing ??= pack());
+}
+
+async function pack(): Promise<ReadonlySet<string>> {
   const output = await runCommand('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], { cwd: root });
   const [packed] = Object.values(JSON.parse(output) as Record<string, { files: { path: string }[] }>);
   return new Set(packed?.files.map(({ path }) => path));

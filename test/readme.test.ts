@@ -16,6 +16,9 @@ function blocksOf(name: string, text: string): Map<string, string> {
   return new Map(blocks.map(([, code], index) => [join(root, `${name}.${index + 1}.ts`), code ?? '']));
 }
 
+/** Those of packages and of the library, which each program would parse anew. */
+const parsed = new Map<string, ts.SourceFile | undefined>();
+
 /** What the compiler has to say about the snippets, with the settings of the project. */
 function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: object };
@@ -28,9 +31,9 @@ function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   host.readFile = (name) => snippets.get(name) ?? readFile(name);
   host.getSourceFile = (name, languageVersion, ...rest) => {
     const code = snippets.get(name);
-    return code === undefined
-      ? getSourceFile(name, languageVersion, ...rest)
-      : ts.createSourceFile(name, code, languageVersion);
+    if (code !== undefined) return ts.createSourceFile(name, code, languageVersion);
+    if (!parsed.has(name)) parsed.set(name, getSourceFile(name, languageVersion, ...rest));
+    return parsed.get(name);
   };
   const program = ts.createProgram([...snippets.keys()], forExamples, host);
   return [...snippets.keys()].flatMap((name) => {

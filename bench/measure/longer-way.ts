@@ -13,6 +13,8 @@ const CORRECTIONS = 3;
 export class LongerWay {
   /** By how many milliseconds a `PING` takes longer on this way than on the direct one, after all corrections. */
   added: { readonly p50: number; readonly p90: number } = { p50: NaN, p90: NaN };
+  /** For how many milliseconds the process between holds each message back. The rest of `added` is its own work. */
+  heldBack = NaN;
   #requests = 0;
 
   private constructor(
@@ -49,6 +51,7 @@ export class LongerWay {
       let delay = added / 2;
       for (let correction = 0; ; correction++) {
         await ask(this.proxy, { id: ++this.#requests, job: 'delay', ms: delay, jitter });
+        this.heldBack = delay;
         this.added = await compare(...clients);
         if (correction === CORRECTIONS) return;
         delay = Math.max(0, delay - (this.added.p50 - added) / 2);

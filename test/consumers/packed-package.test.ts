@@ -1,4 +1,4 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { mkdtemp, readFile, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -8,6 +8,7 @@ import { startRedis, type RedisServer } from '../support/redis-server.js';
 import { ConsumerApp } from './consumer-app.js';
 import { loadedBy, packPackage, type PackedPackage } from './packed-package.js';
 import { runCommand } from './run-command.js';
+import { testingPage, VITEST } from './testing-page.js';
 
 // Installing two applications takes its time on a slow connection.
 jest.setTimeout(600_000);
@@ -191,31 +192,10 @@ describe('applications that install it', () => {
     await expect(nest12.npm('test')).resolves.toMatch(/3 passed/);
   });
 
-  describe('the page about tests, with Vitest', () => {
-    const page = readFileSync('docs/testing.md', 'utf8');
-    const [, spec = ''] = /```ts\n(.*?)```/s.exec(page) ?? [];
-    const [, config = ''] = /```js\n(.*?)```/s.exec(page) ?? [];
-    const vitest = (...args: string[]): Promise<string> =>
-      nest12.npx('vitest', 'run', 'src/orders.spec.ts', '--testTimeout', '60000', ...args);
-
-    beforeAll(() =>
-      nest12.write(
-        'src/orders.spec.ts',
-        spec.replace("it, jest } from '@jest/globals'", "it, vi } from 'vitest'").replaceAll('jest.', 'vi.'),
-      ),
-    );
-
-    test('its spec passes on Vite 8, as Nest generates the application', async () => {
-      await expect(vitest()).resolves.toMatch(/6 passed/);
-    });
-
-    test('its spec passes on Vite 7 with its configuration, and fails without as it says', async () => {
-      const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
-      await nest12.npm('install', ...options, 'vite@7', 'unplugin-swc', '@swc/core');
-      await expect(vitest()).rejects.toThrow(/TypeError.*Cannot read properties of undefined/);
-      await nest12.write('vitest.config.mjs', config);
-      await expect(vitest('--config', 'vitest.config.mjs')).resolves.toMatch(/6 passed/);
-    });
+  test('the spec of the page about tests passes with Vitest on Vite 8, as Nest generates the application', async () => {
+    const { spec } = testingPage();
+    await nest12.write('src/orders.spec.ts', spec);
+    await expect(nest12.npx(...VITEST)).resolves.toMatch(/6 passed/);
   });
 
   test('the command runs, and finds Redis without Nest', async () => {

@@ -1,17 +1,14 @@
 import { describe, expect, test } from '@jest/globals';
-import { rm } from 'node:fs/promises';
-import { compile, type Patch } from './compile.js';
+import { bundle, type Patch } from '../support/bundle.js';
 import { type FaultEvent, machineTime } from './events.js';
 import { judge } from './judge.js';
-import { play, type Scenario } from './scenario.js';
+import { play, PROGRAMS, type Scenario } from './scenario.js';
 import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
 // A suite that never fails proves nothing. Here the library is broken on purpose, in a copy of its own, and the same
 // scenarios and the same judge must find it.
-
-const FOLDERS = ['lib', 'test/faults', 'test/support'];
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
@@ -29,17 +26,13 @@ async function playBroken(
   saying = /./,
 ): Promise<readonly string[]> {
   const ofThem = (faults: readonly string[]): string[] => faults.filter((each) => saying.test(each));
-  const compiled = await compile(FOLDERS, patches);
+  const programs = await bundle(PROGRAMS, patches);
   const enough = (events: readonly FaultEvent[]): boolean => {
     // The logs are read one after the other: of this moment not all of them may tell.
     const complete = events.filter(({ at }) => at < machineTime() - 500);
     return ofThem(judge(complete, undefined, machineTime())[fault]).length > 0;
   };
-  try {
-    return ofThem((await play(compiled, { ...scenario, enough }, 'short'))[fault]);
-  } finally {
-    await rm(compiled, { recursive: true, force: true });
-  }
+  return ofThem((await play(programs, { ...scenario, enough }, 'short'))[fault]);
 }
 
 const NOT_WRITTEN_BACK: Patch = {
@@ -146,6 +139,6 @@ describe('a change that is not made is loud:', () => {
     ['the line is there more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],
     ['the file is not there', { file: 'lib/redlock/no-such-file.ts', find: 'x', replace: '' }],
   ])('%s', async (_what, patch) => {
-    await expect(compile(FOLDERS, [patch])).rejects.toThrow(patch.file);
+    await expect(bundle(PROGRAMS, [patch])).rejects.toThrow(patch.file);
   });
 });

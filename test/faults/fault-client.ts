@@ -19,14 +19,14 @@ export class FaultClient {
   readonly #exited: Promise<unknown>;
   #errors = '';
 
-  /** @param compiled - where `compile` put the worker */
+  /** @param programs - the folder that `bundle` made */
   constructor(
-    compiled: string,
+    programs: string,
     private readonly options: WorkerOptions,
   ) {
     this.name = options.client;
     this.ttl = options.ttl;
-    const worker = join(compiled, 'test/faults/worker.js');
+    const worker = join(programs, 'worker.js');
     this.#process = spawn(process.execPath, [worker, JSON.stringify(options)], {
       stdio: ['pipe', 'ignore', 'pipe'],
       // Not the flags of Jest.
@@ -68,8 +68,10 @@ export class FaultClient {
   async has(event: FaultEvent['event'], within = 60_000): Promise<void> {
     const seen = async (): Promise<boolean> => {
       const { exitCode } = this.#process;
-      if (exitCode !== null && exitCode !== 0) throw new Error(`${this.name} ended: ${this.#errors}`);
-      return (await this.events()).some((each) => each.event === event);
+      const events = await this.events();
+      if (events.some((each) => each.event === event)) return true;
+      if (exitCode === null) return false;
+      throw new Error(`${this.name} ended: ${this.#errors} ${JSON.stringify(events.at(-1))}`);
     };
     await until(seen, within).catch((error: unknown) => {
       throw new Error(`${this.name} never said "${event}". ${this.#errors}`, { cause: error });

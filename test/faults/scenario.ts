@@ -42,9 +42,12 @@ export interface Scenario {
 /** The short form runs on machines that do other things at the same time, the long one on a machine of its own. */
 export type Form = 'short' | 'long';
 
-/** @param compiled - the library and the worker, as `compile` made them */
-export async function play(compiled: string, scenario: Scenario, form: Form): Promise<Outcome> {
-  const stage = await Stage.set(compiled, scenario.stage);
+/** The processes of a scenario. */
+export const PROGRAMS = ['test/faults/worker.ts', 'test/faults/register.ts'];
+
+/** @param programs - the folder that `bundle` made of `PROGRAMS` */
+export async function play(programs: string, scenario: Scenario, form: Form): Promise<Outcome> {
+  const stage = await Stage.set(programs, scenario.stage);
   try {
     await scenario.before?.(stage);
     await stage.startClients(scenario.clients, scenario.client);

@@ -58,7 +58,7 @@ export class Stage {
     servers: readonly RedisServer[],
     proxies: readonly TcpProxy[],
     private readonly directory: string,
-    private readonly compiled: string,
+    private readonly programs: string,
     private readonly registerProcess: ChildProcess,
     private readonly registerPort: number,
   ) {
@@ -66,9 +66,9 @@ export class Stage {
     this.proxies = proxies;
   }
 
-  /** @param compiled - the library and the worker, as `compile` made them */
+  /** @param programs - the folder that `bundle` made of `PROGRAMS` */
   static async set(
-    compiled: string,
+    programs: string,
     { nodes, nodeArgs: args = [], firstNodeEnv: env = {}, proxies }: StageOptions,
   ): Promise<Stage> {
     const servers = [
@@ -77,11 +77,11 @@ export class Stage {
     ];
     const inFront = proxies ? await Promise.all(servers.map((server) => startTcpProxy(server))) : [];
     const directory = await mkdtemp(join(tmpdir(), 'fault-clients-'));
-    const register = spawn(process.execPath, [join(compiled, 'test/faults/register.js')], {
+    const register = spawn(process.execPath, [join(programs, 'register.js')], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const [port] = (await once(register.stdout, 'data')) as [Buffer];
-    return new Stage(servers, inFront, directory, compiled, register, Number(port.toString()));
+    return new Stage(servers, inFront, directory, programs, register, Number(port.toString()));
   }
 
   /** Where clients find the nodes: at the proxies, if there are any. */
@@ -106,7 +106,7 @@ export class Stage {
       const client = `c${this.#named++}`;
       const folder = join(this.directory, client);
       await mkdir(folder);
-      const started = new FaultClient(this.compiled, {
+      const started = new FaultClient(this.programs, {
         client,
         log: join(folder, 'events.jsonl'),
         registerPort: this.registerPort,

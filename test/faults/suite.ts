@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
-import { rm } from 'node:fs/promises';
-import { compile } from './compile.js';
-import { type Form, play, type Scenario } from './scenario.js';
+import { bundle } from '../support/bundle.js';
+import { type Form, play, PROGRAMS, type Scenario } from './scenario.js';
 import type { Outcome } from './stage.js';
 import { rowOf, tableOf } from './table.js';
 
@@ -38,19 +37,18 @@ function faultsOf(
 
 /** Defines a test for each scenario. Two files do, so that they run side by side: a scenario mostly waits. */
 export function playAll(groups: readonly (readonly [name: string, scenarios: readonly Scenario[]])[]): void {
-  let compiled: string;
+  let programs: string;
   const rows: string[][] = [];
 
   beforeAll(async () => {
-    compiled = await compile(['lib', 'test/faults', 'test/support']);
+    programs = await bundle(PROGRAMS);
   });
-  afterAll(async () => {
-    await rm(compiled, { recursive: true, force: true });
+  afterAll(() => {
     if (FORM === 'long' || process.env['FAULTS'] === 'table') process.stdout.write(`\n${tableOf(rows)}\n`);
   });
 
   async function run(scenario: Scenario): Promise<Record<string, readonly string[]>> {
-    const outcome = await play(compiled, scenario, FORM);
+    const outcome = await play(programs, scenario, FORM);
     rows.push(rowOf(scenario, outcome));
     scenario.check?.(outcome, FORM);
     return faultsOf(outcome, scenario);

@@ -2,8 +2,6 @@ import { randomUUID } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { Pool, type PoolClient } from 'pg';
-import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
-import { StopList } from '../../sample-app/demo/stop-list.js';
 import {
   FencedRegister,
   type FencedRegisterOptions,
@@ -12,13 +10,13 @@ import {
   type TokenHolder,
 } from '../../lib/fencing/index.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
+import { startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
-const stops = new StopList();
-cleanUpAfterTests(async () => {
+cleanUpAfterTests(() => {
   // Not awaited: a transaction of a test that failed may never give its connection back.
   void pool?.end();
-  await stops.stopAll();
+  return Promise.resolve();
 });
 
 const register = new FencedRegister();
@@ -28,7 +26,7 @@ let pool: Pool;
 let key: string;
 
 beforeAll(async () => {
-  url = await startPostgres(stops);
+  ({ url } = await startPostgresServer());
   pool = new Pool({ connectionString: url, max: 20 });
   // The server may end before its connections do.
   pool.on('error', () => undefined);

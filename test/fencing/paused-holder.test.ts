@@ -14,7 +14,6 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
-import { StopList } from '../../sample-app/demo/stop-list.js';
 
 // The case that no lock can decide (SAFETY.md, "the process paused or its thread blocked for longer than the ttl"):
 // a holder that found its lock valid, was paused until somebody else had it, and writes then.
@@ -23,20 +22,19 @@ import { StopList } from '../../sample-app/demo/stop-list.js';
 type Kind = 'Redis' | 'PostgreSQL';
 
 const register = new FencedRegister();
-const stops = new StopList();
 let services: { databaseUrl: string; redisUrl: string };
 let pool: Pool;
 let lockServices: Record<Kind, LockService>;
 let fixture: string;
 
-cleanUpAfterTests(async () => {
+cleanUpAfterTests(() => {
   // Not awaited: a transaction of a test that failed may never give its connection back.
   void pool?.end();
-  await stops.stopAll();
+  return Promise.resolve();
 });
 
 beforeAll(async () => {
-  [services, fixture] = await Promise.all([startServices(stops), compiled('test/fixtures/paused-holder.ts')]);
+  [services, fixture] = await Promise.all([startServices(), compiled('test/fixtures/paused-holder.ts')]);
   pool = new Pool({ connectionString: services.databaseUrl });
   // The server may end before its connections do.
   pool.on('error', () => undefined);

@@ -20,7 +20,7 @@ describe('several instances, each a process of its own', () => {
   let services: { databaseUrl: string; redisUrl: string };
 
   beforeAll(async () => {
-    services = await startServices(stops);
+    services = await startServices();
   }, START_TIMEOUT);
 
   function run(

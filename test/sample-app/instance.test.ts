@@ -17,7 +17,7 @@ let databaseUrl: string;
 let redisUrl: string;
 
 beforeAll(async () => {
-  ({ databaseUrl, redisUrl } = await startServices(stops));
+  ({ databaseUrl, redisUrl } = await startServices());
 }, START_TIMEOUT);
 
 describe('over HTTP an instance', () => {

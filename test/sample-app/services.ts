@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url';
-import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
 import { StopList } from '../../sample-app/demo/stop-list.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
+import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 
 /** The compiled sample; `npm test` builds it. */
@@ -18,7 +18,7 @@ export function stopList(): StopList {
 }
 
 /** A real PostgreSQL and a real Redis for the instances of a test file. */
-export async function startServices(stops: StopList): Promise<{ databaseUrl: string; redisUrl: string }> {
-  const [databaseUrl, redis] = await Promise.all([startPostgres(stops), startRedis()]);
-  return { databaseUrl, redisUrl: redis.url };
+export async function startServices(): Promise<{ databaseUrl: string; redisUrl: string }> {
+  const [database, redis] = await Promise.all([startPostgresServer(), startRedis()]);
+  return { databaseUrl: database.url, redisUrl: redis.url };
 }

@@ -2,8 +2,8 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { Pool } from 'pg';
 import { readEnvironment } from '../../sample-app/config/environment.js';
 import { createSchema } from '../../sample-app/database/schema.js';
-import { startPostgres } from '../../sample-app/demo/embedded-postgres.js';
 import { TaskRepository } from '../../sample-app/tasks/task.repository.js';
+import { startPostgresServer } from '../support/postgres-server.js';
 import { START_TIMEOUT, stopList } from './services.js';
 
 const stops = stopList();
@@ -14,7 +14,7 @@ let tasks: TaskRepository;
 const [first, second] = [33, 34].map((fencingToken) => ({ keys: ['batch:task:list'], fencingToken }));
 
 beforeAll(async () => {
-  const databaseUrl = await startPostgres(stops);
+  const { url: databaseUrl } = await startPostgresServer();
   pool = new Pool({ connectionString: databaseUrl });
   pool.on('error', () => undefined);
   await stops.add(() => pool.end());

@@ -21,7 +21,7 @@ const HOUR_MS = 3_600_000;
 const MAX_ATTEMPTS = 2;
 
 beforeAll(async () => {
-  const services = await startServices(stops);
+  const services = await startServices();
   ({ redisUrl } = services);
   pool = new Pool({ connectionString: services.databaseUrl });
   pool.on('error', () => undefined);

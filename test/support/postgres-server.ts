@@ -1,6 +1,6 @@
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process';
-import { closeSync, openSync } from 'node:fs';
-import { cp, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promises';
+import { closeSync, existsSync, openSync } from 'node:fs';
+import { lchown, mkdir, mkdtemp, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -15,6 +15,7 @@ import {
 import { descendantsOf } from './descendants.js';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { runFolder } from './run-folder.js';
 import { startWatchdog } from './watchdog.js';
 
 const START_TIMEOUT = 60_000;
@@ -47,6 +48,33 @@ export interface StartPostgresOptions {
   readonly standby?: boolean;
 }
 
+/** Programs of PostgreSQL, and a new data folder to copy. */
+interface Installation {
+  readonly bin: string;
+  readonly data: string;
+}
+
+/** Made once in a run of the tests: `initdb` takes a second or two, and thirty servers are started. */
+async function installation(bin: string | undefined, account: Account | undefined): Promise<Installation> {
+  const run = runFolder();
+  const folder = join(run, bin === undefined ? 'postgres' : `postgres${bin.replaceAll('/', '-')}`);
+  const programs = bin ?? join(folder, 'native', 'bin');
+  if (!existsSync(folder)) {
+    const draft = await mkdtemp(`${folder}.`);
+    if (bin === undefined) await prepareBinaries(draft, await locateBinaries());
+    if (account) {
+      await lchown(run, account.uid, account.gid);
+      await giveTo(account, draft);
+    }
+    const initdb = join(bin ?? join(draft, 'native', 'bin'), 'initdb');
+    const args = ['-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C', '-E', 'UTF8'];
+    execFileSync(initdb, ['-D', join(draft, 'data'), ...args], { ...account, cwd: draft, stdio: 'pipe' });
+    // Another worker may have been quicker.
+    await rename(draft, folder).catch(() => rm(draft, { recursive: true, force: true }));
+  }
+  return { bin: programs, data: join(folder, 'data') };
+}
+
 /** Starts a real PostgreSQL on the loopback interface; resolves when it takes connections. */
 export async function startPostgresServer(options: StartPostgresOptions = {}): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), 'postgres-test-'));
@@ -70,7 +98,7 @@ export class PostgresServer {
   readonly #clients = new Set<Client>();
   readonly #forget: () => void;
   readonly #account: Account | undefined = unprivilegedAccount();
-  #bin: string;
+  #bin = '';
   #process: ChildProcess | undefined;
   #exited: Promise<void> = Promise.resolve();
 
@@ -79,7 +107,6 @@ export class PostgresServer {
     readonly folder: string,
     private readonly options: StartPostgresOptions,
   ) {
-    this.#bin = options.bin ?? join(folder, 'native', 'bin');
     this.#forget = cleanUpAfterTests(() => this.stop());
   }
 
@@ -102,32 +129,17 @@ export class PostgresServer {
 
   /** Makes the data folder. */
   async prepare(): Promise<void> {
-    const { bin, copyOf, standby, volume } = this.options;
-    if (bin === undefined) await prepareBinaries(this.folder, await locateBinaries());
-    if (copyOf) await cp(copyOf.data, this.data, { recursive: true });
-    else await mkdir(this.data);
+    const { copyOf, standby, volume } = this.options;
+    const made = await installation(this.options.bin, this.#account);
+    this.#bin = made.bin;
+    await mkdir(this.data);
     if (volume !== undefined)
       execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${volume}m`, 'tmpfs', this.data]);
-    await execFileSync('chmod', ['700', this.data]);
-    if (this.#account) await giveTo(this.#account, this.folder);
-    if (!copyOf) {
-      const args = [
-        '-D',
-        this.data,
-        '-U',
-        'postgres',
-        '-A',
-        'trust',
-        '--no-sync',
-        '--locale=C',
-        '-E',
-        'UTF8',
-      ];
-      execFileSync(join(this.#bin, 'initdb'), args, { ...this.#account, cwd: this.folder, stdio: 'pipe' });
-    }
+    // With the owner and the rights, without which PostgreSQL does not start.
+    execFileSync('cp', ['-a', `${copyOf?.data ?? made.data}/.`, this.data]);
     await rm(join(this.data, 'postmaster.pid'), { force: true });
     if (standby) await writeFile(join(this.data, 'standby.signal'), '');
-    if (this.#account) await giveTo(this.#account, this.data);
+    if (this.#account) await lchown(this.folder, this.#account.uid, this.#account.gid);
   }
 
   async start(): Promise<void> {

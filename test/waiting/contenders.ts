@@ -1,6 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { compiled } from '../support/compiled.js';
+import { join } from 'node:path';
+import { bundle } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import type { ContenderOptions, Order, Report, Served } from './contender.js';
 
@@ -55,12 +56,12 @@ export class Contender {
   }
 }
 
-let file: Promise<string> | undefined;
+let programs: Promise<string> | undefined;
 
 /** So many processes, connected and waiting for orders. */
 export async function startContenders(count: number, options: ContenderOptions): Promise<Contender[]> {
-  file ??= compiled('test/waiting/contender.ts');
-  const path = await file;
+  programs ??= bundle(['test/waiting/contender.ts']);
+  const path = join(await programs, 'contender.js');
   const all = Array.from({ length: count }, () => new Contender(path, options));
   await Promise.all(all.map((contender) => contender.report('ready')));
   return all;

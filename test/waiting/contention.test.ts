@@ -17,8 +17,11 @@ const lock = {
 /** Longer than any hand-over takes on a busy machine, and shorter than any sleep of a waiter that was forgotten. */
 const FORGOTTEN_MS = 4_500;
 
+const LONG = process.env['FAULTS'] === 'long';
 /** In both forms the messages are cut several times. */
-const HAND_OVERS = process.env['FAULTS'] === 'long' ? 10_000 : 2_500;
+const HAND_OVERS = LONG ? 10_000 : 1_200;
+/** How often 32 waiters are served in all: each of them 15 times at least. */
+const SERVED = LONG ? 1_600 : 500;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
   // Who gets no answer in time polls. Of several nodes one hangs, and the others must not wait for it for long.
@@ -59,7 +62,7 @@ describe('32 waiters on one node, over and over', () => {
     const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
     for (const contender of contenders) contender.tell('go');
     // Each acquisition and each release sets the record once.
-    await until(async () => (await setCalls(looker)) >= 2 * 800, 90_000);
+    await until(async () => (await setCalls(looker)) >= 2 * SERVED, 90_000);
     const { served, errors } = await outcomeOf(contenders, 'stop');
     await Promise.all(contenders.map((contender) => contender.quit()));
 
@@ -90,7 +93,7 @@ describe('32 waiters on one node, over and over', () => {
     const { served, errors } = await outcomeOf(contenders, 'stop');
     await Promise.all(contenders.map((contender) => contender.quit()));
     expect(errors).toEqual([]);
-    expect(cuts).toBeGreaterThan(0);
+    expect(cuts).toBeGreaterThan(1);
     expect(served.length).toBeGreaterThanOrEqual(HAND_OVERS);
     expectOneAtATime(served);
     expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
