@@ -6,7 +6,7 @@ function permits(count: number, keys: string | readonly string[], ttl = TTL): Le
   return leaseOf(kindOf('permits', count), keys, ttl);
 }
 
-/** A wish for the next slots from these on. */
+/** A wish for the next free slots from these on. */
 function from(...slots: number[]): { readonly wish: { slots: number[]; exactly: false } } {
   return { wish: { slots, exactly: false } };
 }
@@ -21,7 +21,7 @@ async function slotsOf(ask: StoreAsker, key: string): Promise<Record<string, num
   return Object.fromEntries(holders.map(({ id, slot }) => [id, slot]));
 }
 
-/** What is so of permits alone. */
+/** The contract of permits. */
 export function permitsContract({ test, open, modes, lapse, mostPermits }: Contract): void {
   for (const count of [1, 2, 5, mostPermits]) {
     test(`are held by at most ${count} at a time, each with a slot of its own (S20)`, async () => {
@@ -63,7 +63,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const holders = (await ask.read(key))!.holders.filter(({ id }) => id === lease.id);
       assert.equal(holders[0]?.fencingToken, token);
     }
-    // One key is full, so nothing is taken of the other.
+    // One key is full, so the request takes no slot of the other.
     await ask.refused(permits(2, [a, b]));
     assert.equal((await ask.holders(b)).length, 1);
     await ask.release(lease);
@@ -129,7 +129,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       await ask.release(lease);
     }
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
-    // The others' tokens have grown meanwhile, which is no matter for this row.
+    // The tokens of other slots have grown meanwhile, which does not affect this slot.
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
@@ -183,7 +183,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(4, key))).slots, [3]);
     await ask.refused(permits(4, key));
     await ask.release(old[1]!);
-    // Who asks with the smaller number gets a slot below that.
+    // A request with the smaller number gets a slot below that number.
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
@@ -193,7 +193,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     const seen = async (count: number): Promise<number | undefined> =>
       (await ask.refused(permits(count, key))).permits;
     await ask.granted(permits(7, key));
-    // One holder alone, then two, of which neither shows by its slot how many were asked for.
+    // First one holder alone, then two, and no slot shows how many permits were requested.
     assert.equal(await seen(1), 7);
     await ask.granted(permits(2, key));
     assert.equal(await seen(2), 7);
@@ -214,7 +214,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const writer = leaseOf(kindOf('exclusive'), key);
       last = (await ask.granted(writer)).token;
       assert.ok(tokens.every((token) => token < last));
-      // The next ones' must be above a token that is far ahead, too.
+      // The next tokens must also be above a token that is far ahead.
       if (ask.store.raise && (await ask.raise(writer, last + 100_000))) last += 100_000;
       await ask.release(writer);
     }

@@ -14,11 +14,11 @@ import {
   type Waiter,
 } from './store-asker.js';
 
-/** The order of those who wait, at a store that keeps it. */
+/** The contract of the queue, for a store that has one. */
 export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
-  /** One who has been refused and stands in line. */
+  /** A waiter that was refused and stands in the queue. */
   async function inLine(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
     const waiter = await ask.waiter(mode, key);
     await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
@@ -69,7 +69,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // Who has waited for longer, for something else so far, comes before them.
+        // A caller that has waited for longer, so far for another key, comes before them.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -123,7 +123,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         await ask.store.holdBack?.(writer.id, writer.waited);
         await ask.refused(leaseOf(SHARED, key), { ordered: true });
         const late = await inLine(ask, 'shared', key);
-        // Who came before the writer joins those who read.
+        // A reader that came before the writer joins the present readers.
         const joining = leaseOf(SHARED, key);
         await ask.granted(joining, early.terms);
         await ask.release(reader);
@@ -155,7 +155,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       await ask.release(holder);
       for (const waiter of together) await waiter.toldAtOnce();
       const reading = together.map(() => leaseOf(SHARED, key));
-      // In any order: none of them stays out because of another.
+      // In any order: no reader keeps another one out.
       for (const at of [2, 0, 3, 1]) await ask.granted(reading[at]!, together[at]!.terms);
       await ask.refused(leaseOf(SHARED, key), behind.terms);
       assert.deepEqual([behind.told.includes(0), writer.told.includes(0)], [false, false]);
@@ -180,7 +180,7 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Marks keep the order where nobody stands in line. */
+  /** Marks keep the order where no queue does. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
@@ -199,7 +199,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const { holder: inTheWay } = await ask.refused(leaseOf(kind, key));
         assert.equal(inTheWay.owner, marker.id.owner);
         assert.ok(inTheWay.remaining > 0 && inTheWay.remaining <= 5_000, `${inTheWay.remaining} ms`);
-        // What is held stays held, and who asks again is told so.
+        // A held lock stays held, and a repeated request confirms it.
         assert.equal(await ask.extend(holder), true);
         await ask.granted(holder);
         await ask.granted(leaseOf(kind, key), early.terms);
@@ -222,7 +222,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const [first, second] = [await ask.waiter(waiting, key), await ask.waiter(waiting, key)];
         begins();
         assert.equal(await marks.holdBack(first.id, first.waited), true);
-        // A store may keep both.
+        // A store may keep both marks.
         const stands = await marks.holdBack(second.id, second.waited);
         await marks.letPass(first.id);
         if (!stands) assert.equal(await marks.holdBack(second.id, second.waited), true);
@@ -250,7 +250,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         await marks.letPass(second.id);
         await ask.refused(leaseOf(kind, key));
         await ask.release(holder);
-        // A mark is no lock: it keeps nobody out who cannot hold it without a break, together with others.
+        // A mark is no lock: it does not keep out a mode that only one can hold at a time.
         const writing = leaseOf(other, key);
         await ask.granted(writing);
         await ask.release(writing);
@@ -309,7 +309,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         begins();
         await ask.release(holders[0]!);
         await first.toldAtOnce();
-        // One is free, and one waits for it.
+        // One permit is free, and one caller waits for it.
         await ask.refused(leaseOf(kind, key), { ordered: true });
         await ask.release(holders[1]!);
         await ask.granted(leaseOf(kind, key), { ordered: true });
@@ -345,7 +345,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 }
 
-/** The methods for marks, of a store that has them. */
+/** The methods for marks, if the store has them. */
 function marksOf(store: Store): StarvationGuard | undefined {
   return store.holdBack && store.letPass ? (store as StarvationGuard) : undefined;
 }

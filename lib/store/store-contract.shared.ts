@@ -2,7 +2,7 @@ import { strict as assert } from 'node:assert';
 import { EXCLUSIVE, SHARED } from '../core/lock-mode.js';
 import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
-/** What is so of readers alone. */
+/** The contract of readers. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
   test('hold it together, as many as come, and those of one phase by one token where several stores agree on it', async () => {
     const ask = open();
@@ -10,11 +10,11 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
     const tokens = new Set<number>();
     for (const [index, reader] of readers.entries()) {
-      // What the nodes are to agree on is what the readers have already.
+      // The proposed token is above the one that the readers have.
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
-    // A store that stands alone need not give readers one token: writers compare with the largest (S21).
+    // A store that is the only node need not give readers one token: a writer compares with the largest (S21).
     if (ask.store.raise) assert.equal(tokens.size, 1);
     assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
     const token = Math.max(...tokens);
@@ -34,7 +34,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const { token } = await ask.granted(one);
     await ask.granted(another);
     assert.equal(await ask.raise(one, token + 500), true);
-    // Readers do not hinder each other: one that wants less has more already.
+    // Readers do not affect each other: a reader that asks for a smaller token has a larger one already.
     assert.equal(await ask.raise(another, token + 100), true);
     assert.equal((await ask.granted(third)).token, token + 500);
   });

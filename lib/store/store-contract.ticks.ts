@@ -10,7 +10,7 @@ function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
   return new Lease([key], owner, TTL, tick);
 }
 
-/** What a store remembers of ticks of schedules that have run (`oncePerTick`). */
+/** The contract of ticks of schedules that have run (`oncePerTick`). */
 export function ticksContract({ test, open, lapse }: Contract): void {
   test('that have run are refused, they and earlier ones, by the name of who ran them, though the lock is free', async () => {
     const ask = open();

@@ -17,38 +17,40 @@ import { queueContract } from './store-contract.queue.js';
 import { sharedContract } from './store-contract.shared.js';
 import { ticksContract } from './store-contract.ticks.js';
 
-/** A store that is to be tested. */
+/** The store to test. */
 export interface StoreUnderTest {
-  /** What it can store; it is tested in these modes. */
+  /** The modes that it can store; the tests use these modes. */
   readonly modes: readonly LockMode[];
 
-  /** The store, connected; each test asks for it. Opening it before the tests and closing it after them is the caller's. */
+  /** The connected store; each test asks for it. The caller opens it before the tests and closes it after them. */
   readonly store: () => Store;
 
   /**
-   * The shortest ttl that it can keep, in milliseconds: tests that wait for the end of a lock ask for it. Long enough for a
-   * busy machine to do something meanwhile.
+   * The shortest ttl that it can keep, in milliseconds. Tests that wait for the end of a lock use it. It must be long
+   * enough for another request on a busy machine.
    * @defaultValue 400
    */
   readonly shortestTtl?: number;
 
   /**
-   * So many permits are taken at a time in the tests; fewer for a store that takes long.
+   * The number of permits that the tests take at a time; give fewer for a slow store.
    * @defaultValue 1000
    */
   readonly mostPermits?: number;
 }
 
-/** A test that takes longer hangs, in milliseconds; the limits of some runners are too short for the end of a lock. */
+/**
+ * Milliseconds after which a test has failed; the limits of some runners are too short to wait for the end of a lock.
+ */
 const TEST_LIMIT_MS = 120_000;
 
 /**
- * Defines the tests of all that a store must do: each promise of `LockStore` in every mode that it has, and, as far as it has
- * them, those of `WaitQueue`, `StarvationGuard` and `QuorumStore`. It must have `LockDirectory`, as the tests look at what is
- * held. They lock keys that begin with `{contract}`, and assume that nobody else does.
+ * Defines the tests for all promises of a store: those of `LockStore` in every mode that it has and, if it has them,
+ * those of `WaitQueue`, `StarvationGuard` and `QuorumStore`. The store must have `LockDirectory`, which the tests use
+ * to read held locks. The tests lock keys that begin with `{contract}`, and assume that no one else does.
  *
  * @param runner - the functions of Jest, Vitest or `node:test`
- * @param name - what the tests call the store
+ * @param name - the name of the store in the tests
  *
  * @example
  * ```ts
@@ -91,12 +93,12 @@ export function storeContract(
   });
 }
 
-/** What is so in each mode. */
+/** The contract of each mode. */
 function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): void {
   const kind = kindOf(mode);
   const hasMany = mode !== 'exclusive';
   const hasExclusive = modes.includes('exclusive');
-  /** One beside whom a lease of the mode cannot be. */
+  /** A kind that excludes a lease of the mode. */
   const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
 
   test('tells who holds it, since when, for how long and by which token', async () => {
@@ -140,7 +142,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const key = freshKey();
     const lease = leaseOf(kind, key);
     const asked = ask.acquire(lease).catch(() => undefined);
-    // In the turn after it: what is asked for within one turn may be looked at together.
+    // In the next turn: a store may combine the requests of one turn.
     await new Promise((resolve) => setImmediate(resolve));
     lease.ended = true;
     await ask.release(lease);
@@ -286,7 +288,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const { token } = await ask.granted(lease);
     assert.equal(await ask.raise(lease, token + 1_000), true);
     for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
-    // It was granted anew meanwhile, for all that is known.
+    // The lease may have been granted again meanwhile with the larger token.
     assert.equal(await ask.raise(lease, token), false);
     assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
     await ask.release(lease);
@@ -295,7 +297,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   test('gives at least the token that nodes are to agree on', async () => {
     const ask = open();
-    // Nobody proposes a token to a store that stands alone.
+    // A store that is the only node gets no proposed token.
     if (!ask.store.raise) return;
     const key = freshKey();
     const first = leaseOf(kind, key);
@@ -381,7 +383,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 }
 
-/** What one mode is to another. */
+/** The contract between two modes. */
 function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
