@@ -26,10 +26,11 @@ export interface LockHandle extends AsyncDisposable {
   readonly slots: readonly number[] | undefined;
 
   /**
-   * Larger than the token of every earlier lock of any of these keys, as long as the nodes keep their data and no
-   * node's clock falls 10 s or more below a time that it has shown. Pass it to the resource that the lock protects, and
-   * let the resource refuse a token lower than one that it has seen. A holder that was paused past the end of its lock
-   * then cannot overwrite its successor. A whole number below 2^53; `extend` keeps it.
+   * Larger than the token of every earlier lock of any of these keys. That holds while the nodes keep their data, and no
+   * node's clock falls 10 s or more below a time that it has shown. A whole number below 2^53; `extend` keeps it.
+   *
+   * Pass it to the resource that the lock protects, and let the resource refuse a token lower than one that it has
+   * seen. A holder that was paused past the end of its lock then cannot overwrite its successor.
    *
    * The order says nothing about holders of the same lock at the same time. Shared locks that overlap may have the same
    * token: a resource compares a read with the writes that it has seen, and a write with everything. With permits each

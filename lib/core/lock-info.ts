@@ -67,8 +67,8 @@ export interface LockInfo {
   readonly mode: LockMode | undefined;
 
   /**
-   * How many holders there can be at a time; only when held with permits. If processes ask for different numbers, which
-   * happens during a deployment, the largest recent one.
+   * The most holders at a time; only when held with permits. If processes ask for different numbers, which happens
+   * during a deployment, the largest recent one.
    */
   readonly permits: number | undefined;
 

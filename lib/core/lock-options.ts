@@ -1,7 +1,7 @@
 import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
 import { EXCLUSIVE, type LockKind, MOST_PERMITS, SHARED } from './lock-mode.js';
 
-/** How long and how often to try for a lock that is not free. */
+/** Limits and delays of the attempts to get a lock that is not free. */
 export interface RetryOptions {
   /**
    * Give up after this many milliseconds.
@@ -107,7 +107,7 @@ export interface LockOptions {
   readonly release?: 'afterMethod' | 'afterCommit';
 }
 
-/** How many callers may hold a lock at a time. Given with a lock, and not for all locks of a module. */
+/** The number of holders that a lock admits at a time. Given with a lock, and not for all locks of a module. */
 export interface LockKindOptions {
   /**
    * `'shared'`: any number of readers hold it together, but none beside an exclusive holder. `'exclusive'`: one writer

@@ -22,14 +22,16 @@ export interface LockPolicy extends LockOptions, LockKindOptions {
 
   /**
    * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
-   * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep the record
-   * of the last run, and no run crashes or loses its lock. An instance whose tick has run, or runs elsewhere, does as
-   * `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an instance that fires for
-   * it later; a tick whose method threw counts as run. Not together with `mode: 'shared'` or `permits`.
+   * it and however short the method is. This holds as long as their clocks differ by less than a minute, the nodes keep
+   * the record of the last run, and no run crashes or loses its lock.
+   *
+   * An instance whose tick has run, or runs elsewhere, does as `onBusy` says, which is `'skip'` by default here. A tick
+   * that crashed may run again on an instance that fires for it later; a tick whose method threw counts as run. Not
+   * together with `mode: 'shared'` or `permits`.
    *
    * With `@Cron` a tick is a moment that the expression names, in its time zone. Instances with `@Interval` share no
-   * such moments: a run begins no sooner than the interval after the run before it, less 10 % or one second, whichever
-   * is less, and clocks do not matter.
+   * such moments, and their clocks do not matter: a run begins no sooner than the interval after the run before it,
+   * less 10 % or one second, whichever is less.
    * @defaultValue false
    */
   readonly oncePerTick?: boolean;

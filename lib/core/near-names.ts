@@ -1,4 +1,4 @@
-/** How many names a message shows. */
+/** The most names that a message shows. */
 const MOST_SHOWN = 10;
 
 /** A name is near another if it shares at least this fraction of its letters, counted from both ends. */

@@ -2,7 +2,7 @@
 export interface NodeCheck {
   /**
    * `'voting'`; `'guarded'` while it is kept from voting because it started or lost its data a short while ago
-   * (`restartGuard`); `'unfit'` when it must not be used for locks, such as a replica, or refuses the writes of a lock,
+   * (`restartGuard`). `'unfit'` when it must not be used for locks, such as a replica, or refuses the writes of a lock,
    * such as one whose memory is full.
    */
   readonly state: 'voting' | 'guarded' | 'unfit';

@@ -4,10 +4,7 @@ import type { LockMode } from './lock-mode.js';
 import type { NodeCheck } from './node-status.js';
 import type { WaiterId } from './waiter-id.js';
 
-/**
- * What a store reports about the obstacle for a lease: a holder, the first waiter in line, or the process that ran a
- * tick.
- */
+/** A store's report of the obstacle for a lease: a holder, the first waiter in line, or the process that ran a tick. */
 export interface Holder {
   /** Identifies the holder: two nodes that report the same id store the same lease. */
   readonly id: string;
@@ -204,8 +201,8 @@ export interface LockStore {
 
   /**
    * Frees the keys that the lease holds and no others (S7). While {@link Lease.keepFor} is not 0, makes them expire
-   * after that many milliseconds instead. Then stores {@link Lease.mark}, whoever holds the keys, because the tick has
-   * run in any case. Tells the first in line when it may try. Idempotent. The algorithm does not repeat a release that
+   * after that many milliseconds instead. Then stores {@link Lease.mark}, even if another lease holds the keys,
+   * because the tick has run. Tells the first in line when it may try. Idempotent. The algorithm does not repeat a release that
    * failed: a store that can, releases later; otherwise the lease lasts until its ttl has passed.
    */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void;

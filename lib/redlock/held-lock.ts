@@ -50,7 +50,7 @@ export interface Joined {
   readonly isRun: boolean;
 }
 
-/** How long a lock is held. */
+/** The options that decide how long a lock is held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
   Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 

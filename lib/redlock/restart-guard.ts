@@ -2,9 +2,9 @@ import { badNumber } from '../core/checks.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
- * Computes how long a node that restarted or lost its data must not vote: longer than the ttl of any lock that it may
- * have forgotten, so that such a lock has ended when the node votes again (S12, the "delayed restart" of the Redis
- * documentation).
+ * Computes how long a node that restarted or lost its data must not vote (S12, the "delayed restart" of the Redis
+ * documentation). That is longer than the ttl of any lock that it may have forgotten, so that such a lock has ended
+ * when the node votes again.
  *
  * The time that `minHold` adds after a release does not count. Nobody holds the lock then, so forgetting it causes no
  * overlap, and a `minHold` of an hour would cost an hour of refusals whenever all nodes start.

@@ -64,9 +64,10 @@ export class LockRuntime {
   /**
    * Announces the locks of methods, and declared locks, as far as their ttls are known.
    *
-   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter;
-   * TypeError when a method uses `release: 'afterCommit'` without `afterTransaction` of the module, and for a shared
-   * lock when the defaults of the module have a `minHold`; as {@link Declarations.policyOf}
+   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter
+   * @throws TypeError when a method uses `release: 'afterCommit'` without `afterTransaction` of the module, and for a
+   * shared lock when the defaults of the module have a `minHold`
+   * @throws the errors of {@link Declarations.policyOf}
    */
   foresee(sites: readonly LockSite[]): void {
     const { declarations } = this;
@@ -139,9 +140,10 @@ export class LockRuntime {
   }
 
   /**
-   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise; LockLostError when the
-   * lock to join is lost, at once, or from the promise when it is lost while this call waits; RedlockError with the
-   * code LOCK_UPGRADE, at once
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise
+   * @throws LockLostError when the lock to join is lost, at once, or from the promise when it is lost while this call
+   * waits
+   * @throws RedlockError with the code LOCK_UPGRADE, at once
    */
   // Not async, like other functions on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a
   // microsecond.

@@ -105,9 +105,11 @@ export class LockService {
    * By default there is one holder. `mode: 'shared'` admits other callers that ask for the same, and `permits: n`
    * admits `n` callers at a time.
    *
-   * @throws LockHeldError when others held it to the end; LockUnavailableError when no quorum of nodes answered; the
-   * reason of `options.signal` when that ended the wait; RedlockError with the code `LOCK_UPGRADE`, at once, for
-   * anything but a shared lock of a key of which the running call has a shared lock
+   * @throws LockHeldError when others held it to the end
+   * @throws LockUnavailableError when no quorum of nodes answered
+   * @throws the reason of `options.signal` when that ended the wait
+   * @throws RedlockError with the code `LOCK_UPGRADE`, at once, for anything but a shared lock of a key of which the
+   * running call has a shared lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';

@@ -36,8 +36,8 @@ export const LINGER_MS = 30_000;
  * earlier phase and do not count.
  *
  * - `:h`, a sorted set: the ids of the leases, with the end of each in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash: for each id its token in 16 digits, a colon, the time of its request in 13, a colon, and the owner;
- *   also for the reader that the record names, if its token is not the record's.
+ * - `:s`, a hash: for each id its token in 16 digits, a colon, the time of its request in 13, a colon, and the owner.
+ *   The reader that the record names is there only if its token is not the record's.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 

@@ -18,8 +18,8 @@ const CLUSTER_MAY_OWE = 1_000;
 /**
  * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
  *
- * Further commands would only fill the memory of this process, and their callers would wait in vain. Earlier commands
- * are still on their way, so their answer shows that the server is back.
+ * Further commands would only fill the memory of this process, and their callers would wait for nothing. Earlier
+ * commands are still on their way, so their answer shows that the server is back.
  *
  * A connection of our own is replaced after a while, even if it hangs in its handshake (S15). The `socketTimeout` of
  * ioredis does not do that: its timer outlives the connection for which it was set, so it ends the next one, and it

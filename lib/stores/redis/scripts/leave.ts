@@ -9,7 +9,8 @@ import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
  * Removes a waiter from the queues, and its mark. Passes its turn on if the lock is free, or if the next waiter can
- * join the holders: a reader behind a removed waiter for another mode, or a waiter for permits while one is free.
+ * join the holders. That is a reader behind a removed waiter for another mode, or a waiter for permits while one is
+ * free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the waiter

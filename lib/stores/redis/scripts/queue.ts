@@ -147,9 +147,12 @@ end
 /**
  * Adds a refused waiter to the queue.
  *
- * Needs the locals `call`, `pcall`, `refused` (the position of the key that refused it, if one did), `waiter` (its
- * name, if it waits), `came` (its arrival, by this server's clock), `ordered`, `late`, `n`, and `key` and `queues` (the
- * number of KEYS before the records and the queues).
+ * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and
+ *
+ * - `refused`: the position of the key that refused the waiter, if one did;
+ * - `waiter`: its name, if there is one;
+ * - `came`: its arrival, by this server's clock;
+ * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
 export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 then
     -- Only in the queue of the key that refused it.

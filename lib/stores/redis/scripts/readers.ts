@@ -20,8 +20,9 @@ export function expiryOf(ends: string): string {
 /**
  * Lua text that makes `:h` and `:s` outlive a record that is to end at `ends`; it does nothing if they do already.
  *
- * Needs the locals `call`, `holders` and `details` (their Redis keys), `ended` (the present end of the record; 0 if the
- * two keys are new) and `ends`, in milliseconds since 1970. Sets the local `renewed` when it changed the expiry.
+ * Needs the local `call`, and `holders` and `details` (their Redis keys). Needs in milliseconds since 1970 `ended`, the
+ * present end of the record, or 0 if the two keys are new, and `ends`. Sets the local `renewed` when it changed the
+ * expiry.
  */
 export const KEEP_READERS = `
 local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
@@ -36,10 +37,14 @@ end
  * Lua text that ends one reader's lease of a key. If the record names it, the last of the other readers replaces it
  * there.
  *
- * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record, which shows that readers
- * hold the lock or held it last), `holders` and `details` (the Redis keys beside it) and `id`. Sets the locals `ended`
- * (1 when the reader was there, else 0, or an error), `over` (true when no reader is left) and `record` (its present
- * value).
+ * Needs the locals `call`, `id` and
+ *
+ * - `name` and `record`: the Redis key of the record, and the record, which shows that readers hold the lock or held it
+ *   last;
+ * - `holders` and `details`: the Redis keys beside it.
+ *
+ * Sets the locals `ended` (1 when the reader was there, else 0, or an error), `over` (true when no reader is left) and
+ * `record` (its present value).
  *
  * Writes that need no memory come first: after the first write of a script no other fails for want of memory (S9).
  */

@@ -1,6 +1,6 @@
 /**
  * The slots of a key with several permits held, as text. Each character stands for six slots, as the sum of 1 for the
- * first if it is taken, 2 for the second, 4 and so on, from `?` for none (63) to `~` for all (126). A thousand slots
+ * first if it is taken, 2 for the second, 4 and so on. It is `?` for none (63) to `~` for all (126). A thousand slots
  * are thus 167 characters, which the scripts copy with each acquisition and release.
  */
 
