@@ -49,7 +49,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
   if (!isModes(modes))
     throw badValue(
       `\`modes\` of ${what}`,
-      `'exclusive', and what else of ${inspect(MODES)} it can store`,
+      `a list with 'exclusive', and others of ${inspect(MODES)} that it can store`,
       modes,
     );
   if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);

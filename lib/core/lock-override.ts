@@ -58,7 +58,7 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
     'overrides',
     override,
     NAMES,
-    (option) => `What can be overridden is ${listed(NAMES)}. Change \`${option}\` where the lock is declared`,
+    (option) => `Only ${listed(NAMES)} can be overridden. Change \`${option}\` where the lock is declared`,
   );
   checkLockPolicy(overridden(lock.policy, override));
   if (override.permits === undefined || lock.policy.permits !== undefined) return;

@@ -56,7 +56,7 @@ function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;
   const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
   throw new TypeError(
-    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. Those who hold the lock together would all run the ` +
+    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of a common lock would run the ` +
       'tick: leave one of the two out',
   );
 }

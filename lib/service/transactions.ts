@@ -157,7 +157,7 @@ export class Transactions {
       if (!this.#told.has(what)) {
         const why = asError(error).message;
         this.log.error(
-          `${what}: ${why}. Locks are acquired all the same, and none is warned of that is released before the commit.`,
+          `${what}: ${why}. Locks are still acquired, but without warnings about a release before the commit.`,
         );
       }
       this.#told.add(what);

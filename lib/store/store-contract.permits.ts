@@ -24,7 +24,7 @@ async function slotsOf(ask: StoreAsker, key: string): Promise<Record<string, num
 /** The contract of permits. */
 export function permitsContract({ test, open, modes, lapse, mostPermits }: Contract): void {
   for (const count of [1, 2, 5, mostPermits]) {
-    test(`are held by at most ${count} at a time, each with a slot of its own (S20)`, async () => {
+    test(`admits at most ${count} holders at a time, each with a slot of its own (S20)`, async () => {
       const ask = open();
       const key = freshKey();
       const leases = Array.from({ length: count }, () => permits(count, key));
@@ -42,7 +42,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     });
   }
 
-  test('are given from the wished slot on, then from the lowest, and the lowest without a wish', async () => {
+  test('grants the next free slot from the requested one on, then from the lowest, and the lowest without a request', async () => {
     const ask = open();
     const key = freshKey();
     const slots: unknown[] = [];
@@ -52,7 +52,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(5, key), from(2));
   });
 
-  test('of several keys have a slot of each, and one token', async () => {
+  test('grants a slot of each of several keys, with one token', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     await ask.granted(permits(2, a));
@@ -70,7 +70,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.equal((await ask.holders(b)).length, 0);
   });
 
-  test('give exactly the wished slot, or name the one who has it', async () => {
+  test('grants exactly the requested slot, or names its holder', async () => {
     const ask = open();
     const key = freshKey();
     const [first, second] = [permits(3, key, TTL / 2), permits(3, key)];
@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('are given up for exactly the wished slot, also when somebody else has it', async () => {
+  test('frees the other slots of a lease that requests exactly one, even if another lease holds that one', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];
@@ -96,7 +96,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(mover, exactly(2))).slots, [2]);
   });
 
-  test('count only with the slot that the lease is known to have; another one is freed when it is extended', async () => {
+  test('extends a lease only in its known slot, and frees another one', async () => {
     const ask = open();
     const key = freshKey();
     const lease = permits(3, key);
@@ -110,7 +110,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(3, key), exactly(1))).slots, [1]);
   });
 
-  test('have for each slot a row of tokens, which only grows', async () => {
+  test('gives each slot its own increasing tokens', async () => {
     const ask = open();
     const key = freshKey();
     const staying = permits(3, key);
@@ -133,7 +133,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
-  test('of one who lapsed are another one’s, though others go on', async () => {
+  test('grants the slot of an expired holder to another, while others continue', async () => {
     const ask = open();
     const key = freshKey();
     const [staying, lapsing] = [permits(2, key), permits(2, key, lapse)];
@@ -152,7 +152,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(2, key));
   });
 
-  test('that are all taken name those who end first', async () => {
+  test('names the holders that end first when all permits are taken', async () => {
     const ask = open();
     const key = freshKey();
     const holders = Array.from({ length: 12 }, (_, index) => permits(12, key, TTL * (12 - index)));
@@ -170,7 +170,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     for (const other of named) assert.deepEqual([other.mode, typeof other.slot], ['permits', 'number']);
   });
 
-  test('are bound by the larger number where processes ask with different ones', async () => {
+  test('applies the larger number when processes request different numbers', async () => {
     const ask = open();
     const key = freshKey();
     const old = [1, 2].map(() => permits(2, key));
@@ -187,7 +187,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
-  test('whoever is refused is told the largest number that others ask for, whichever slots they have', async () => {
+  test('tells a refused caller the largest number that others request, whatever their slots', async () => {
     const ask = open();
     const key = freshKey();
     const seen = async (count: number): Promise<number | undefined> =>
@@ -201,7 +201,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
 
   if (!modes.includes('exclusive')) return;
 
-  test('and exclusive locks have tokens in the order in which they exclude each other', async () => {
+  test('orders the tokens of permits and exclusive locks as they exclude each other', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

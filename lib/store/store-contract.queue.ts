@@ -28,7 +28,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   for (const mode of modes) {
     const kind = kindOf(mode, 1);
     const blocking = kindOf(mode === 'exclusive' ? mode : has('exclusive') ? 'exclusive' : mode, 1);
-    test(`in the mode '${mode}' are told when it is released, first come first`, async () => {
+    test(`tells waiters in the mode '${mode}' about a release in the order of their arrival`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -53,7 +53,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   for (const mode of modes) {
     if (mode === 'shared') continue;
     const kind = kindOf(mode, 1);
-    test(`in the mode '${mode}' are not passed by those who come later`, async () => {
+    test(`lets no later caller pass waiters in the mode '${mode}'`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -78,7 +78,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${mode}' make way when they leave, or do not take their turn`, async () => {
+    test(`goes on to the next when waiters in the mode '${mode}' leave, or do not take their turn`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -111,7 +111,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   function readers(): void {
     const [SHARED, EXCLUSIVE] = [kindOf('shared'), kindOf('exclusive')];
 
-    test('to write are not passed by readers who come later, though readers hold it', async () => {
+    test('lets no later reader pass a waiting writer, even while readers hold the lock', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -142,7 +142,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test('to read next to each other are told together, and those behind a writer are not', async () => {
+    test('tells adjacent waiting readers together, but not those behind a writer', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -165,7 +165,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       for (const waiter of [...together, writer, behind]) await waiter.leave();
     });
 
-    test('to read join the readers when the writer in front of them gives up', async () => {
+    test('lets waiting readers join the readers when the writer in front of them gives up', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -184,7 +184,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
-    test(`in the mode '${waiting}' hold back those in the mode '${mode}' who come later (S22)`, async () => {
+    test(`keeps later callers in the mode '${mode}' out with a mark of a waiter in the mode '${waiting}' (S22)`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -212,7 +212,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${waiting}' hold back when an earlier mark has gone, if they ask until it is theirs that stands`, async () => {
+    test(`sets the mark of a waiter in the mode '${waiting}' after an earlier mark has ended, if the waiter repeats its request`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -235,7 +235,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (waiting !== 'exclusive') return;
 
-    test(`in the mode '${mode}' are held back by the first mark alone, which is the first waiter's`, async () => {
+    test(`keeps out callers in the mode '${mode}' only by the mark of the first waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -261,7 +261,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${mode}' are held back for a few seconds only by one who has died`, async () => {
+    test(`keeps out callers in the mode '${mode}' for a few seconds only by the mark of a dead waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -277,7 +277,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 
   function permits(): void {
-    test('for permits are all told when as many come free at once', async () => {
+    test('tells as many waiters for permits as come free at once', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -297,7 +297,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       for (const waiter of [...waiters, last]) await waiter.leave();
     });
 
-    test('for permits are passed only while there are more permits than of them', async () => {
+    test('lets a later caller pass waiters for permits only while there are more free permits than waiters', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -321,7 +321,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (!has('exclusive')) return;
 
-    test('for an exclusive lock are not passed by permits that come later, though some are free', async () => {
+    test('lets no later permit pass a waiter for an exclusive lock, even if some are free', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();

@@ -75,7 +75,7 @@ export function storeContract(
     open: () => new StoreAsker(store()),
   };
   describe(`the contract of a store: ${name}`, () => {
-    test('has the methods of each port that it has, and the modes that it is tested in', async () => {
+    test('has all methods of its ports, and the tested modes', async () => {
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();
@@ -89,7 +89,7 @@ export function storeContract(
     describe('between modes', () => betweenModes(contract));
     if (modes.includes('shared')) describe('readers', () => sharedContract(contract));
     if (modes.includes('permits')) describe('permits', () => permitsContract(contract));
-    describe('those who wait', () => queueContract(contract));
+    describe('queue', () => queueContract(contract));
   });
 }
 
@@ -101,7 +101,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   /** A kind that excludes a lease of the mode. */
   const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
 
-  test('tells who holds it, since when, for how long and by which token', async () => {
+  test('reads the holder of a key, with start, remaining time and token', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key, TTL, 'alice');
@@ -118,7 +118,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.ok(remaining > TTL / 2 && remaining <= TTL, `${remaining} ms`);
   });
 
-  test('gives the same when it is asked again, and stores it once', async () => {
+  test('answers a repeated request with the same grant, and stores it once', async () => {
     const ask = open();
     const keys = [freshKey(), freshKey()];
     const lease = leaseOf(kind, keys);
@@ -127,7 +127,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     for (const key of keys) assert.deepEqual(await ask.holders(key), [lease.id]);
   });
 
-  test('does not store again what was released last (S16)', async () => {
+  test('does not store a lease again that was released last (S16)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -150,7 +150,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('finds a key free that nobody has had, that was released, and that has lapsed', async () => {
+  test('reads no holder of a key that is new, released or expired', async () => {
     const ask = open();
     const [key, released] = [freshKey(), freshKey()];
     assert.equal(await ask.read(key), undefined);
@@ -164,7 +164,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     await ask.granted(leaseOf(other, key));
   });
 
-  test('extends what is held, and never shortens it', async () => {
+  test('extends a held lease, and never shortens it', async () => {
     const ask = open();
     const keys = [freshKey(), freshKey()];
     const lease = leaseOf(kind, keys, TTL);
@@ -178,7 +178,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends and raises nothing that is not held, and revives nothing (S9)', async () => {
+  test('neither extends, raises nor restores a lease that is not held (S9)', async () => {
     const ask = open();
     const key = freshKey();
     const [never, released] = [leaseOf(kind, freshKey()), leaseOf(kind, freshKey())];
@@ -194,7 +194,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends some though others are gone, each by its own answer', async () => {
+  test('extends the held leases of a request although others are gone, and answers for each', async () => {
     const ask = open();
     const leases = [1, 2, 3].map(() => leaseOf(kind, freshKey()));
     await ask.granted(leases[0]!);
@@ -205,7 +205,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
   });
 
-  test('frees what the lease has and nothing else, as often as it is asked (S7)', async () => {
+  test('frees the keys of a lease and no others, however often it is asked (S7)', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -238,7 +238,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(slots, mode === 'permits' ? [0, 0, 0] : undefined);
   });
 
-  test('does not count a lock of several keys as held where one is gone', async () => {
+  test('does not count a lock of several keys as held when one is gone', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const lease = leaseOf(kind, [a, b]);
@@ -252,7 +252,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(b), []);
   });
 
-  test('gives larger tokens than before, for one key and for several', async () => {
+  test('gives increasing tokens, for one key and for several', async () => {
     const ask = open();
     const [a, b, c] = [freshKey(), freshKey(), freshKey()];
     const tokens: number[] = [];
@@ -267,7 +267,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     );
   });
 
-  test('gives a larger token than that of one who lapsed, and keeps it while it is extended', async () => {
+  test('gives a larger token than that of an expired lease, and keeps it in an extension', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -280,7 +280,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
   });
 
-  test('lifts tokens to one that nodes agree on, and gives larger ones after that', async () => {
+  test('raises tokens to the one on which nodes agree, and gives larger ones after it', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const [a, b] = [freshKey(), freshKey()];
@@ -295,7 +295,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.ok((await ask.granted(leaseOf(kind, a))).token > token + 1_000);
   });
 
-  test('gives at least the token that nodes are to agree on', async () => {
+  test('gives at least the proposed token', async () => {
     const ask = open();
     // A store that is the only node gets no proposed token.
     if (!ask.store.raise) return;
@@ -307,7 +307,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.granted(leaseOf(kind, key), { proposal })).token, proposal);
   });
 
-  test('finds what is held by the beginning of its key', async () => {
+  test('finds held keys by prefix', async () => {
     const ask = open();
     const prefix = freshKey();
     const keys = ['a', 'b'].map((end) => `${prefix}:${end}`);
@@ -318,7 +318,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([...found].toSorted(), keys);
   });
 
-  test('ends by force those who are named, and nobody else', async () => {
+  test('ends the named holders by force, and no others', async () => {
     const ask = open();
     const key = freshKey();
     const one = leaseOf(kind, key);
@@ -334,7 +334,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 
   if (mode !== 'shared') {
-    test('keeps what is released for as long as it is to be kept', async () => {
+    test('keeps a released lease for its `keepFor`', async () => {
       const ask = open();
       const key = freshKey();
       const one = kindOf(mode, 1);
@@ -354,7 +354,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   if (!hasMany) return;
 
-  test('gives each holder an end of its own, which nobody else touches (S23)', async () => {
+  test('gives each holder an end of its own, which no other holder changes (S23)', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -369,7 +369,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('lets others in when the last holder has ended, not when the first one asked for it', async () => {
+  test('admits another mode when the last holder has ended, and not at the end of the first', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -388,7 +388,7 @@ function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one}, says who is in the way, and grants it after that`, async () => {
+      test(`refuses ${another} beside ${one} with the name of the holder, and grants it after that`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

@@ -274,8 +274,7 @@ export class LocalQueue {
   /** The error for a waiter that gives up now. */
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
-    if (!refusal)
-      return new LockUnavailableError(this.id.keys, 'no node has answered those who came earlier');
+    if (!refusal) return new LockUnavailableError(this.id.keys, 'no node has answered the earlier waiters');
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 

@@ -221,7 +221,7 @@ export class Campaign {
   /** Reports the end of a term, before its signal aborts. */
   #ended({ fencingToken }: Term, how: TermEnd, reason: Error): void {
     const { name: leader, method } = this.task;
-    const ended = `${method} leads '${printable(leader)}' no more, term ${fencingToken}`;
+    const ended = `${method} no longer leads '${printable(leader)}', term ${fencingToken}`;
     const error = how === 'lost' ? reason : reason.cause;
     if (how === 'threw') this.#log('error', `${ended}: it threw. Campaigning again`, error);
     else if (how === 'lost') this.#log('warn', `${ended}: ${reason.message}`);

@@ -102,7 +102,7 @@ function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boo
 
 /** @param what - the code that names the leader, at the start of the message */
 export function nobodyLeads(what: string, { names }: Leaders): RedlockError {
-  const led = names.length === 0 ? 'No name is led' : `Names that are led: ${quoted(names)}`;
+  const led = names.length === 0 ? 'It has no @Leader at all' : `Its leaders: ${quoted(names)}`;
   return new RedlockError(
     'NO_LEADER',
     `${what}: no method of this application has @Leader with that name, so this process never leads. ${led}. ` +

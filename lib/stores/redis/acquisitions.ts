@@ -143,7 +143,7 @@ class AcquireBatch {
     if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;
     return indexes.filter((index) => {
       const { ended } = this.#at(index).lease;
-      if (ended) this.#answered(index, new Error('given up before it could be asked'));
+      if (ended) this.#answered(index, new Error('the attempt ended before the request was sent'));
       return !ended;
     });
   }

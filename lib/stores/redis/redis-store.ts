@@ -344,7 +344,7 @@ export class RedisStore
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.context.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
+        `${this.name}: its user may not subscribe to channels, so that waiters have to poll; allow it ` +
           `with ACL SETUSER <user> &${channels} ${commands}`,
       );
     if (client.isCluster) return new ClusterSubscriber(client, denied);

@@ -9,7 +9,7 @@ import { StallDetector } from './stall-detector.js';
 const SILENT = new Error('has not answered for a while; check whether it hangs');
 
 const OLD_MASTER = new Error(
-  'the client that was passed in is still connected to a server that is the master no more, as a Sentinel says; give ' +
+  'the client that was passed in is still connected to a server that is no longer the master, according to a Sentinel; give ' +
     'its options in `nodes` in place of the client, so that the connection is replaced at once',
 );
 

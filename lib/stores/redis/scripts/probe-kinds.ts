@@ -30,7 +30,7 @@ export function adviceOnKinds(denied: unknown): string | undefined {
   if (names.length === 0) return undefined;
   const [which, rights] = [names.join(', ').toUpperCase(), names.map((name) => `+${name}`).join(' ')];
   return (
-    `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and those who wait are not told ` +
+    `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and waiters get no message ` +
     `when it is their turn; allow it with ACL SETUSER <user> ${rights}`
   );
 }
