@@ -4,7 +4,7 @@ import ts from 'typescript';
  * The comments of a TypeScript file as Markdown, each comment a block of its own. `lines` has for each line of the
  * text its line in the file.
  *
- * Left out: TSDoc examples, and the tables of a script's KEYS, ARGV and result, which are no sentences.
+ * Left out: TSDoc examples, and tables such as that of a script's KEYS and ARGV, which are no sentences.
  */
 export function commentsOf(source) {
   const text = [];
@@ -19,7 +19,7 @@ export function commentsOf(source) {
     for (const { line, at } of block) {
       const tag = /^@(\w+)\s*/.exec(line);
       if (tag) isExample = tag[1] === 'example' || tag[1] === 'see';
-      isTable = /^(KEYS|ARGV|Returns) /.test(line) || (isTable && line !== '');
+      isTable = /^[\w[\]]+ {2,}\S/.test(line) || (isTable && !tag && line !== '');
       if (isTable || isExample) continue;
       if (tag) add('', at);
       add(plain(tag ? line.slice(tag[0].length) : line), at);

@@ -44,7 +44,7 @@ export function sentences(context, { words, cell }) {
 /** A piece of code counts as one word, and a link as its text. */
 function readable(markdown) {
   return markdown
-    .replace(/`[^`]+`/g, 'X')
+    .replace(/`[^`]+`/g, '0')
     .replace(/\[([^\]]*)\]\([^)]*\)/g, '$1')
     .replace(/[*_]+/g, '')
     .replace(/\s+/g, ' ')

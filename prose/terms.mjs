@@ -13,7 +13,7 @@ export const terms = [
   ['asleep', 'waiting'],
   // Old-fashioned.
   ['anew', 'again'],
-  ['of late', 'recently'],
+  ['of late(?! \\w)', 'recently'],
   ['in vain', 'without success'],
   ['whoever', 'any caller that'],
   ['lest', 'so that ... not'],

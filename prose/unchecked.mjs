@@ -13,8 +13,6 @@ export const unchecked = [
   'lib/live/',
   'lib/metrics/',
   'lib/module/',
-  'lib/stores/etcd/',
-  'lib/stores/postgres/',
   'lib/telemetry/',
   'lib/testing/',
   'lib/tracing/',

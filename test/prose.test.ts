@@ -51,7 +51,7 @@ test('reports each problem of a page with its line', async () => {
 test('reports nothing about questions, code and long sentences of code', async () => {
   const page = [
     'What happens when Redis dies?',
-    'Set `deaf`, and read [the page](https://example.com/owed).',
+    'Set `deaf` `deaf`, and read [the page](https://example.com/owed).',
     `Run \`${LONG}\`.`,
     '```\nWho is owed\n```',
   ];
@@ -64,6 +64,9 @@ test('reports the problems of comments with their lines, and nothing about code'
     'export const what = "Who is owed";',
     '/**',
     ' * A lock.',
+    ' *',
+    ' * KEYS     what is owed',
+    ' *          deaf',
     ' *',
     ' * @param what - what is',
     ' * deaf',
@@ -79,9 +82,9 @@ test('reports the problems of comments with their lines, and nothing about code'
   ];
   await expect(problemsIn('lock.ts', source.join('\n'))).resolves.toEqual([
     '1: "What ..." as a subject: name the subject first',
-    '6: "what ..." as a subject: name the subject first',
-    expect.stringMatching(/^7: .*“deaf”/),
-    '8: "Whether ..." as a subject: name the subject first',
-    expect.stringMatching(/^14: .*“owed”/),
+    '9: "what ..." as a subject: name the subject first',
+    expect.stringMatching(/^10: .*“deaf”/),
+    '11: "Whether ..." as a subject: name the subject first',
+    expect.stringMatching(/^17: .*“owed”/),
   ]);
 });
