@@ -12,7 +12,7 @@ import type {
   WaitQueue,
 } from './ports.js';
 
-/** What each port consists of, beside the properties that are checked by their values. */
+/** The methods of each port. `checkStore` checks the other properties by their values. */
 const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
   LockStore: ['connect', 'acquire', 'extend', 'release', 'close'] satisfies (keyof LockStore)[],
   WaitQueue: ['listen', 'leave', 'contended'] satisfies (keyof WaitQueue)[],
@@ -26,11 +26,11 @@ const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
 const MODES: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 /**
- * Checks that a store has all of `LockStore`, and of each other port all or nothing: half of one would fail at the first
- * lock that needs the other half, and not at start-up.
+ * Checks that a store has all methods of `LockStore`, and all or none of each other port. A store with half a port
+ * would pass start-up and fail at the first lock that needs the other half.
  *
- * @param what - how an error names it
- * @throws TypeError naming what is missing
+ * @param what - the store's name in error messages
+ * @throws TypeError naming the missing methods
  */
 export function checkStore(store: unknown, what: string): asserts store is Store {
   if (typeof store !== 'object' || store === null) throw badValue(what, 'a store', store);
@@ -51,7 +51,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
   if (!isModes(modes))
     throw badValue(
       `\`modes\` of ${what}`,
-      `'exclusive', and what else of ${inspect(MODES)} it can store`,
+      `a list with 'exclusive', and others of ${inspect(MODES)} that it can store`,
       modes,
     );
   if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);

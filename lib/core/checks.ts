@@ -1,10 +1,10 @@
 import { inspect } from 'node:util';
 
-/** The longest delay that `setTimeout` takes; a longer one would fire at once. */
+/** The longest delay that `setTimeout` accepts. It fires at once when given a longer one. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
 /**
- * @param or - what else the option may be, for the message
+ * @param or - another accepted value, for the message
  * @throws TypeError or RangeError unless `value` is a whole number of milliseconds, at least `least`
  */
 export function checkMilliseconds(option: string, value: unknown, least: number, or = ''): void {
@@ -19,11 +19,11 @@ export function checkBoolean(option: string, value: unknown): void {
 }
 
 /**
- * A property that is `undefined` is not given, also where only others read it.
+ * A property that is `undefined` counts as not given, even if only other code reads it.
  *
- * @param of - whose options they are, for the message
- * @param remedy - what to do about an option that is not known here, but elsewhere
- * @throws TypeError unless `options` is an object whose every property that is given is one of `known`
+ * @param of - the owner of the options, for the message
+ * @param remedy - advice about an option that is unknown here but valid elsewhere
+ * @throws TypeError unless `options` is an object whose every given property is one of `known`
  */
 export function checkOptionNames(
   of: string,
@@ -40,22 +40,25 @@ export function checkOptionNames(
   }
 }
 
-/** Names of options, for messages. */
+/** Formats a list of names for messages. */
 export function listed(names: readonly string[]): string {
   return names.map((name) => `\`${name}\``).join(', ');
 }
 
-/** An option that is to be something other than a number. */
+/** The error for a bad option that must be something other than a number. */
 export function badOption(option: string, rule: string, value: unknown): TypeError {
   return badValue(`\`${option}\``, rule, value);
 }
 
-/** Like {@link badOption}, for what is not an option. */
+/** Like {@link badOption}, for a value that is not an option. */
 export function badValue(what: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`);
 }
 
-/** An option that is to be a number: a `RangeError` for a number that is out of range, a `TypeError` for anything else. */
+/**
+ * The error for a bad option that must be a number: a `RangeError` for a number out of range, a `TypeError` for
+ * anything else.
+ */
 export function badNumber(option: string, rule: string, value: unknown): RangeError | TypeError {
   const refusal = badOption(option, rule, value);
   return typeof value === 'number' ? new RangeError(refusal.message) : refusal;

@@ -1,9 +1,9 @@
 /**
- * A moment on both clocks of this machine, to measure from.
+ * A moment on both clocks of this machine, as a starting point for measuring elapsed time.
  *
- * Either clock alone can lie about how much time has passed: the monotonic one stops while a machine is
- * suspended, the wall clock can be set back (SAFETY S11). What must not end early, such as the restart guard (S12), goes
- * by the monotonic clock alone, which never shows more than has passed.
+ * Either clock alone can be wrong: the monotonic clock stops while a machine is suspended, and the wall clock can be
+ * set back (SAFETY S11). A period that must not end early, such as the restart guard (S12), uses the monotonic clock
+ * alone, because that clock never shows more time than has passed.
  */
 export interface Instant {
   readonly monotonic: number;
@@ -15,12 +15,18 @@ export function now(): Instant {
   return { monotonic: performance.now(), wall: Date.now() };
 }
 
-/** Milliseconds since `start`: the larger of the two clocks' answers, so that a lease is never taken to be longer than it is (S11). */
+/**
+ * Milliseconds since `start`: the larger of the two clocks' results, so that a lease is never taken to last longer than
+ * it does (S11).
+ */
 export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);
 }
 
-/** The earlier one on each clock: what began at either is not taken to last longer than it does. */
+/**
+ * The earlier moment on each clock. A period that began at one of the two is then never taken to last longer than it
+ * does.
+ */
 export function earlier(a: Instant, b: Instant): Instant {
   return { monotonic: Math.min(a.monotonic, b.monotonic), wall: Math.min(a.wall, b.wall) };
 }

@@ -3,21 +3,21 @@ import { keysOf, type LockKey } from './keys.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from './lock-policy.js';
 import { quoted } from './printable.js';
 
-/** What a declared lock can lock: a fixed key, a list of them that makes one lock, or a function that gives either. */
+/** The key of a declared lock: a fixed key, a list of keys that make one lock, or a function that returns either. */
 export type DeclaredKey = LockKey | ((...args: never[]) => LockKey);
 
-/** What {@link defineLocks} takes for each name. */
+/** The definition that {@link defineLocks} takes for each name. */
 export interface LockDefinition<Key extends DeclaredKey = DeclaredKey> extends LockPolicy {
   /**
-   * What is locked. A function makes it from what the lock is for, such as an id; its parameters need their types written
-   * out, and it gives the same for the same arguments in every process.
+   * The key to lock. A function computes it from arguments such as an id. Write out the types of its parameters, and
+   * return the same key for the same arguments in every process.
    */
   readonly key: Key;
 
-  /** Who answers for the lock. */
+  /** The team that is responsible for the lock. */
   readonly team?: string;
 
-  /** What the lock is for, in one line. */
+  /** The purpose of the lock, in one line. */
   readonly about?: string;
 }
 
@@ -34,47 +34,48 @@ export interface DeclaredLock<Args extends readonly unknown[] = never[]> {
   /** Its options as they are declared; a module can override some of them. */
   readonly policy: LockPolicy;
 
-  /** Its key or keys, unless a function gives them. */
+  /** Its key or keys, unless a function computes them. */
   readonly keys: readonly string[] | undefined;
 
-  /** Who answers for it. */
+  /** The team that is responsible for it. */
   readonly team: string | undefined;
 
-  /** What it is for. */
+  /** Its purpose. */
   readonly about: string | undefined;
 
   /**
-   * The lock with its arguments, where more than those goes into a call:
+   * Binds the arguments, for calls that take more than a lock and its arguments:
    * `acquire(locks['order:settle'].for(42), { signal })`.
    *
-   * @throws TypeError when the key function does not give a usable key
+   * @throws TypeError when the key function does not return a usable key
    */
   readonly for: (...args: Args) => KeyedLock;
 }
 
-/** A declared lock with its arguments. It goes wherever a key goes. */
+/** A declared lock with its arguments. Every method that takes a key takes it. */
 export interface KeyedLock {
   readonly lock: DeclaredLock;
 
-  /** What is locked, sorted and without repetitions. */
+  /** The locked keys, sorted and without repetitions. */
   readonly keys: readonly string[];
 }
 
-/** What {@link defineLocks} returns, for what takes any of that: declared locks by their names. */
+/** Any result of {@link defineLocks}: declared locks by their names. */
 export type DeclaredLocks = Readonly<Record<string, DeclaredLock>>;
 
 /** The parameters of a key function; a fixed key has none. */
 type ArgsOf<Key> = Key extends (...args: infer Args) => unknown ? Args : [];
 
-// By these and not by a class: the application and the command can have two copies of this package.
+// Symbols and not a class identify a declared lock, because the application and the command can load two copies of this
+// package.
 const DECLARED = Symbol.for('nestjs-redlock:declared-lock');
 const KEYED = Symbol.for('nestjs-redlock:keyed-lock');
 
 const NAMES: readonly string[] = ['key', ...LOCK_POLICY_NAMES, 'instance', 'team', 'about'];
 
 /**
- * Declares locks in one place: what is locked, for how long, by which module instance, and who answers for it. A module that is
- * given them as `locks` can require with `strict` that no others are used.
+ * Declares locks in one place: the key, the ttl, the module instance and the responsible team of each. A module that
+ * gets them as `locks` can forbid all other locks with `strict`.
  *
  * @returns the locks by their names, frozen
  * @throws TypeError or RangeError naming the lock, the option, the rule and the value
@@ -145,7 +146,7 @@ function check(name: string, definition: LockDefinition): void {
   }
 }
 
-/** The error of an option, of the same class, with the place before it. */
+/** Copies the error of an option, with the same class and with `place` before its message. */
 export function withPlace(place: string, error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;
   return new Kind(`${place}: ${(error as Error).message}`);
@@ -155,12 +156,12 @@ function marked<T extends object>(mark: symbol, value: T): T {
   return Object.freeze(Object.defineProperty(value, mark, { value: true }));
 }
 
-/** Whether {@link defineLocks} has made it. */
+/** `true` for a lock that {@link defineLocks} made. */
 export function isDeclaredLock(value: unknown): value is DeclaredLock {
   return typeof value === 'object' && value !== null && DECLARED in value;
 }
 
-/** Whether it is a declared lock with its arguments. */
+/** `true` for a declared lock with its arguments. */
 export function isKeyedLock(value: unknown): value is KeyedLock {
   return typeof value === 'object' && value !== null && KEYED in value;
 }

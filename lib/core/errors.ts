@@ -14,7 +14,7 @@ export type RedlockErrorCode =
   | 'NO_LEADER'
   | 'TOKEN_STALE';
 
-/** Base of all errors of this package but those for bad options, which are `TypeError` and `RangeError`. */
+/** Base class of all errors of this package, except the `TypeError` and `RangeError` for bad options. */
 export class RedlockError extends Error {
   override readonly name: string = 'RedlockError';
 
@@ -31,8 +31,8 @@ export class RedlockError extends Error {
 export type RetryLimit = { readonly timeout: number } | { readonly attempts: number };
 
 /**
- * A quorum of nodes answered, and somebody else holds the lock, or came earlier and waits for it. Redis works; wait or do
- * without.
+ * A quorum of nodes answered. Another caller holds the lock, or waits for it and came earlier. Redis works: wait, or do
+ * without the lock.
  */
 export class LockHeldError extends RedlockError {
   override readonly name = 'LockHeldError';
@@ -41,11 +41,14 @@ export class LockHeldError extends RedlockError {
     /** The keys that were asked for. */
     readonly keys: readonly string[],
     /**
-     * Readable name of the holder (the module option `owner` of its process). Of several the one to wait for: the first to
-     * end of those who have permits, for an exclusive lock the last reader.
+     * Readable name of the holder (the module option `owner` of its process). With several holders, the one whose end
+     * can admit this call: the first permit to end, or for an exclusive lock the last reader.
      */
     readonly owner: string,
-    /** Milliseconds until that lock ends at the latest if its holder does not renew it; `Infinity` if the key has no expiry. */
+    /**
+     * The longest time in milliseconds until that lock ends, if its holder does not renew it; `Infinity` if the key has
+     * no expiry.
+     */
     readonly retryAfter: number,
     details: LockHeldDetails = {},
   ) {
@@ -62,71 +65,73 @@ export class LockHeldError extends RedlockError {
     this.limit = details.limit;
     this.holders = details.holders ?? [];
     this.permitsSeen = details.permitsSeen;
-    // For a copy of this one. Not enumerable: a log shows what a person can use.
+    // A copy of this error needs it. Not enumerable: a log shows only what helps a person.
     Object.defineProperty(this, 'kind', { value: details.kind });
   }
 
   /**
-   * Those who hold the lock, as far as the nodes named them when they refused: the one to wait for first, and of those who
-   * have permits up to ten. `LockService.inspect` names all. None when it is kept for `owner`, who came earlier and waits in line.
+   * The holders that the nodes named when they refused. The first is the one that this call waits for. With permits the
+   * list has up to ten; `LockService.inspect` returns all. The list is empty when the lock is reserved for `owner`, who
+   * waits and came earlier.
    */
   readonly holders: readonly LockHolder[];
 
-  /** Whether the call that asked is itself under a lock of one of the keys, and so waited for itself. */
+  /** `true` if the call itself runs under a lock of one of the keys, and so waited for itself. */
   readonly heldByCaller: boolean;
 
   /**
-   * With `oncePerTick`, when nobody holds the lock, but the tick has run already: the instant that it is for, in
-   * milliseconds since 1970; 0 for an `@Interval`. `owner` ran it, and `retryAfter` is for how long that is remembered.
+   * Only with `oncePerTick`, when nobody holds the lock but the tick has run already: the time of the tick in
+   * milliseconds since 1970, or 0 for an `@Interval`. `owner` ran it, and the nodes remember that for another
+   * `retryAfter` milliseconds.
    */
   readonly ranTick: number | undefined;
 
-  /** The limit of `retry` that ended the wait; `undefined` when nobody waited. */
+  /** The limit of `retry` that ended the wait; `undefined` when the call did not wait. */
   readonly limit: RetryLimit | undefined;
 
   /**
-   * With `permits`, how many others asked for lately at least, where that is more than this call asked for: the larger number
-   * is the limit. Else `undefined`.
+   * Only with `permits`, when another caller lately asked for a larger number than this call: that number at least. The
+   * largest number is the limit. Otherwise `undefined`.
    */
   readonly permitsSeen: number | undefined;
 
-  /** The name of the declared lock that was asked for; absent for others. */
+  /** The name of the declared lock; absent for other locks. */
   declare readonly lock?: string;
 
-  /** The same, after a wait that a limit of `retry` ended. */
+  /** A copy for a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, limit });
   }
 
-  /** The same, for those who asked for a declared lock. */
+  /** A copy for a caller that asked for a declared lock. */
   named(lock: string): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, lock });
   }
 
-  /** What was asked for. */
+  /** The requested kind of lock. */
   declare private readonly kind: LockKind | undefined;
 }
 
-/** What else a {@link LockHeldError} can say. */
+/** Further details of a {@link LockHeldError}. */
 export interface LockHeldDetails {
   readonly heldByCaller?: boolean;
   readonly ranTick?: number | undefined;
   readonly limit?: RetryLimit | undefined;
-  /** An empty list says that nobody holds it, and that it is kept for one who waits. */
+  /** Empty if nobody holds the lock and it is reserved for a waiter. */
   readonly holders?: readonly LockHolder[];
   readonly permitsSeen?: number | undefined;
-  /** What was asked for. */
+  /** The requested kind of lock. */
   readonly kind?: LockKind | undefined;
   /** The name of the declared lock. */
   readonly lock?: string | undefined;
 }
 
-/** Keys, with the name of the declared lock if they are of one. */
+/** Keys for a message, with the name of the declared lock if there is one. */
 export function titleOf(keys: readonly string[], lock: string | undefined): string {
   return lock === undefined ? quoted(keys) : `${quoted(keys)} (${printable(lock)})`;
 }
 
-/** For people. */
+/** The name of a tick for messages. */
 export function nameOfTick(at: number): string {
   return at === 0 ? 'this interval' : `the tick of ${new Date(at).toISOString()}`;
 }
@@ -138,7 +143,7 @@ function whoHasIt(owner: string, details: LockHeldDetails): string {
   return `kept for ${name}, who ${heldByCaller ? 'waits in line' : 'came earlier and waits in line'}`;
 }
 
-/** Two kinds of lock on one key are mostly a mistake. */
+/** Two kinds of lock on one key are usually a mistake, so the message says that the kinds differ. */
 function otherKind({ holders = [], kind }: LockHeldDetails): string {
   const [holder] = holders;
   if (!holder || !kind || holder.mode === kind.mode) return '';
@@ -180,17 +185,17 @@ function gaveUp(limit: RetryLimit | undefined, verb: string): string {
     : `${verb} after ${limit.attempts} attempts (retry.attempts).`;
 }
 
-/** How one node voted when an attempt failed, or what it says of the key that was asked about. */
+/** The vote of one node when an attempt failed, or its answer about the requested key. */
 export interface NodeVote {
   /** The node's address, without credentials. */
   readonly node: string;
-  /** `'pending'`: the other votes had decided before this one came. */
+  /** `'pending'`: the other votes decided the attempt before this one arrived. */
   readonly vote: 'granted' | 'held' | 'free' | 'error' | 'pending';
-  /** Why there is no usable vote; only with `'error'`. */
+  /** The reason for a missing or unusable vote; only with `'error'`. */
   readonly error?: Error;
 }
 
-/** A node is kept from voting, as it may have forgotten locks. */
+/** The restart guard keeps a node from voting, because the node may have forgotten locks. */
 export class GuardedNodeError extends Error {
   /** @param votesIn - the milliseconds until it votes again */
   constructor(votesIn: number) {
@@ -203,20 +208,18 @@ export class GuardedNodeError extends Error {
 
 const WAIT_AT_START = ' Set `waitForQuorum` to have start-up wait for that.';
 
-/**
- * Fewer than a quorum of nodes answered in time and fit to vote, so nobody can tell whether the lock is free.
- */
+/** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
 export class LockUnavailableError extends RedlockError {
   override readonly name = 'LockUnavailableError';
 
   constructor(
-    /** The keys that were asked for; none when all locks were to be listed. */
+    /** The requested keys; empty when the call asked for a list of all locks. */
     readonly keys: readonly string[],
     private readonly reason: string,
     votes: readonly NodeVote[] = [],
-    /** What could not be done. */
+    /** The operation that failed. */
     private readonly what = `lock ${quoted(keys)}`,
-    /** The limit of `retry` that ended the wait; `undefined` when there was none. */
+    /** The limit of `retry` that ended the wait; `undefined` when the call did not wait. */
     readonly limit?: RetryLimit,
     lock?: string,
   ) {
@@ -229,34 +232,34 @@ export class LockUnavailableError extends RedlockError {
       `${[`Could not ${what}: ${reason}`, ...errors].join('; ')}${end}${advice}`,
       first && { cause: first.error },
     );
-    // Not enumerable: the message has the reasons already, and a log would show every error of it at length.
+    // Not enumerable: the message has the reasons already, and a log would print every error of the list at length.
     Object.defineProperty(this, 'votes', { value: votes });
     Object.defineProperty(this, 'reason', { enumerable: false });
     Object.defineProperty(this, 'what', { enumerable: false });
     if (lock !== undefined) this.lock = lock;
   }
 
-  /** The name of the declared lock that was asked for; absent for others. */
+  /** The name of the declared lock; absent for other locks. */
   declare readonly lock?: string;
 
-  /** The same, after a wait that a limit of `retry` ended. */
+  /** A copy for a wait that a limit of `retry` ended. */
   afterTrying(limit: RetryLimit): LockUnavailableError {
     return new LockUnavailableError(this.keys, this.reason, this.votes, this.what, limit);
   }
 
-  /** The same, for those who asked for a declared lock. */
+  /** A copy for a caller that asked for a declared lock. */
   named(lock: string): LockUnavailableError {
     const { keys, reason, votes, limit } = this;
     return new LockUnavailableError(keys, reason, votes, `lock ${titleOf(keys, lock)}`, limit, lock);
   }
 
-  /** Each node's vote and, where there is none, its cause. */
+  /** Each node's vote, with the cause where a vote is missing. */
   declare readonly votes: readonly NodeVote[];
 }
 
 /**
- * The lock ended while it was still wanted: its validity ran out, or the nodes say that it is no longer ours.
- * Somebody else may hold it now; what it protects must not be written any more.
+ * The lock ended while its holder still needed it: its validity ran out, or the nodes say that another holder has the
+ * key. Another process may hold the lock now. Write nothing more to what it protects.
  */
 export class LockLostError extends RedlockError {
   override readonly name = 'LockLostError';
@@ -271,19 +274,21 @@ export class LockLostError extends RedlockError {
     if (lock !== undefined) this.lock = lock;
   }
 
-  /** The name of the declared lock; absent for others. */
+  /** The name of the declared lock; absent for other locks. */
   declare readonly lock?: string;
 }
 
-/** What was thrown, as an error. */
+/** Turns a thrown value into an error. */
 export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-/** There was no time for a node's answer, so nothing is known of it. */
+/** There was no time for a node's answer, so its vote is unknown. */
 export class NoTimeError extends Error {}
 
-/** A store must not be used for locks, such as a standby; start-up ends with it. The message goes on after the store's name. */
+/**
+ * A store is not fit for locks, such as a standby, so the start fails. The message continues after the store's name.
+ */
 export class UnfitStoreError extends Error {
   override readonly name = 'UnfitStoreError';
 }

@@ -1,29 +1,30 @@
 import type { DeclaredLock } from './declared-lock.js';
 
-/** What stands where an argument goes; no key has it. */
+/** Marks the position of an argument in a key; no key contains it. */
 const HOLE = '\u{10FFFF}';
 
-/** So many arguments a key function is given: more than any takes, and enough for a rest. */
+/** The number of stand-ins that a key function gets: more than any function takes, and enough for a rest parameter. */
 const ARGUMENTS = 8;
 
-/** So much is asked of the stand-ins in a call: more than any key takes, and a walk that ends with what is not there ends too. */
+/** The most operations on the stand-ins in one call. No key needs so many, and the limit ends an endless loop. */
 const MOST_ASKED = 1_000;
 
-/** The form of the keys of a lock. */
+/** The pattern of the keys of a lock. */
 export interface KeyPattern {
-  /** For people: the key, with `*` for what arguments give. */
+  /** The key with `*` for each argument, for people. */
   readonly text: string;
-  /** How many characters all these keys have in common. */
+  /** The number of characters that all matching keys share. */
   readonly length: number;
   readonly fits: (key: string) => boolean;
 }
 
 /**
- * The forms of the keys of a declared lock, to tell its keys from others where locks are listed. It calls the key function with
- * stand-ins, of which every property is another one, with as many as it may take and with fewer: a branch on an argument that is
- * there or not shows both forms. Other branches show one.
+ * The key patterns of a declared lock, which tell its keys from others in a list of locks. Calls the key function with
+ * stand-ins, once with all of them and then with fewer, so that a branch on a missing argument shows both patterns. Any
+ * other branch shows one. Every property of a stand-in is another stand-in.
  *
- * @returns none where the function does more than to put its arguments into texts, or where there is nothing else in them
+ * @returns an empty list if the function does more than insert its arguments into texts, or if a key is nothing but
+ * arguments
  */
 export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (lock.keys) return lock.keys.map(patternOf);
@@ -33,7 +34,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (texts.length === 0 || !texts.every((text) => text.includes(HOLE))) return [];
   const all = [...new Set([...texts, ...ofFewer.flat()])];
   const patterns = all.map(patternOf);
-  // With `order:*`, `order:all` says nothing; nor does what a text makes of an argument that is missing.
+  // `order:*` covers `order:all`, and it covers the key that a missing argument gives.
   const isCovered = (at: number): boolean =>
     patterns.some((pattern, other) => {
       const isAsWide = patterns[at]!.fits(all[other]!);
@@ -42,7 +43,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   return patterns.filter((_, at) => !isCovered(at));
 }
 
-/** None where it throws, or where an argument itself is a key. */
+/** Empty if the function throws, or if an argument alone is a key. */
 function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   let asked = 0;
   const ask = (): void => {
@@ -56,7 +57,7 @@ function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   }
 }
 
-/** A text in a text, and a function and an object otherwise; no number. */
+/** Acts as a text inside a text, and as a function and an object elsewhere. Fails as a number. */
 function standIn(ask: () => void): unknown {
   const next = (): unknown => {
     ask();
@@ -82,7 +83,7 @@ function patternOf(text: string): KeyPattern {
   return { text: parts.join('*'), length, fits: (key) => fits(parts, key) };
 }
 
-/** Whether the key has the parts one after another, the first and the last at its ends. */
+/** `true` if the key contains the parts in order, the first at its start and the last at its end. */
 function fits(parts: readonly string[], key: string): boolean {
   const [first = '', ...others] = parts;
   const last = others.pop();

@@ -1,16 +1,16 @@
 import { badValue } from './checks.js';
 
-/** The key of a leader is this and its name, so that leaders are locks like any other to the stores and to operators. */
+/** The prefix of leader keys. A leader is a lock with this key for the stores and for operators. */
 export const LEADER_PREFIX = 'leader:';
 
-/** What can be locked: one key, or several that make one lock. */
+/** The key of a lock: one key, or several that make one lock. */
 export type LockKey = string | readonly string[];
 
 /**
- * The keys of a lock in the order in which every process names them, each once.
+ * The keys of a lock, each once, in the same order in every process.
  *
- * @param what - how an error names the key
- * @throws TypeError when there is none, or one is not a usable name
+ * @param what - the key's name in error messages
+ * @throws TypeError when the list is empty, or a key is not a usable name
  */
 export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
   if (isUsable(key)) return [key];
@@ -23,7 +23,7 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
 }
 
 /**
- * Like {@link keysOf}, where one key is all that makes sense.
+ * Like {@link keysOf}, for operations on exactly one key.
  *
  * @throws TypeError when it is not a usable name
  */
@@ -32,7 +32,7 @@ export function oneKey(key: string): string {
   return key;
 }
 
-/** A key that begins with "}" would make an empty hash tag, and its parts could land in different slots (S19). */
+/** A key that begins with "}" would make an empty hash tag, and its parts could be in different hash slots (S19). */
 function isUsable(key: unknown): key is string {
   return typeof key === 'string' && key !== '' && !key.startsWith('}');
 }

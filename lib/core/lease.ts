@@ -8,7 +8,7 @@ const ID_BYTES = 16;
 /** Length of the ids of leases, in characters. */
 export const ID_LENGTH = ID_BYTES * 2;
 
-/** Random bytes for the ids to come: asking for 16 KiB at once costs hardly more than asking for 16 bytes. */
+/** Random bytes for the next ids: one request for 16 KiB costs hardly more than one for 16 bytes. */
 const pool = Buffer.alloc(1_024 * ID_BYTES);
 let used = pool.length;
 
@@ -22,34 +22,33 @@ function randomId(): string {
 }
 
 /**
- * One attempt to lock some keys: what every node is asked to store. A store reads it, and changes nothing of it.
+ * One attempt to lock some keys, as every node is asked to store it. A store reads a lease and does not change it.
  *
- * An id that is used for two attempts lets the late reply of the first count for the second, so every attempt
- * makes a lease of its own (S5).
+ * Every attempt makes a lease with an id of its own: if two attempts shared an id, the late reply to the first would
+ * count for the second (S5).
  */
 export class Lease {
   readonly id = randomId();
 
   /**
-   * Set when the attempt has failed or the lock is released. A node must not start anything for an ended
-   * lease but its release: a write that arrived after the release would stay for the whole ttl (S15).
+   * Set when the attempt has failed or the lock is released. For an ended lease a node must start nothing but its
+   * release: a write that arrives after the release would stay for the whole ttl (S15).
    */
   ended = false;
 
   /**
-   * The slot that it has of each key, in the order of the keys; only with permits, and once it is known. A node that has
-   * another one for it does not count as holding it.
+   * The slot of each key, in the order of the keys; only with permits, once known. A node that stored the lease in
+   * another slot does not count as holding it.
    */
   slots: readonly number[] | undefined;
 
   /**
-   * The most permits that anybody asked for lately for one of its keys, where that is more than it asked for itself; that is the
-   * limit then.
-   * @internal The algorithm's own, as what is marked so below.
+   * The limit, if another caller lately asked for more permits of one of the keys than this lease did.
+   * @internal For the algorithm only, like the other members marked so.
    */
   permitsSeen: number | undefined;
 
-  /** What the release leaves behind, if anything. */
+  /** The data that the release leaves behind, if any. */
   #afterwards: Afterwards | undefined;
 
   /** @internal */
@@ -57,7 +56,10 @@ export class Lease {
     readonly keys: readonly string[],
     /** Readable name of the process. */
     readonly owner: string,
-    /** Milliseconds that a node keeps the lease, counted from the last acquire or extend; the longest asked for so far. */
+    /**
+     * Milliseconds that a node keeps the lease, counted from the last acquire or extend; the longest value requested so
+     * far.
+     */
     public ttl: number,
     tick?: Tick,
     readonly kind: LockKind = EXCLUSIVE,
@@ -65,15 +67,15 @@ export class Lease {
     if (tick) this.#afterwards = { tick, minHold: 0, sent: undefined };
   }
 
-  /** The firing of a schedule that it is for, if any. */
+  /** The tick of a schedule that the lease is for, if any. */
   get tick(): Tick | undefined {
     return this.#afterwards?.tick;
   }
 
   /**
-   * The lock is acquired. Only from now on does a release keep or leave anything: an attempt that failed does not.
+   * Marks the lock as acquired. Only from now on does a release keep or leave data: a failed attempt leaves none.
    *
-   * @param sent - when the first request was sent, by `performance.now()`
+   * @param sent - the `performance.now()` of the first request
    * @internal
    */
   acquired(sent: number, minHold: number): void {
@@ -82,20 +84,20 @@ export class Lease {
   }
 
   /**
-   * Others ask for so many permits, which is more than it does.
+   * Records that another caller asked for more permits than this lease did.
    * @internal
    */
   seePermits(permits: number): void {
     this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
 
-  /** Milliseconds that the keys must be kept when the lease is released now; 0 to free them. */
+  /** Milliseconds that nodes must keep the keys after a release now; 0 to free them. */
   get keepFor(): number {
     const { sent, minHold = 0 } = this.#afterwards ?? {};
     return sent === undefined ? 0 : leftUntil(sent + minHold);
   }
 
-  /** What nodes must remember of its tick when the lease is released now. */
+  /** The tick that nodes must remember after a release now. */
   get mark(): TickMark | undefined {
     const { sent, tick } = this.#afterwards ?? {};
     if (!tick || sent === undefined) return undefined;
@@ -104,7 +106,7 @@ export class Lease {
   }
 
   /**
-   * Milliseconds after the release for which a node that missed it must still be told.
+   * Milliseconds after the release for which a node that missed it still needs it.
    * @internal
    */
   get pendingFor(): number {
@@ -115,11 +117,11 @@ export class Lease {
 
 interface Afterwards {
   readonly tick: Tick | undefined;
-  /** Milliseconds for which the keys are kept at least, though the lock is released sooner. */
+  /** Milliseconds that the keys are kept at least, although the lock is released sooner. */
   readonly minHold: number;
   /**
-   * When the first request was sent; `undefined` before the lock is acquired. By `performance.now()`, because a wall clock
-   * that is put forward must not cut short what is kept; a suspended machine makes it longer.
+   * The `performance.now()` of the first request; `undefined` before the lock is acquired. The monotonic clock, because
+   * a wall clock that is set forward must not shorten this period. A suspended machine makes it longer.
    */
   readonly sent: number | undefined;
 }

@@ -1,18 +1,18 @@
 import { channel, tracingChannel } from 'node:diagnostics_channel';
 import type { LockMode } from './lock-mode.js';
 
-/** What a lock is at present: see `LockHandle.state`. */
+/** The state of a lock at present: see `LockHandle.state`. */
 export type LockState = 'held' | 'unconfirmed' | 'lost' | 'released';
 
-/** Which of the permits a lock has; only with `permits`. */
+/** The slots of a lock; only with `permits`. */
 export interface LockSlots {
-  /** `LockHandle.slot`; with several keys only `slots`. */
+  /** `LockHandle.slot`; absent with several keys, which have `slots`. */
   readonly slot?: number;
   /** `LockHandle.slots`. */
   readonly slots?: readonly number[];
 }
 
-/** @returns what events have of it: nothing without permits */
+/** @returns the properties for events: none without permits */
 export function slotsOf(lock: {
   readonly slot: number | undefined;
   readonly slots: readonly number[] | undefined;
@@ -24,9 +24,9 @@ export function slotsOf(lock: {
 
 const NO_SLOTS: LockSlots = {};
 
-/** What is published on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
+/** The message on the channel {@link LOCK_STATE_CHANNEL} when the state of a lock changes. */
 export interface LockStateEvent extends LockSlots {
-  /** What is locked, sorted and without repetitions. */
+  /** The locked keys, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** `LockHandle.id`. */
   readonly id: string;
@@ -38,21 +38,24 @@ export interface LockStateEvent extends LockSlots {
   readonly mode: LockMode;
   /** The new state. */
   readonly state: LockState;
-  /** Milliseconds of validity that are left. */
+  /** Milliseconds of validity left. */
   readonly remaining: number;
-  /** Why; only with `'unconfirmed'` and `'lost'`. */
+  /** The reason; only with `'unconfirmed'` and `'lost'`. */
   readonly error?: Error;
 }
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LockStateEvent} is published. */
 export const LOCK_STATE_CHANNEL = 'nestjs-redlock:lock-state';
 
-/** Costs next to nothing while nobody subscribes. Node reports an error of a listener as an uncaught exception; the lock goes on. */
+/**
+ * Costs next to nothing without subscribers. Node reports an error of a listener as an uncaught exception; the lock is
+ * not affected.
+ */
 export const lockStates = channel(LOCK_STATE_CHANNEL);
 
 /** The context of {@link LOCK_RELEASE_CHANNEL}: one object from `start` to `asyncEnd`. There is never an `error`. */
 export interface LockReleaseEvent extends LockSlots {
-  /** What is locked, sorted and without repetitions. */
+  /** The locked keys, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** `LockHandle.id`. */
   readonly id: string;
@@ -62,16 +65,19 @@ export interface LockReleaseEvent extends LockSlots {
   readonly mode: LockMode;
 }
 
-/** The name of the tracing channel of `node:diagnostics_channel` for releases, until a quorum has confirmed. */
+/**
+ * The name of the tracing channel of `node:diagnostics_channel` for releases, each of which lasts until a quorum has
+ * confirmed.
+ */
 export const LOCK_RELEASE_CHANNEL = 'nestjs-redlock:release';
 
 export const releases = tracingChannel<unknown, LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
 
-/** What is published on the channel {@link NODE_ERROR_CHANNEL} when a node gives no usable answer. */
+/** The message on the channel {@link NODE_ERROR_CHANNEL} when a node gives no usable answer. */
 export interface NodeErrorEvent {
   /** The node's address, without credentials. */
   readonly node: string;
-  /** Why. */
+  /** The reason. */
   readonly error: Error;
 }
 
@@ -80,9 +86,9 @@ export const NODE_ERROR_CHANNEL = 'nestjs-redlock:node-error';
 
 export const nodeErrors = channel(NODE_ERROR_CHANNEL);
 
-/** Whether anybody listens. `TracingChannel.hasSubscribers` came with later versions of Node. */
+/** `true` if anybody listens. `TracingChannel.hasSubscribers` came with later versions of Node. */
 export function isWatched({ start, end, asyncStart, asyncEnd, error }: Watchable): boolean {
-  // Asked for every lock, so it makes nothing.
+  // Called for every lock, so it allocates nothing.
   return (
     start.hasSubscribers ||
     end.hasSubscribers ||

@@ -1,7 +1,7 @@
 import type { LockMode } from './lock-mode.js';
 import type { KeyHolder, KeyState, LockStore } from './ports.js';
 
-/** One of those who hold a lock. */
+/** One holder of a lock. */
 export interface LockHolder {
   /** The `id` of its handle. */
   readonly id: string;
@@ -9,74 +9,76 @@ export interface LockHolder {
   /** Readable name of the process that holds it (its module option `owner`). */
   readonly owner: string;
 
-  /** When it was asked for, by the holder's clock. */
+  /** The time at which it asked for the lock, by its own clock. */
   readonly since: Date;
 
   /**
-   * Milliseconds until it ends unless it is renewed; `Infinity` when its key has no expiry. By the clocks of the nodes, so
-   * it is a little more than `remaining()` of the holder's handle.
+   * Milliseconds until it ends unless it is renewed; `Infinity` when its key has no expiry. The nodes' clocks measure
+   * it, so it is a little more than `remaining()` of the holder's handle.
    */
   readonly remaining: number;
 
-  /** `undefined` when so many nodes are away that no quorum confirms it. */
+  /** `undefined` when too many nodes are unavailable for a quorum to confirm it. */
   readonly fencingToken: number | undefined;
 
   readonly mode: LockMode;
 
-  /** The one of the `permits` that it has; only with permits. */
+  /** The number of its permit; only with permits. */
   readonly slot?: number;
 }
 
-/** A holder as one node knows it; the lock's token is the one that a quorum has. */
+/** A holder as one node knows it. The lock's token is the one that a quorum has. */
 export interface NodeHolder extends LockHolder {
   readonly fencingToken: number;
 }
 
-/** What one node says of a key. */
+/** The answer of one node about a key. */
 export type LockVote =
   | (NodeHolder & {
       /** The node's address, without credentials. */
       readonly node: string;
-      /** Held, by the holder that is named here, which is the first of `holders`. */
+      /** The key is held, by the holder named here, which is the first of `holders`. */
       readonly vote: 'held';
-      /** Those whom it has there, first to end first; one unless the lock is shared or has permits. */
+      /** The holders on this node, the first to end first; one unless the lock is shared or has permits. */
       readonly holders: readonly NodeHolder[];
-      /** The most that any of those asked for who have held the key lately; only with permits. */
+      /** The largest number of permits that any recent holder of the key asked for; only with permits. */
       readonly permits?: number;
     })
   | { readonly node: string; readonly vote: 'free' }
   | {
       readonly node: string;
       readonly vote: 'error';
-      /** Why the node's answer is missing or of no use. */
+      /** The reason for a missing or unusable answer. */
       readonly error: Error;
     };
 
-/** What the nodes say of a key, at one moment; it may be different by now. */
+/** The answers of the nodes about a key, at one moment. They may be out of date already. */
 export interface LockInfo {
   readonly key: string;
 
   /**
-   * Whether a quorum of nodes has it under one id; also while `minHold` keeps it after its release. Without that nobody holds it, unless nodes gave no answer: then a
-   * lock that some node has may be held; see {@link votes}.
+   * `true` if a quorum of nodes stores the key under one id, also while `minHold` keeps it after its release. If
+   * `false`, nobody holds the lock, unless nodes did not answer: then a lock that some node stores may be held; see
+   * {@link votes}.
    */
   readonly held: boolean;
 
-  /** How it is held; only when held. */
+  /** The mode of the lock; only when held. */
   readonly mode: LockMode | undefined;
 
   /**
-   * How many can hold it at a time; only when held with permits. Where processes ask with different numbers, which is so
-   * while a new version is deployed, the largest of late.
+   * The most holders at a time; only when held with permits. If processes ask for different numbers, which happens
+   * during a deployment, the largest recent one.
    */
   readonly permits: number | undefined;
 
-  /** All who hold it, first to end first; none when it is not held. */
+  /** All holders, the first to end first; empty when the lock is not held. */
   readonly holders: readonly LockHolder[];
 
   /**
-   * The `id` of the holder's handle; only when held, like `owner` and `since`. Of several holders these, `remaining` and
-   * `fencingToken` are those of the one whose end lets somebody else in: the first to end with permits, the last when shared.
+   * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, these properties,
+   * `remaining` and `fencingToken` describe the one whose end lets another caller in: the first to end with permits,
+   * the last to end when shared.
    */
   readonly id: string | undefined;
 
@@ -87,17 +89,15 @@ export interface LockInfo {
   readonly since: Date | undefined;
 
   /**
-   * Milliseconds until no quorum has it any more, unless it is renewed; 0 when it is not held, `Infinity` when its key
-   * has no expiry. By the clocks of the nodes, so it is a little more than `remaining()` of the holder's handle.
+   * Milliseconds until no quorum has the key any more, unless it is renewed; 0 when it is not held, `Infinity` when it
+   * has no expiry. The nodes' clocks measure it, so it is a little more than `remaining()` of the holder's handle.
    */
   readonly remaining: number;
 
-  /**
-   * The holder's fencing token; `undefined` also when so many nodes are away that no quorum confirms it.
-   */
+  /** The holder's fencing token; `undefined` also when too many nodes are unavailable for a quorum to confirm it. */
   readonly fencingToken: number | undefined;
 
-  /** What each node says. */
+  /** The answer of each node. */
   readonly votes: readonly LockVote[];
 }
 
@@ -111,7 +111,7 @@ export function voteOf({ name }: LockStore, state: KeyState): LockVote {
   return { node: name, vote: 'held', ...first, holders, ...(permits === undefined ? {} : { permits }) };
 }
 
-/** What the votes on a key come to. */
+/** Combines the votes on a key. */
 export function infoOf(key: string, votes: readonly LockVote[], quorum: number): LockInfo {
   const holders = holdersOf(votes, quorum);
   const isShared = holders[0]?.mode === 'shared';
@@ -135,7 +135,7 @@ export function infoOf(key: string, votes: readonly LockVote[], quorum: number):
   };
 }
 
-/** Those whom a quorum has, in the same slot if it is one; first to end first. */
+/** The holders that a quorum has, with permits in the same slot; the first to end first. */
 function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
   const found = new Map<string, NodeHolder[]>();
   for (const vote of votes) {
@@ -151,18 +151,19 @@ function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
   return held.map((same) => holderOf(same, quorum)).toSorted((a, b) => a.remaining - b.remaining);
 }
 
-/** One holder, as a quorum of nodes and maybe more know it. */
+/** Combines the answers of a quorum of nodes or more about one holder. */
 function holderOf(same: readonly NodeHolder[], quorum: number): LockHolder {
   const [holder] = same as [NodeHolder];
   const remaining = same.map((each) => each.remaining).toSorted((a, b) => b - a)[quorum - 1] ?? 0;
-  // A node that granted it after the others had decided may have another one: the token is what a quorum has.
+  // A node that granted the lock after the decision may have another token. The lock's token is the one that a quorum
+  // has.
   const fencingToken = same
     .map((each) => each.fencingToken)
     .find((token) => same.filter((each) => each.fencingToken === token).length >= quorum);
   return { ...holder, remaining, fencingToken };
 }
 
-/** A holder as people see it. */
+/** A holder as the public interface shows it. */
 export function asHolder({ id, owner, since, remaining, fencingToken, mode, slot }: KeyHolder): NodeHolder {
   return {
     id,

@@ -1,40 +1,40 @@
 /**
- * How a lock is held: `'exclusive'`, by nobody else; `'shared'`, together with other readers and beside no exclusive
- * holder; `'permits'`, by so many at a time.
+ * The mode of a lock: `'exclusive'` admits one holder; `'shared'` admits any number of readers, but none beside an
+ * exclusive holder; `'permits'` admits a fixed number of holders.
  */
 export type LockMode = 'exclusive' | 'shared' | 'permits';
 
-/** The most permits that a key can have. */
+/** The largest number of permits of a key. */
 export const MOST_PERMITS = 1_000;
 
-/** What a lock takes of each of its keys. */
+/** The mode of a lock, with the number of permits where there is one. */
 export type LockKind =
   | { readonly mode: 'exclusive' | 'shared' }
   | {
       readonly mode: 'permits';
-      /** How many may hold at a time: each of them has a slot of its own, below this number. */
+      /** The number of holders at a time. Each has a slot of its own, below this number. */
       readonly permits: number;
     };
 
 export const EXCLUSIVE: LockKind = { mode: 'exclusive' };
 export const SHARED: LockKind = { mode: 'shared' };
 
-/** For messages. */
+/** The name of a kind of lock for messages. */
 export function nameOfKind(kind: LockKind): string {
   return kind.mode === 'permits' ? `a lock of ${kind.permits} permits` : `a lock of the mode '${kind.mode}'`;
 }
 
-/** Whether those who ask for these two can hold a key at the same time. */
+/** `true` if a holder in one mode and a holder in the other can have a key at the same time. */
 export function canHoldTogether(one: LockMode, other: LockMode): boolean {
   return one === other && one !== 'exclusive';
 }
 
-/** Whether a nested call that asks for `inner` can join a lock that is held as `outer` (`reentrant`). */
+/** `true` if a nested call that asks for `inner` can join a lock that is held as `outer` (`reentrant`). */
 export function joins(inner: LockMode, outer: LockMode): boolean {
   return inner === outer || (outer === 'exclusive' && inner === 'shared');
 }
 
-/** Whether one of the two reads what the other one writes. */
+/** `true` if one mode reads and the other writes. */
 export function isReaderAndWriter(one: LockMode, other: LockMode): boolean {
   return one !== other && one !== 'permits' && other !== 'permits';
 }

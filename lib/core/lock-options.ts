@@ -1,7 +1,7 @@
 import { badNumber, badOption, checkBoolean, checkMilliseconds, checkOptionNames } from './checks.js';
 import { EXCLUSIVE, type LockKind, MOST_PERMITS, SHARED } from './lock-mode.js';
 
-/** How long and how often to try for a lock that is not free. */
+/** Limits and delays of the attempts to get a lock that is not free. */
 export interface RetryOptions {
   /**
    * Give up after this many milliseconds.
@@ -10,16 +10,16 @@ export interface RetryOptions {
   readonly timeout?: number;
 
   /**
-   * Give up after this many attempts, the first included, with `delay` between them. Waiting behind other calls of the
-   * process for so long counts for an attempt, too.
+   * Give up after this many attempts, the first included, with `delay` between them. A wait of the same length behind
+   * other calls of this process counts as an attempt, too.
    * @defaultValue no limit
    */
   readonly attempts?: number;
 
   /**
-   * Milliseconds between two attempts where no message tells that the lock is free: with `attempts`, while nodes do not
-   * answer, and while the connection for messages is away. One who stands in line is told, and asks besides only when
-   * the lock could have lapsed, or after 5 seconds.
+   * Milliseconds between two attempts where no message announces a release: with `attempts`, while nodes do not answer,
+   * and while the connection for messages is down. A waiter in the queue gets a message, and otherwise asks only when
+   * the lock could have expired, or after 5 seconds.
    * @defaultValue 200
    */
   readonly delay?: number;
@@ -31,97 +31,104 @@ export interface RetryOptions {
   readonly jitter?: number;
 }
 
-/** What every kind of lock takes, and what a module can set for all its locks. */
+/** The options of every kind of lock, which a module can also set for all its locks. */
 export interface LockOptions {
   /**
-   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10; less than 1000 is lost to a pause of
-   * the process or of the network that nobody would notice otherwise.
+   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10. Below 1000, an ordinary pause
+   * of the process or of the network is enough to lose the lock.
    * @defaultValue 10000
    */
   readonly ttl?: number;
 
   /**
-   * What to do while the lock is not free: `false` makes one attempt; otherwise attempts are repeated until the
-   * first limit is met.
+   * How to wait while the lock is not free: `false` makes one attempt; otherwise the call repeats attempts until it
+   * reaches the first limit.
    * @defaultValue `{ timeout: 5000, delay: 200, jitter: 100 }`
    */
   readonly retry?: false | RetryOptions;
 
   /**
-   * Extend the lock every third of the ttl for as long as it is held.
+   * Extend the lock every third of the ttl while it is held.
    * @defaultValue true
    */
   readonly renew?: boolean;
 
   /**
-   * Not with `mode: 'shared'`. Milliseconds that the keys are kept at least, counted from when the lock was asked for, even when it is released
-   * sooner: for short tasks that several instances begin at about the same time. The handle is released at once; others
-   * find the keys held until the rest has passed. It may be longer than `ttl`, which is all that a crash leaves. Nodes
-   * that lose their data forget the rest: `restartGuard` covers the ttl, unless it is set to more. A nested call that joins a lock (`reentrant`) does not change what the lock was acquired with.
+   * Milliseconds that the keys are kept at least, counted from the request, even if the lock is released sooner: for
+   * short tasks that several instances begin at about the same time. The handle is released at once; other callers find
+   * the keys held until the rest has passed. Not with `mode: 'shared'`.
+   *
+   * It may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data forget the rest,
+   * because `restartGuard` covers the ttl unless you set it to more. A nested call that joins a lock (`reentrant`) does
+   * not change the value of the call that acquired it.
    * @defaultValue 0
    */
   readonly minHold?: number;
 
   /**
-   * Milliseconds after the acquisition from which the lock is not extended any more. It then ends with what is left of
-   * its ttl, no later than `maxHold` and one ttl after the acquisition, and its signal aborts if it is still held. A
+   * Milliseconds after the acquisition from which the lock is not extended any more. It then ends with the rest of its
+   * ttl, no later than `maxHold` plus one ttl after the acquisition, and its signal aborts if it is still held. A
    * nested call that joins a lock (`reentrant`) does not change the limit of the call that acquired it.
    * @defaultValue no limit
    */
   readonly maxHold?: number;
 
   /**
-   * Whether a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
-   * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it; if a nested
-   * call that nobody waited for still runs then, that does it when it ends. Calls that run side by side, as under
-   * `Promise.all`, do not join together: the second one waits as if it were another process. Joining a lock that was
-   * lost throws a `LockLostError`, also when it is lost while the second one waits. A call joins a lock of its own kind, and
-   * a shared one also an exclusive lock; never the other way round.
+   * If `true`, a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
+   * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it. If a
+   * nested call that nobody awaited still runs then, the lock is released when that call ends.
+   *
+   * Calls that run side by side, as under `Promise.all`, do not join together: the second one waits as if it were
+   * another process. Joining a lost lock throws a `LockLostError`, also when the loss comes while the second call
+   * waits. A call joins a lock of its own kind, and a shared call also joins an exclusive lock, but not the other way
+   * round.
    * @defaultValue false
    */
   readonly reentrant?: boolean;
 
   /**
-   * What happens when the lock was lost while the method ran: `'throw'` a `LockLostError` once the method has
-   * returned, or `'ignore'` it. The method's own error always comes first, and the signal aborts either way.
+   * The reaction to a lock that was lost while the method ran: `'throw'` a `LockLostError` once the method has
+   * returned, or `'ignore'` the loss. The method's own error always comes first, and the signal aborts either way.
    * @defaultValue 'throw'
    */
   readonly onLost?: 'throw' | 'ignore';
 
   /**
-   * When the lock is released: `'afterMethod'` when the method or task has ended; `'afterCommit'` when, besides, the database
-   * transaction has ended in which the lock was asked for, committed or rolled back. Outside of a transaction the two are
-   * the same. Needs `inTransaction` and `afterTransaction` of the module. Until then the lock is renewed, within
-   * `maxHold`; a loss after the method has returned is told by the signal and by events only. Not for what `acquire` and
-   * `tryAcquire` give, whose caller releases it, and without effect for a call that joins a lock (`reentrant`).
+   * The time of the release: `'afterMethod'` when the method or task has ended; `'afterCommit'` when, besides, the
+   * surrounding database transaction has been committed or rolled back. Outside of a transaction the two are the same.
+   * `'afterCommit'` needs `inTransaction` and `afterTransaction` of the module.
+   *
+   * Until the release the lock is renewed, within `maxHold`. After the method has returned, only the signal and the
+   * events report a loss. The option does not apply to `acquire` and `tryAcquire`, whose caller releases the lock, and
+   * has no effect for a call that joins a lock (`reentrant`).
    * @defaultValue 'afterMethod'
    * @see docs/transactions.md
    */
   readonly release?: 'afterMethod' | 'afterCommit';
 }
 
-/** How many may hold a lock at a time. It is given with a lock, and not for all locks of a module. */
+/** The number of holders that a lock admits at a time. Given with a lock, and not for all locks of a module. */
 export interface LockKindOptions {
   /**
-   * `'shared'`: any number hold it together (readers), beside no exclusive one. `'exclusive'`: nobody else holds it (a
-   * writer). Not together with `permits`.
+   * `'shared'`: any number of readers hold it together, but none beside an exclusive holder. `'exclusive'`: one writer
+   * holds it alone. Not together with `permits`.
    * @defaultValue 'exclusive'
    */
   readonly mode?: 'shared' | 'exclusive';
 
   /**
-   * So many hold it at a time, over all processes: a whole number from 1 to 1000. With several keys each has its permits, and
-   * the lock takes one of each. Each holder has a slot of its own (`LockHandle.slot`). Where processes give different numbers
-   * for a key, which is so while a new version is deployed, the largest is the limit. Not together with `mode`.
-   * @defaultValue none: the lock is one of the `mode`
+   * The number of holders at a time, over all processes: a whole number from 1 to 1000. Each holder has a slot of its
+   * own (`LockHandle.slot`). With several keys each has its permits, and the lock takes one of each. If processes give
+   * different numbers for a key, which happens during a deployment, the largest is the limit. Not together with `mode`.
+   * @defaultValue none: the lock has the `mode`
    */
   readonly permits?: number;
 }
 
-/** What {@link LockService.acquire} and {@link LockService.withLock} take. */
+/** The options of {@link LockService.acquire} and {@link LockService.withLock}. */
 export interface AcquireOptions extends LockOptions, LockKindOptions {
   /**
-   * What the lock is called in events, traces and metrics. A fixed text without ids: metrics count by it.
+   * The name of the lock in events, traces and metrics. Use a fixed text without ids: metrics count by it.
    * @defaultValue 'other'
    */
   readonly label?: string;
@@ -132,9 +139,9 @@ export interface AcquireOptions extends LockOptions, LockKindOptions {
 
 /** {@link LockOptions} with every default filled in. */
 export interface ResolvedLockOptions {
-  /** The name of the declared lock; absent for others. */
+  /** The name of the declared lock; absent for other locks. */
   readonly lock?: string;
-  /** What `mode` and `permits` come to. */
+  /** The kind that `mode` and `permits` describe. */
   readonly kind: LockKind;
   readonly ttl: number;
   readonly retry: ResolvedRetry;
@@ -154,7 +161,7 @@ export interface ResolvedRetry {
   readonly jitter: number;
 }
 
-/** One attempt, whatever it brings. */
+/** One attempt, with no retry. */
 export const NO_RETRY: ResolvedRetry = { timeout: Infinity, attempts: 1, delay: 0, jitter: 0 };
 
 /** The options that {@link checkLockOptions} knows. */
@@ -174,10 +181,10 @@ export const LOCK_KIND_OPTION_NAMES = ['mode', 'permits'] as const;
 
 const RETRY_OPTION_NAMES = ['timeout', 'attempts', 'delay', 'jitter'] as const;
 
-/** The ttl of a lock that names none. */
+/** The ttl of a lock without a `ttl` option. */
 export const DEFAULT_TTL_MS = 10_000;
 
-/** Shorter ttls leave no validity worth having after drift and a round trip. */
+/** A shorter ttl leaves no useful validity after drift and a round trip. */
 export const SHORTEST_TTL_MS = 10;
 
 /**
@@ -240,7 +247,7 @@ export function checkLockKind({
   }
 }
 
-/** Each of many readers would keep writers out for so long after its release. */
+/** Each of many readers would keep writers out for the whole `minHold` after its release. */
 function minHoldOfShared(minHold: number, whose: string): TypeError {
   return new TypeError(
     `Expected no \`minHold\` with \`mode: 'shared'\`, got ${minHold}${whose}. A shared lock ends with its release; ` +
@@ -248,7 +255,7 @@ function minHoldOfShared(minHold: number, whose: string): TypeError {
   );
 }
 
-/** What to do about `mode` and `permits` where options of all locks are expected. */
+/** Advice for `mode` and `permits` among options of all locks. */
 export function kindBelongsToLock(name: string): string | undefined {
   if (!(LOCK_KIND_OPTION_NAMES as readonly string[]).includes(name)) return undefined;
   const example = name === 'mode' ? "mode: 'shared'" : 'permits: 5';
@@ -264,11 +271,11 @@ export function checkLabel(label: unknown): void {
     throw badOption('label', 'a string that is not empty', label);
 }
 
-/** What is given with a lock; `lock` is the name of a declared one. */
+/** The options given with a lock; `lock` is the name of a declared one. */
 export type GivenLockOptions = LockOptions & LockKindOptions & Pick<ResolvedLockOptions, 'lock'>;
 
 /**
- * Fills in what `given` leaves open, first from `defaults`, then from the defaults of the package. Both are checked already.
+ * Fills in missing options, first from `defaults`, then from the defaults of the package. Both are checked already.
  *
  * @throws TypeError for a shared lock when `defaults` have a `minHold`
  */

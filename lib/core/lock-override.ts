@@ -4,13 +4,15 @@ import { checkLockPolicy, type LockPolicy } from './lock-policy.js';
 import { nearNames } from './near-names.js';
 import { quoted } from './printable.js';
 
-/** What a module can set in place of what a lock is declared with, mostly from its configuration. */
+/** The options of a declared lock that a module can replace, usually from its configuration. */
 export interface LockOverride extends Pick<LockPolicy, 'ttl' | 'onBusy'> {
-  /** Only for a lock that is declared with `permits`: an override does not let several in where one is to be alone. */
+  /**
+   * Only for a lock that is declared with `permits`: an override must not admit several holders to an exclusive lock.
+   */
   readonly permits?: number;
 }
 
-/** By the names of declared locks. */
+/** Overrides by the names of declared locks. */
 export type LockOverrides = Readonly<Record<string, LockOverride | undefined>>;
 
 const NAMES: readonly string[] = ['ttl', 'permits', 'onBusy'];
@@ -56,7 +58,7 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
     'overrides',
     override,
     NAMES,
-    (option) => `What can be overridden is ${listed(NAMES)}. Change \`${option}\` where the lock is declared`,
+    (option) => `Only ${listed(NAMES)} can be overridden. Change \`${option}\` where the lock is declared`,
   );
   checkLockPolicy(overridden(lock.policy, override));
   if (override.permits === undefined || lock.policy.permits !== undefined) return;
@@ -66,7 +68,7 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
   );
 }
 
-/** The policy with what is overridden; an option that is `undefined` is not. */
+/** The policy with its overrides. An option that is `undefined` overrides nothing. */
 export function overridden(policy: LockPolicy, { ttl, permits, onBusy }: LockOverride): LockPolicy {
   return {
     ...policy,

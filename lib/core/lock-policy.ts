@@ -10,38 +10,40 @@ import {
   type LockOptions,
 } from './lock-options.js';
 
-/** How a key is locked: the options of a lock, and of a method that it is around. */
+/** The options of a lock and of the method that it surrounds. */
 export interface LockPolicy extends LockOptions, LockKindOptions {
   /**
-   * What happens when somebody else holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
-   * call, which then resolves to `undefined` (an Observable or async iterable ends without a value) and makes one
-   * attempt unless its own `retry` says otherwise; or a function giving the value in place of the method's.
+   * The reaction when another caller holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
+   * call; or a function that returns the value in place of the method's. A skipped call resolves to `undefined` (an
+   * Observable or async iterable ends without a value), and makes one attempt unless its own `retry` says otherwise.
    * @defaultValue 'throw'; `'skip'` with `oncePerTick`
    */
   readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
 
   /**
    * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
-   * it and however short the method is, as long as their clocks differ by less than a minute, the nodes keep what the
-   * last run left there, and no run crashes or loses its lock. Instances whose tick has run, or
-   * runs elsewhere, do as `onBusy` says, which is `'skip'` by default here. A tick that crashed may run again on an
-   * instance that fires for it later; one whose method threw has run. Not together with `mode: 'shared'` or `permits`.
+   * it and however short the method is. This holds as long as their clocks differ by less than a minute, the nodes keep
+   * the record of the last run, and no run crashes or loses its lock.
    *
-   * With `@Cron` a tick is a moment that the expression names, in its time zone. With `@Interval`, whose instances have
-   * no moments in common, a run begins no sooner than the interval after the one before it, less 10 % or a second,
-   * whichever is less; clocks do not matter there.
+   * An instance whose tick has run, or runs elsewhere, does as `onBusy` says, which is `'skip'` by default here. A tick
+   * that crashed may run again on an instance that fires for it later; a tick whose method threw counts as run. Not
+   * together with `mode: 'shared'` or `permits`.
+   *
+   * With `@Cron` a tick is a moment that the expression names, in its time zone. Instances with `@Interval` share no
+   * such moments, and their clocks do not matter: a run begins no sooner than the interval after the run before it,
+   * less 10 % or one second, whichever is less.
    * @defaultValue false
    */
   readonly oncePerTick?: boolean;
 
   /**
-   * Which module instance locks: the `name` of its `RedlockModule`.
+   * The `name` of the `RedlockModule` instance that locks.
    * @defaultValue the one without a name
    */
   readonly instance?: string;
 }
 
-/** The options that {@link checkLockPolicy} knows, beside `instance`. */
+/** The options that {@link checkLockPolicy} accepts, besides `instance`. */
 export const LOCK_POLICY_NAMES = [
   ...LOCK_OPTION_NAMES,
   ...LOCK_KIND_OPTION_NAMES,
@@ -49,12 +51,12 @@ export const LOCK_POLICY_NAMES = [
   'oncePerTick',
 ] as const;
 
-/** A tick has run when its lock is released: those who hold the lock together would all run it. */
+/** A tick has run when its lock is released. Callers that hold the lock together would all run it. */
 function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;
   const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
   throw new TypeError(
-    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. Those who hold the lock together would all run the ` +
+    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of a common lock would run the ` +
       'tick: leave one of the two out',
   );
 }
@@ -76,7 +78,7 @@ export function checkLockPolicy(policy: LockPolicy): void {
   }
 }
 
-/** What `mode` and `permits` come to. */
+/** The mode that `mode` and `permits` describe. */
 export function modeOf({ mode = 'exclusive', permits }: LockKindOptions): LockMode {
   return permits === undefined ? mode : 'permits';
 }

@@ -1,17 +1,20 @@
-/** How many names a message shows. */
+/** The most names that a message shows. */
 const MOST_SHOWN = 10;
 
-/** The share of its letters that a name must have in common with another, at its beginning and end, to be near. */
+/** A name is near another if it shares at least this fraction of its letters, counted from both ends. */
 const NEAR = 0.5;
 
-/** For messages about a name that is not known: those that it may be a misspelling of, or else all, if they are few. */
+/**
+ * Suggestions for a message about an unknown name: the names that it may be a misspelling of, or all names if they are
+ * few.
+ */
 export function nearNames(name: string, known: readonly string[]): readonly string[] {
   const scored = known.map((each) => ({ each, score: likeness(name, each) }));
   const near = scored.filter(({ score }) => score >= NEAR).toSorted((a, b) => b.score - a.score);
   return (near.length > 0 ? near.map(({ each }) => each) : known).slice(0, near.length > 0 ? 3 : MOST_SHOWN);
 }
 
-/** One letter too many, too few or wrong, or two that changed places, leave the beginning and the end as they were. */
+/** A letter too many, too few or wrong, or two swapped letters, leave the beginning and the end of a name unchanged. */
 function likeness(a: string, b: string): number {
   const least = Math.min(a.length, b.length);
   let before = 0;

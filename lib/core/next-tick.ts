@@ -1,5 +1,5 @@
 /**
- * The real one, also where a test puts fake timers in place later. To import it takes 2 ms: for the sake of all that
- * `node:process` exports, Node would set up stdin and read the list of its own options.
+ * The real function, also where a test installs fake timers later. An import from `node:process` takes 2 ms: for all
+ * its exports Node would set up stdin and read the list of its own options.
  */
 export const { nextTick } = process;

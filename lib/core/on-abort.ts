@@ -1,11 +1,11 @@
 import { NO_SLOT, SlotList } from './slot-list.js';
 
-/** Somebody who waits for a signal, and not a function: one is made for each lock. */
+/** A listener to a signal. An object and not a function, because each lock would have to make one. */
 export interface Abortable {
   aborted(signal: AbortSignal): void;
 }
 
-/** All who wait for one signal. */
+/** All listeners to one signal. */
 interface Audience {
   readonly watches: SlotList<'slot', AbortWatch>;
   readonly stop: () => void;
@@ -13,9 +13,9 @@ interface Audience {
 
 const audiences = new WeakMap<AbortSignal, Audience>();
 
-/** The wait of one for one signal, or for several, in a chain: mostly there is one, and no list is made. */
+/** One listener's wait for one signal, or for several in a chain. Usually there is one signal, so there is no list. */
 export class AbortWatch {
-  /** For the list of all who wait for the signal. */
+  /** The position in the list of all listeners to the signal. */
   slot = NO_SLOT;
 
   constructor(
@@ -35,12 +35,12 @@ export class AbortWatch {
 }
 
 /**
- * Calls `aborted` of the target when the signal aborts, unless the watch that is returned is stopped before. In no certain
- * order with others.
+ * Calls `aborted` of the target when the signal aborts, unless the returned watch is stopped first. The order among
+ * several targets is not defined.
  *
- * A signal gets one listener, however many wait for it: from 11 on Node warns of a leak.
+ * A signal gets one event listener for all targets: from 11 listeners on Node warns of a leak.
  *
- * @param next - is stopped with it: the watch of another signal
+ * @param next - the watch of another signal, which is stopped together with the new one
  */
 export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatch): AbortWatch {
   return new AbortWatch(target, audiences.get(signal) ?? listenTo(signal), next);
@@ -49,7 +49,7 @@ export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatc
 function listenTo(signal: AbortSignal): Audience {
   const watches = new SlotList<'slot', AbortWatch>('slot');
   const abort = (): void => {
-    // What one of them does can end the wait of another.
+    // One target's reaction can end the wait of another.
     for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
   const stop = (): void => {

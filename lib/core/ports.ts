@@ -4,19 +4,19 @@ import type { LockMode } from './lock-mode.js';
 import type { NodeCheck } from './node-status.js';
 import type { WaiterId } from './waiter-id.js';
 
-/** What a store knows of what is in the way of a lease: a holder, the one whose turn it is, or who ran a tick. */
+/** A store's report of the obstacle for a lease: a holder, the first waiter in line, or the process that ran a tick. */
 export interface Holder {
-  /** Tells holders apart: two nodes that name the same id are held by the same lease. */
+  /** Identifies the holder: two nodes that report the same id store the same lease. */
   readonly id: string;
   /** Readable name of the holding process. */
   readonly owner: string;
-  /** Milliseconds until the store lets the key go by itself; `Infinity` when the key has no expiry. */
+  /** Milliseconds until the key expires in the store; `Infinity` when the key has no expiry. */
   readonly remaining: number;
 }
 
-/** One of those who hold a key in a store. */
+/** One holder of a key in a store. */
 export interface KeyHolder extends Holder {
-  /** When it was asked for, in milliseconds since 1970 by the holder's clock. */
+  /** The time of its request, in milliseconds since 1970 by the holder's clock. */
   readonly since: number;
   readonly fencingToken: number;
   readonly mode: LockMode;
@@ -24,16 +24,18 @@ export interface KeyHolder extends Holder {
   readonly slot?: number;
 }
 
-/** What a store has under a key that is held. */
+/** The state of a held key in a store. */
 export interface HeldKey {
   readonly mode: LockMode;
-  /** The most that any of those asked for who have held the key lately; only with permits. */
+  /** The largest number of permits that any recent holder of the key asked for; only with permits. */
   readonly permits?: number;
-  /** One in an exclusive lock. First to end first. */
+  /** The holders, the first to end first; one for an exclusive lock. */
   readonly holders: readonly KeyHolder[];
 }
 
-/** What a store says of a key: who holds it, `undefined` when nobody does, or why it cannot be read. */
+/**
+ * A store's answer about a key: its holders, `undefined` when it has none, or the reason why the store cannot read it.
+ */
 export type KeyState = HeldKey | Error | undefined;
 
 /** The waiters of one process for a key in one mode, which stand as one in the queue of a store. */
@@ -42,49 +44,55 @@ export interface KeyWaiter extends Omit<WaiterId, 'keys'> {
   readonly since: number;
 }
 
-/** The slots that a lease with permits is to get, one of each key. */
+/** The slots that a lease with permits asks for, one of each key. */
 export interface SlotWish {
   readonly slots: readonly number[];
   /**
-   * These and no others, and what the lease has of others it gives up: so that a quorum of nodes comes to the same. Else the
-   * store takes the next ones that are free.
+   * If `true`, the store grants these slots and no others, and frees any other slot of the lease, so that a quorum of
+   * nodes ends up with the same slots. Otherwise the store takes the next free ones.
    */
   readonly exactly: boolean;
 }
 
-/** What is asked of every node for one attempt to lock some keys. */
+/** One attempt to lock some keys, as every node is asked for it. */
 export interface AcquireRequest {
   readonly lease: Lease;
-  /** When it is asked for, by this machine's clock, in milliseconds since 1970; for people. */
+  /** The time of the request by this machine's clock, in milliseconds since 1970; for people. */
   readonly since: number;
-  /** Milliseconds after which nobody waits for the answer. A store that knows the time must not store the lease later (S16). */
+  /**
+   * Milliseconds after which the caller stops waiting for the answer. A store that knows the time must not store the
+   * lease later (S16).
+   */
   readonly limit: number;
-  /** A node that started or lost its data less than so many milliseconds ago must not vote (S12); 0 for no matter when. */
+  /**
+   * A node that started or lost its data less than this many milliseconds ago must not vote (S12); 0 turns the rule
+   * off.
+   */
   readonly guard: number;
   /**
-   * The fencing token that all nodes are to give, so that they agree on it; larger where a node's clock or the last token of
-   * a key is. 0 when there is one node.
+   * The fencing token proposed to all nodes, so that they agree. A node returns a larger one if its clock or the last
+   * token of a key is ahead. 0 when there is one node.
    */
   readonly proposal: number;
-  /** Where the one who asks stands among those who wait; only the node that keeps the order reads it. */
+  /** The caller's position among the waiters; only the node that keeps the queue reads it. */
   readonly position: QueuePosition | undefined;
   /** Only with permits. */
   readonly wish?: SlotWish | undefined;
   /**
-   * The lock is extended for as long as it is held and freed when it is released, so that it may end together with others of
-   * its process.
+   * If `true`, the lock is extended while it is held and freed when it is released, so that it may expire together with
+   * other locks of its process.
    * @defaultValue false
    */
   readonly renewed?: boolean;
 }
 
-/** Where the one who asks stands among those who wait. */
+/** The caller's position among the waiters. */
 export interface QueuePosition {
-  /** What a refusal puts in line. */
+  /** The waiter that a refusal adds to the queue. */
   readonly waiter: WaiterId;
-  /** Milliseconds that the caller has waited; who came earlier goes first. */
+  /** Milliseconds that the caller has waited. The caller that came first has the first turn. */
   readonly waited: number;
-  /** Milliseconds that the one has waited who takes over the place when this lease is granted. */
+  /** Milliseconds that the next waiter has waited. It takes over the position when this lease is granted. */
   readonly next: number | undefined;
 }
 
@@ -92,176 +100,188 @@ export interface QueuePosition {
 export type AcquireReply =
   | {
       readonly granted: true;
-      /** Larger than the token of every earlier grant of each of the keys on this node, as long as its clock does not fall by 10 s. */
+      /**
+       * Larger than the token of every earlier grant of each of the keys on this node, as long as its clock does not
+       * step back by 10 s.
+       */
       readonly token: number;
-      /** Since when its ttl counts, where that may be earlier than when it was asked for: what the store has confirmed last. */
+      /** The start of the ttl where it may be before the request: the moment of the store's last confirmation. */
       readonly validFrom?: Instant;
-      /** The next waiter, who took over the place ({@link QueuePosition.next}), is the first in line. */
+      /** The next waiter, which took over the position ({@link QueuePosition.next}), is first in line. */
       readonly nextIsFirst?: boolean;
-      /** Of each key, in their order; only with permits. */
+      /** One slot of each key, in the order of the keys; only with permits. */
       readonly slots?: readonly number[];
-      /** The most permits that anybody asked for lately for one of the keys, where that is more than the lease asks for. */
+      /** The largest recent request for permits of one of the keys, if it exceeds the lease's own. */
       readonly permits?: number;
     }
   | {
       readonly granted: false;
-      /** The one to wait for: whose end may admit the lease. */
+      /** The holder to wait for: its end may admit the lease. */
       readonly holder: Holder | KeyHolder;
-      /** Others who hold the key, as far as they are known without asking more; only with permits. */
+      /** Other holders of the key that the store knows without another request; only with permits. */
       readonly others?: readonly KeyHolder[];
-      /** As with a grant. */
+      /** As in a grant. */
       readonly permits?: number;
-      /** The lease's tick has run already; `holder` says where, and for how long the node will know it. */
+      /**
+       * The lease's tick has run already. `holder` names the process that ran it, and how long the node will remember
+       * that.
+       */
       readonly ran?: true;
     };
 
-/** A lease that a store is to let go. */
+/** A request to release a lease. */
 export interface ReleaseRequest {
   readonly lease: Lease;
   /** Milliseconds from now after which the first in line may try; 0 for at once. */
   readonly pause: number;
 }
 
-/** Which ttls a store can keep. */
+/** The ttls that a store can keep. */
 export interface TtlRule {
-  /** Milliseconds. */
+  /** The shortest, in milliseconds. */
   readonly least: number;
-  /** A ttl is a multiple of so many milliseconds. */
+  /** A ttl is a multiple of this number of milliseconds. */
   readonly step: number;
-  /** Why, for messages. */
+  /** The reason, for messages. */
   readonly reason: string;
 }
 
-/** Takes the answer to a request by its index; called once for each, also with an error. */
+/** Receives the answer or the error for one request, by the request's index. Called once for each request. */
 export type Tell<Reply> = (index: number, reply: Reply | Error) => void;
 
 /**
- * What the algorithm needs from a store; all else is optional. Each method takes what is asked of it within one turn of the
- * event loop. `acquire`, `extend` and `release` do not throw: they tell an error.
+ * The methods that the algorithm needs from a store; all other ports are optional. Each method sends its requests
+ * within one turn of the event loop. `acquire`, `extend` and `release` do not throw: they pass errors to `tell`.
  *
- * An error means that the outcome is not known, or that the node is not fit to vote: it counts as a vote against, and
- * the lease is released there. The caller has its own time limit; a store need not have one.
+ * An error means that the outcome is unknown, or that the node is not fit to vote. It counts as a vote against, and the
+ * lease is released there. The caller has its own time limit; a store need not have one.
  *
- * What reaches the server later than asked must do no harm. A store starts nothing for a lease that has ended but its release
- * ({@link Lease.ended}), and a release undoes an acquisition that was sent before it, also one that is still under way (S6, S15).
+ * A request that reaches the server late must do no harm. After a lease has ended ({@link Lease.ended}), a store sends
+ * nothing for it but its release. A release undoes every acquisition that was sent before it, even one that is still
+ * under way (S6, S15).
  */
 export interface LockStore {
-  /** For people, in messages; holds no credentials. */
+  /** The store's name in messages; without credentials. */
   readonly name: string;
 
   /**
-   * Resolves when the store can be asked. Rejects when the first try to reach it failed, with a message that says what to do
-   * about it; the store goes on trying. Rejects with an `UnfitStoreError` when it must not be used: that ends the start.
+   * Resolves when the store accepts requests. Rejects when the first attempt to reach it failed, with a message that
+   * says what to do; the store keeps trying. Rejects with an `UnfitStoreError` when the store must not be used, and the
+   * application's start then fails.
    */
   connect(): Promise<void>;
 
-  /** What it can store, `'exclusive'` at least; a lock of another mode is refused with an error before it is asked for. */
+  /**
+   * The modes that it can store, `'exclusive'` at least. The algorithm rejects a lock of another mode without a
+   * request.
+   */
   readonly modes: readonly LockMode[];
 
   /**
-   * The ttls that it can keep; a lock with another one is refused with an error before it is asked for.
+   * The ttls that it can keep. The algorithm rejects a lock with another ttl without a request.
    * @defaultValue any whole number of milliseconds
    */
   readonly ttls?: TtlRule;
 
-  /** Whether an answer can be expected, as far as is known without asking. */
+  /** `false` if the store knows, without a request, that it cannot answer. */
   readonly available: boolean;
 
   /**
-   * Stores each lease under all its keys, or, if any of them is held by another lease beside which it cannot be, or the
-   * store remembers that its tick has run, under none. With permits a lease gets a slot of each key, which no other has
-   * while it lasts, and each slot a token larger than those that it had before. A reader that joins others may get the
-   * token that they have. Whoever asks again with the same lease gets the same.
+   * Stores each lease under all its keys. Stores it under none if another lease excludes it from one of them, or if the
+   * store remembers that its tick has run. With permits a lease gets a slot of each key that no other lease has at the
+   * same time, and each slot a token larger than the slot's earlier ones. A reader that joins other readers may get
+   * their token. A repeated request for the same lease gets the same answer.
    *
-   * @param ordered - whether this node keeps the order of those who wait: then nobody passes those who came earlier, and
-   * who is refused and has a {@link QueuePosition} is put in line
+   * @param ordered - `true` if this node keeps the queue. Then a request is refused while an earlier caller waits, and
+   * a refused request with a {@link QueuePosition} joins the queue
    */
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void;
 
   /**
-   * Makes the keys of each lease live for at least `ttl` milliseconds from now, if it holds all of them; the answer is
-   * whether it does. Never shortens a life, and revives nothing: a late duplicate of an earlier call must not undo a later
-   * one. What is wrong with one lease must not keep others from being extended. Each holder has an end of its own: nobody's
-   * extension touches another's (S23).
+   * Makes the keys of each lease live for at least `ttl` milliseconds from now, if the lease holds all of them, and
+   * answers if it does. Never shortens a lifetime and never restores an expired key: a late duplicate of an earlier
+   * call must not undo a later one. A fault of one lease must not prevent the extension of others. Each holder has an
+   * end of its own, which no extension of another holder changes (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 
   /**
-   * Frees the keys that the lease holds and no others (S7); or, while {@link Lease.keepFor} is not 0, makes them end
-   * after so many milliseconds. Then remembers {@link Lease.mark}, whoever holds the keys: a tick that has run has run.
-   * Tells the first in line when it may try. Idempotent. After an error nobody asks again: a store that can, releases later,
-   * else the lease lasts until its ttl has passed.
+   * Frees the keys that the lease holds and no others (S7). While {@link Lease.keepFor} is not 0, makes them expire
+   * after that many milliseconds instead. Then stores {@link Lease.mark}, even if another lease holds the keys,
+   * because the tick has run. Tells the first in line when it may try. Idempotent. The algorithm does not repeat a release that
+   * failed: a store that can, releases later; otherwise the lease lasts until its ttl has passed.
    */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void;
 
-  /** Ends what was opened for this store. */
+  /** Closes what was opened for this store. */
   close(): Promise<void>;
 }
 
 /**
- * Keeps the order of those who wait, and tells them when to try. Without it they poll as `retry.delay` says, and who comes
- * next is chance.
+ * Keeps the order of waiters, and tells them when to try. Without this port waiters poll as `retry.delay` says, in no
+ * particular order.
  */
 export interface WaitQueue {
-  /** Whether messages arrive already, so that listening costs nothing. */
+  /** `true` if messages arrive already, so that `listen` costs nothing. */
   readonly subscribed: boolean;
 
-  /** Whether others waited here for any of the keys a moment ago. */
+  /** `true` if other callers waited here for any of the keys a moment ago. */
   contended(keys: readonly string[]): boolean;
 
   /**
-   * Listens for the messages to a waiter. `onMessage` is called with the milliseconds after which the waiter may try: 0
-   * also when messages begin to arrive (again), and something more when they cease to, as polling is all that is left then;
-   * `turn` is whether it is first in line and the lock free, and `released` the id of the lease whose release made it so.
+   * Subscribes a waiter to its messages. `onMessage` gets the milliseconds after which the waiter may try. That is 0
+   * also when messages begin to arrive (again), and more than 0 when they stop, because then the waiter must poll.
+   * `turn` is `true` if the waiter is first in line and the lock is free. `released` is the id of the released lease
+   * that made it free.
    */
   listen(
     waiter: WaiterId,
     onMessage: (after: number, turn: boolean, released?: string) => void,
   ): Subscription;
 
-  /** Takes the waiter out of the queues. */
+  /** Removes the waiter from the queues. */
   leave(waiter: WaiterId): Promise<void>;
 }
 
-/** Messages for one waiter at one store. */
+/** The messages for one waiter at one store. */
 export interface Subscription {
-  /** Whether messages arrive at present, so that it makes sense to stand in line. */
+  /** `true` while messages arrive, so that it makes sense to join the queue. */
   readonly ready: boolean;
   stop(): void;
 }
 
 /**
- * Keeps a stream of those who can hold a key together, such as readers, from starving one who waits for it in another mode
- * (S22). For stores that have such modes. Without it that one gets the key when the stream ends.
+ * Prevents starvation by holders that share a key, such as readers: an endless stream of them would keep out a waiter
+ * of another mode (S22). For stores with such modes. Without this port that waiter gets the key when the stream ends.
  */
 export interface StarvationGuard {
   /**
-   * Keeps those out for a few seconds who ask later than the waiter in another mode which several can hold at a time: a
-   * stream of them that never ends would starve it (S22). The store need not be the one at which waiters queue.
+   * Keeps out later callers of modes that share the key, for a few seconds: an endless stream of them would starve the
+   * waiter (S22). The store need not be the one that keeps the queue.
    *
-   * @param waited - milliseconds that the waiter has waited; it goes by when it came
-   * @returns `true` when those are kept out until {@link letPass}; `false` while somebody who waits, too, keeps others out in
-   * its place, and may cease to at any time: then it is asked again until it is `true`
+   * @param waited - milliseconds that the waiter has waited, which tell when it came
+   * @returns `true` when the store keeps them out until {@link letPass}. `false` while an earlier waiter keeps them out
+   * instead, which may stop at any time: the caller then repeats the request until it returns `true`
    */
   holdBack(waiter: WaiterId, waited: number): Promise<boolean>;
 
-  /** Ends what {@link holdBack} began. */
+  /** Ends the effect of {@link holdBack}. */
   letPass(waiter: WaiterId): Promise<void>;
 }
 
-/** Shows locks from outside, and ends them. Without it `inspect`, `list` and `forceRelease` reject. */
+/** Reads locks of any process, and ends them. Without this port `inspect`, `list` and `forceRelease` reject. */
 export interface LockDirectory {
-  /** What is under each of the keys, in their order; they need not be keys of one lock. Changes nothing. */
+  /** The state of each key, in the order of the keys, which need not belong to one lock. Changes nothing. */
   read(keys: readonly string[]): Promise<readonly KeyState[]>;
 
   /**
-   * The keys that begin with `prefix` and may be held, in pages that are small enough to `read` in one go, some of them
-   * empty. A key that is held from the first page to the last is among them; one that comes or goes meanwhile may be, and a
-   * key may come twice.
+   * The possibly held keys that begin with `prefix`, in pages small enough for one `read`. A page may be empty. A key
+   * that is held from the first page to the last is included; a key that is acquired or released meanwhile may be, and
+   * a key may come twice.
    */
   scan(prefix: string): AsyncIterable<readonly string[]>;
 
-  /** Ends those of the key's holders that have one of these ids; resolves to the ids of those that it ended. */
+  /** Removes the holders of the key that have one of these ids; resolves to the ids that it removed. */
   forceRelease(key: string, ids: readonly string[]): Promise<readonly string[]>;
 }
 
@@ -275,29 +295,29 @@ export interface QueueDirectory {
 }
 
 /**
- * What only stores need that are used several at a time, and know nothing of each other. Without it a store is the only node
- * of its module: one that replicates itself.
+ * The methods that independent stores need to form a quorum. A store without this port, such as one that replicates
+ * itself, is the only node of its module.
  */
 export interface QuorumStore {
-  /** The store's clock as far as it is known here, in milliseconds since 1970. */
+  /** The estimated time of the store's clock, in milliseconds since 1970. */
   time(): number | undefined;
 
   /**
-   * Lifts the lease's tokens to `token`, if it holds all its keys, and none has a larger one or it is a reader's; resolves
-   * to whether they are at least there.
+   * Raises the lease's tokens to `token`, if the lease holds all its keys, and if none of its tokens is larger or it is
+   * a reader's. Resolves to `true` if all its tokens are `token` or larger.
    */
   raise(lease: Lease, token: number): Promise<boolean>;
 }
 
-/** Tells how fit a store is. Without it health and metrics take it for fit. */
+/** Reports the fitness of a store. Without this port health and metrics treat it as fit. */
 export interface StoreHealth {
   /**
-   * How fit the store is to vote, if one that (re)started or lost its data less than `guard` milliseconds ago must not.
-   * Rejects when it does not answer.
+   * Reports if the store is fit to vote. A store that (re)started or lost its data less than `guard` milliseconds ago
+   * is not. Rejects when the store does not answer.
    */
   check(guard: number): Promise<NodeCheck>;
 }
 
-/** A store with whatever else it can do. */
+/** A store with any further ports that it has. */
 export type Store = LockStore &
   Partial<WaitQueue & StarvationGuard & LockDirectory & QueueDirectory & QuorumStore & StoreHealth>;

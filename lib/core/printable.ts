@@ -1,4 +1,6 @@
-/** Keys and owners can be any text; what would begin a new line or steer a terminal is written as an escape. */
+/**
+ * Keys and owners can contain any text. Characters that would begin a new line or control a terminal become escapes.
+ */
 export function printable(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\u2028\u2029]/gu,
@@ -6,7 +8,7 @@ export function printable(text: string): string {
   );
 }
 
-/** Keys as messages show them. */
+/** Formats keys for messages. */
 export function quoted(keys: readonly string[]): string {
   return keys.map((key) => `"${printable(key)}"`).join(', ');
 }

@@ -1,10 +1,10 @@
-/** How long it is remembered that somebody waited for a key, in milliseconds. */
+/** Milliseconds for which a waiter is remembered. */
 const MEMORY_MS = 1_000;
 
-/** With fewer keys than this there is nothing worth sweeping. */
+/** Below this number of keys a sweep is not worth its cost. */
 const LEAST_SWEPT = 1_000;
 
-/** The keys that others have waited for a moment ago. */
+/** Keys that other callers waited for a moment ago. */
 export class RecentWaiters {
   readonly #seen = new Map<string, number>();
   #sweepAt = LEAST_SWEPT;

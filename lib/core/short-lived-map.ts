@@ -1,12 +1,12 @@
-/** So many entries come before the map is made anew, or twice as many as it has, if that is more. */
+/** The map is replaced after this many insertions, or after twice its size if that is more. */
 const LEAST_ENTRIES = 256;
 
 /**
- * A map of what comes and goes all the time.
+ * A map for entries that live for a short time.
  *
- * Not a Map alone, for the same reason as `SlotList` is no Set: the old tables of a Map keep each other, and what was in
- * them, from the collection of young garbage. One that is made anew now and then ends that chain. Of 1.3 kB of each lock
- * that outlived it 10 bytes are left, and of 10.7 microseconds of client CPU about 7 (a loop of acquire and release, 64 in
+ * A plain Map has the same fault as a Set (see `SlotList`): its old tables keep each other, and their former entries,
+ * from the collection of young garbage. Replacing the map now and then ends that chain. Of 1.3 kB for each lock that
+ * outlived it 10 bytes are left, and of 10.7 microseconds of client CPU about 7 (a loop of acquire and release, 64 in
  * flight on one node, `--trace-gc`).
  */
 export class ShortLivedMap<Key, Value> {

@@ -1,23 +1,24 @@
 import type { Store } from './ports.js';
 
-/** What a module tells a store that is opened for it. */
+/** The settings that a module passes to a store when it opens the store. */
 export interface StoreTerms {
-  /** Put before every key. */
+  /** The prefix of every key. */
   readonly keyPrefix: string;
-  /** Something is weaker than it could be. Says the same thing once. */
+  /** Logs a warning about a weak setup. Logs the same message once. */
   readonly warnOnce: (message: string) => void;
-  /** The connection was lost, or an attempt to connect has failed; told again for every attempt. */
+  /** Reports a lost connection or a failed attempt to connect; called for every attempt. */
   readonly lost: () => void;
-  /** The store can be asked. */
+  /** Reports that the store accepts requests. */
   readonly ready: () => void;
-  /** Locks are to be looked at, and perhaps ended: nothing is made there, and nobody waits. */
+  /** If `true`, the store only reads locks, and ends some on request: it creates nothing, and nobody waits. */
   readonly looksOnly?: boolean;
 }
 
 /**
- * A store that is not opened yet, as `postgres(...)` of `nestjs-redlock/postgres` returns it: the `nodes` of a module, alone.
+ * A store before it is opened, as `postgres(...)` of `nestjs-redlock/postgres` returns it. A module takes it as its
+ * `nodes`, alone.
  */
 export interface StoreFactory {
-  /** Opens nothing yet: `LockStore.connect` does. */
+  /** Opens no connection yet: `LockStore.connect` does. */
   openStore(terms: StoreTerms): Store;
 }

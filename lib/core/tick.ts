@@ -1,14 +1,12 @@
-/**
- * One firing of a schedule that several processes share, so that it can be told whether it has run already.
- */
+/** One firing of a schedule that several processes share. Nodes remember it, so that each tick runs once. */
 export interface Tick {
-  /** Tells the ticks of one schedule from those of others that lock the same key. */
+  /** Tells the ticks of one schedule from those of other schedules with the same key. */
   readonly schedule: string;
 
   /**
-   * The instant that the schedule names, in milliseconds since 1970: the same number in every process, whatever its
-   * clock says. A node that remembers this or a later one refuses. 0 when a schedule names no instants; then a node
-   * refuses for as long as it remembers.
+   * The time that the schedule names, in milliseconds since 1970: the same number in every process, whatever its clock
+   * says. A node that remembers this or a later tick refuses. 0 for a schedule without such times; a node then refuses
+   * for as long as it remembers the tick.
    */
   readonly at: number;
 
@@ -17,7 +15,7 @@ export interface Tick {
   readonly from: 'acquisition' | 'release';
 }
 
-/** What a node is asked to remember of a tick that has run. */
+/** The record of a completed tick, as nodes are asked to store it. */
 export interface TickMark {
   readonly schedule: string;
   readonly at: number;

@@ -1,12 +1,12 @@
 import type { LockMode } from './lock-mode.js';
 
-/** The waiters of one process for the same keys in the same mode, who stand as one in the queue of a node. */
+/** The waiters of one process for the same keys in the same mode. They share one entry in the queue of a node. */
 export interface WaiterId {
   readonly keys: readonly string[];
   readonly mode: LockMode;
   /** Random, 16 hexadecimal digits: the same for all waiters of one process. */
   readonly process: string;
-  /** Tells the waiters of a process apart. */
+  /** Tells the waiters of one process apart. */
   readonly number: number;
   /** Readable name of the process. */
   readonly owner: string;

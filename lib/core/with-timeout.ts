@@ -1,5 +1,5 @@
 /**
- * The answer, or an error when it takes too long.
+ * Resolves to the answer, or rejects when it takes too long.
  *
  * @param limit - milliseconds
  */
@@ -7,7 +7,7 @@ export async function withTimeout<T>(answer: Promise<T>, limit: number): Promise
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new Error(`no answer within ${limit} ms`));
-    // When the thread was blocked, the answer may be there and unread: it comes first.
+    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
     timer = setTimeout(setImmediate, limit, giveUp);
   });
   try {

@@ -14,105 +14,110 @@ import { Release } from './release.js';
 import { isSame, Tally } from './tally.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 
-/** How some keys are to be locked. */
+/** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
   readonly ttl: number;
   /** Milliseconds that the keys are kept at least; 0 by default. */
   readonly minHold?: number;
-  /** The firing of a schedule that the lock is for: refused when it has run already. */
+  /** The tick of a schedule that the lock is for. The request is refused if the tick has run already. */
   readonly tick?: Tick | undefined;
-  /** What it takes of each key; exclusive by default. */
+  /** The kind of lock on each key; exclusive by default. */
   readonly kind?: LockKind;
-  /** Any of them ends the attempt with its reason. */
+  /** Each of them ends the attempt with its reason when it aborts. */
   readonly signals: readonly AbortSignal[];
 }
 
-/** How one attempt goes about it. */
+/** How to make one attempt. */
 export interface AttemptPlan {
-  /** Milliseconds that are left for it. */
+  /** Milliseconds left for it. */
   readonly left: number;
-  /** The index of the node that keeps the order of those who wait. */
+  /** The index of the node that keeps the queue of waiters. */
   readonly queueNode: number;
   readonly position?: QueuePosition | undefined;
   /**
-   * Ask that node alone first, and the others only when it grants: where others wait, asking everybody costs more and
-   * ends in split votes.
+   * If `true`, ask the queue node alone first, and the others only when it grants. While others wait, asking all nodes
+   * costs more and splits the votes.
    */
   readonly queueNodeFirst: boolean;
 }
 
-/** Whom it waits for: the queue node alone, all nodes, the time to ask again, or the nodes that agree on the token. */
+/**
+ * The attempt waits for the queue node alone, for all nodes, for the pause before it asks again, or for the nodes to
+ * agree on a token.
+ */
 type Phase = 'queue-node' | 'all' | 'pausing' | 'agreeing';
 
 export type Outcome = HeldLock | LockHeldError | LockUnavailableError;
 
-/** What became of an attempt. */
+/** The outcome of an attempt. */
 export interface AttemptResult {
   readonly outcome: Outcome;
   /**
-   * What the queue node said: when it granted, it took the waiter out of its queue; when it refused, it put it in.
-   * `'pending'`: the other votes had decided before its vote came.
+   * The queue node's vote. When it granted, it removed the waiter from its queue; when it refused, it added the waiter.
+   * `'pending'`: the other votes decided the attempt before this one arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** Nobody has a quorum: it makes sense to try again soon. */
+  /** Nobody has a quorum, so it makes sense to try again soon. */
   readonly split: boolean;
-  /** A node had less time to answer than it may take, so its silence says nothing. */
+  /** A node had less time to answer than its time limit, so a missing answer does not mean that the node is down. */
   readonly cutShort: boolean;
-  /** It was granted, and the next waiter of the process is the first in line. */
+  /** The lock was granted, and the next waiter of the process is the first in line. */
   readonly nextIsFirst: boolean;
 }
 
 /**
- * How often, at most, an attempt that the queue node granted asks again where it was refused by somebody without a quorum:
- * a holder whose release is still under way, or another attempt, which the queue node has refused and which gives way.
+ * The most rounds of an attempt that the queue node granted. It repeats the requests that were refused because of a
+ * holder without a quorum: one whose release is still under way, or another attempt, which the queue node refused and
+ * which gives up.
  */
 const MOST_ROUNDS = 4;
 
 /**
- * How often, at most, permits are asked for anew where nodes could not be brought to one slot (S20): 34 % were refused
- * without it where 19 % would be if all nodes were one (bench: permits; 10 permits, load 0.95).
+ * The most restarts of an attempt for permits whose nodes could not agree on one slot (S20). Without restarts 34 % of
+ * the attempts were refused where a single node would refuse 19 % (bench: permits; 10 permits, load 0.95).
  */
 const MOST_BEGINNINGS = 4;
 
 /**
- * How often, at most, nodes that lack the slot of a lock that was won are asked for it. A slot that they lack looks free there,
- * and splits the votes on those who come later.
+ * The most requests to nodes that lack the slot of an acquired lock. On such a node the slot looks free, and splits the
+ * votes of later callers.
  */
 const MOST_COMPLETIONS = 6;
 
-/** How long the next in line is kept from trying after an attempt that came to nothing, in milliseconds. */
+/** Milliseconds for which the first in line must not try after a failed attempt. */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** Whom an attempt is made for; told once. */
+/** The owner of an attempt; called once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
-  /** A signal ended it, for this reason. */
+  /** A signal ended the attempt, with this reason. */
   aborted(reason: unknown): void;
 }
 
-/** What attempts of one {@link Redlock} share. */
+/** Shared by the attempts of one {@link Redlock}. */
 export interface AcquireContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
-  /** Something is under way that must have ended before the nodes are closed; returns what is to be called then. */
+  /** Registers work that must end before the nodes are closed; returns the function to call at its end. */
   readonly busy: () => () => void;
 }
 
 /**
- * One attempt to acquire a lock: asks the nodes, counts their votes, agrees on the fencing token, and hands the lock over
- * or undoes what was stored. An id of its own for each attempt, so that a late reply counts for no other (S5).
+ * One attempt to acquire a lock: asks the nodes, counts their votes and agrees on the fencing token. It then hands the
+ * lock over, or undoes what was stored. Each attempt has an id of its own, so that a late reply counts for no other
+ * (S5).
  */
 export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abortable {
   readonly lease: Lease;
   readonly guard: number;
   readonly proposal: number;
-  /** Which slots the nodes are to give; only with permits. */
+  /** The slots requested from the nodes; only with permits. */
   wish: SlotWish | undefined;
   readonly #tally: Tally;
-  /** When the first node was asked (S2). */
+  /** The moment of the first request (S2). */
   readonly sent: Instant = now();
-  /** From when on the ttl counts: not later than what a store has confirmed last. */
+  /** The start of the ttl: no later than the last confirmation of a store. */
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
@@ -128,7 +133,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     readonly plan: AttemptPlan,
     private readonly context: AcquireContext,
     private readonly caller: AttemptCaller,
-    /** How often it was begun before. */
+    /** The number of earlier beginnings. */
     private readonly beginnings = 0,
   ) {
     const { nodes, settings } = context;
@@ -137,7 +142,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.lease = new Lease(keys, settings.owner, ttl, tick, kind);
     if (kind?.mode === 'permits' && nodes.stores.length > 1) this.wish = anySlots(keys.length, kind.permits);
     this.guard = settings.guard.duration;
-    // A single node has nobody to agree with.
+    // A single node has no other node to agree with.
     this.proposal = nodes.stores.length === 1 ? 0 : proposedToken(nodes.latestTime());
     this.#tally = new Tally(nodes.stores.length);
     this.#nodeLimit = nodeTimeLimit(ttl, settings.nodeTimeout);
@@ -156,7 +161,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get position(): QueuePosition | undefined {
-    // What is asked after it was won is asked for order's sake, and nobody waits for it.
+    // A request after the lock was acquired only completes the other nodes, and nobody waits for it.
     return this.isSettled ? undefined : this.plan.position;
   }
 
@@ -177,18 +182,18 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /** Every phase takes from the time that is left for all of them (S8). */
+  /** Every phase uses part of the time that is left for all of them (S8). */
   get #left(): number {
     return this.plan.left - elapsedSince(this.sent);
   }
 
-  /** How long a node may take when so much is left. In whole milliseconds, so that many have the same. */
+  /** The time limit of a node when this much is left. Whole milliseconds, so that many requests share one limit. */
   #limit(left: number): number {
     this.#cutShort ||= left < this.#nodeLimit;
     return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
   }
 
-  /** A node that does not give the slot of a lock that is won already is to give that, like those that did not before. */
+  /** After the lock was acquired, a node that answers without the lock's slot is asked for that slot. */
   override answered(node: number, reply: AcquireReply | Error): void {
     const isLate = this.isSettled;
     super.answered(node, reply);
@@ -218,7 +223,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /** Where others ask for more permits lately. A refusal may show that by their slots alone, which are below their number. */
+  /**
+   * Records that other callers lately asked for more permits. A refusal may show it only by their slots, which are
+   * below their number.
+   */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
     if (kind.mode !== 'permits') return;
@@ -231,17 +239,17 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     if (seen > kind.permits) this.lease.seePermits(seen);
   }
 
-  /** The queue node, which was asked alone, has answered. */
+  /** Continues after the answer of the queue node, which was asked alone. */
   #open(): void {
     const { granted, slots } = this.#tally;
     if (granted === 0) return this.#undo();
-    // What it gave is free there, and most likely elsewhere.
+    // The slots that it granted are free there, and most likely on the other nodes.
     if (slots) this.wish = { slots, exactly: false };
     this.#phase = 'all';
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
 
-  /** When votes are split, the queue node decides who asks again. */
+  /** When the votes are split, the queue node decides who asks again. */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);
@@ -258,7 +266,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#handOver(tally.token);
   }
 
-  /** Asks the nodes that gave other slots for those that most of them gave: one more round trip, once (S20). */
+  /** Asks the nodes that gave other slots for the slots that most nodes gave: one more round trip, once (S20). */
   #mend(): void {
     const { granted, together } = this.#tally;
     this.#hasMended = true;
@@ -266,7 +274,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#askExactly(granted & ~together);
   }
 
-  /** Nodes that gave other slots are to give these. What they gave before they take back, also when they refuse. */
+  /** Asks nodes that gave other slots for exactly these. The nodes free the other slots, even if they refuse these. */
   #askExactly(asked: NodeSet): void {
     const { slots = [] } = this.#tally;
     this.wish = { slots, exactly: true };
@@ -276,8 +284,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * The attempt that the queue node granted asks the others again, which soon are free, while attempts that it refused give
-   * way. The same lease is asked for again only where it was refused, and so not stored, which is the same as asking late.
+   * The attempt that the queue node granted asks the other nodes again. They are free soon, because the attempts that
+   * it refused give up. Only nodes that refused are asked for the same lease again: they have not stored it, so this
+   * equals a late first request.
    */
   #mayAskAgain(): boolean {
     const tally = this.#tally;
@@ -285,7 +294,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       this.#rounds < MOST_ROUNDS &&
       !tally.isWon &&
       !tally.ran &&
-      // Another slot is more likely to be free than the one that somebody else was faster to get.
+      // Another slot is more likely to be free than one that another caller took first.
       this.lease.kind.mode !== 'permits' &&
       tally.couldWin &&
       hasNode(tally.granted, this.plan.queueNode) &&
@@ -301,13 +310,14 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     setTimeout(() => {
       if (this.isSettled || this.#phase !== 'pausing') return;
       this.#phase = 'all';
-      // One that is asked again and does not answer may store the lease yet: its first refusal counts no more (S6).
+      // If a node is asked again and does not answer, it may have stored the lease, so its first refusal no longer
+      // counts (S6).
       this.#tally.forget(refused);
       this.#ask(refused);
     }, delay);
   }
 
-  /** Lifts the tokens of those that granted to the largest; it is the lock's when a quorum has it. */
+  /** Raises the tokens of the granting nodes to the largest. It is the lock's token when a quorum has it. */
   #agree(): void {
     const { token, quorum, together } = this.#tally;
     const { stores } = this.context.nodes;
@@ -325,7 +335,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
     void raised.then((answers) => {
       if (this.isSettled) return;
-      // Not what the tally has by now: a node that granted a larger one meanwhile is no quorum.
+      // Not the tally's token: a node may have granted a larger one meanwhile, and one node is no quorum.
       if (count(answers) >= quorum) this.#handOver(token);
       else this.#undo('the nodes that granted it did not agree on a fencing token in time');
     });
@@ -335,7 +345,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const { request, context, lease } = this;
     const validFrom = this.#validFrom;
     const taken = elapsedSince(validFrom);
-    // S4: checked after the last phase, as an acquisition that took longer than the lease is worth nothing.
+    // S4: checked after the last phase. An acquisition that took longer than the lease's validity is worth nothing.
     if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) {
       const reason = `the nodes took ${Math.round(taken)} ms to answer, which uses up the ttl of ${lease.ttl} ms`;
       return this.#undo(reason);
@@ -349,10 +359,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Releases a lease that came to nothing, on every node that may have stored it: the minority that granted it, and
-   * those whose answer is not known (S6). A node that refused has stored nothing.
+   * Releases a failed lease on every node that may have stored it: the minority that granted it, and the nodes whose
+   * answer is unknown (S6). A node that refused has stored nothing.
    *
-   * @param late - why the lock cannot be had though a quorum granted it
+   * @param late - the reason of a failure after a quorum had granted the lock
    */
   #undo(late?: string): void {
     const { context, lease } = this;
@@ -373,12 +383,12 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.caller.attempted(this.#result(outcome, !ran && !shut && !this.#isHeld));
   }
 
-  /** Nodes that were asked for one slot say who has that, and nothing of others. */
+  /** Nodes that were asked for one slot name only the holder of that slot, not the others. */
   get #isHeld(): boolean {
     return !this.#hasMended && this.#tally.isHeld;
   }
 
-  /** Others were faster to get the slot; another one may be free. */
+  /** Another caller took the slot first; a different one may be free. */
   #mayBeginAnew(): boolean {
     return (
       this.#hasMended &&
@@ -387,7 +397,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
   }
 
-  /** With a lease of its own (S5), behind the release of this one. */
+  /** Begins again with a new lease (S5), whose requests follow the release of this one. */
   #beginAnew(): void {
     const { lease, request, context, caller, beginnings } = this;
     const plan = { ...this.plan, left: this.plan.left - elapsedSince(this.sent) };
@@ -401,7 +411,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.caller.aborted(reason);
   }
 
-  /** Of those that answered: one that gave another slot keeps that from others for nothing. */
+  /**
+   * Completes the nodes that answered. A node that stores another slot of this lock keeps that slot from other callers
+   * for nothing.
+   */
   #completeAll(): void {
     const { slots, granted, refused, together } = this.#tally;
     if (!slots) return;
@@ -417,7 +430,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#send(asked);
   }
 
-  /** Once the release of who had the slot has arrived there, or an attempt that came to nothing has given it back. */
+  /**
+   * Waits first, until the node has processed the release of the slot's holder, or a failed attempt has given the slot
+   * back.
+   */
   #completeLater(asked: NodeSet, slots: readonly number[]): void {
     if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;
     const delay = 2 ** this.#completions * (0.5 + Math.random() / 2);
@@ -431,11 +447,11 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const asked = this.#phase === 'queue-node' ? nodeSet(plan.queueNode) : this.#all;
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
-    // The next in line would fare no better at once, and tell the one after it, and so on as fast as the nodes answer.
+    // Without a pause the first in line would fail too, and pass the turn on, as fast as the nodes answer.
     const pause = this.#isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
-    // Now, and not when the turn ends: the caller may close its client next (S6).
+    // Now and not at the end of the turn: the caller may close its client next (S6).
     context.nodes.flush();
   }
 
@@ -458,7 +474,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 }
 
-/** At random, as those who ask at the same time are to ask for others. */
+/** Random, so that callers at the same time ask for different slots. */
 function anySlots(keyCount: number, permits: number): SlotWish {
   const any = (): number => Math.floor(Math.random() * permits);
   return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };

@@ -7,8 +7,8 @@ import { Poll } from './poll.js';
 import { quorumOf } from './quorum.js';
 
 /**
- * What the nodes say together of one lease: a quorum extended it; so many no longer have it that no quorum is left; or
- * neither, and it is not known what has become of it.
+ * The combined answer of the nodes about one lease: a quorum extended it; or too many nodes no longer have it for a
+ * quorum; or neither, so that its state is unknown.
  */
 export type Verdict =
   | { readonly kind: 'extended' }
@@ -18,10 +18,10 @@ export type Verdict =
 const EXTENDED: Verdict = { kind: 'extended' };
 const GONE: Verdict = { kind: 'gone' };
 
-/** What an extension is for. */
+/** The receiver of an extension's result. */
 export interface Extensible {
   readonly lease: Lease;
-  /** The verdict on an extension to `ttl` that was sent at `sent`, as soon as the answers decide it. */
+  /** Called with the verdict on an extension to `ttl` sent at `sent`, as soon as the answers decide it. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
 }
 
@@ -30,7 +30,7 @@ export class Extension extends Poll<boolean> {
   readonly lease: Lease;
   #extended: NodeSet = 0;
   #missing: NodeSet = 0;
-  /** Why nodes gave no vote, if any. */
+  /** The errors of nodes that gave no vote, if any. */
   #errors: (Error | undefined)[] | undefined;
 
   constructor(
@@ -57,7 +57,7 @@ export class Extension extends Poll<boolean> {
     this.target.extended(verdict, this.ttl, this.sent);
   }
 
-  /** `undefined` while the answers to come can still turn it. */
+  /** `undefined` while missing answers can still change it. */
   #verdict(): Verdict | undefined {
     const { length } = this.nodes.stores;
     const quorum = quorumOf(length);

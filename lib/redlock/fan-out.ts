@@ -5,16 +5,15 @@ import { firstNodes } from './node-set.js';
 import { Nodes } from './nodes.js';
 import { Poll } from './poll.js';
 
-/** A node's answer: its reply, or why there is none. */
+/** A node's answer: its reply, or the reason why it has none. */
 export type Answer<T, Node = LockStore> =
   | { readonly node: Node; readonly reply: T; readonly error?: undefined }
   | { readonly node: Node; readonly reply?: undefined; readonly error: Error };
 
 /**
- * Asks all nodes at once (S2) and resolves with the answers so far as soon as `decided` says that they decide the
- * matter, when all nodes have answered, when `limit` milliseconds have passed (S3), or when a signal aborts,
- * whichever is first. Nodes that missed the limit are among the answers, with an error. Never rejects. Until then it
- * keeps the process alive.
+ * Asks all nodes at once (S2). Resolves with the answers so far when `decided` returns `true` for them, when all nodes
+ * have answered, when `limit` milliseconds have passed (S3), or when a signal aborts, whichever is first. Nodes that
+ * missed the limit are among the answers, with an error. Never rejects. Keeps the process alive until it resolves.
  */
 export function fanOut<T, Node extends LockStore>(
   nodes: readonly Node[],
@@ -26,7 +25,7 @@ export function fanOut<T, Node extends LockStore>(
   return new Promise((resolve) => new Survey(nodes, limit, ask, decided, signals, resolve));
 }
 
-/** Lists what the nodes answer. */
+/** Collects the answers of the nodes. */
 class Survey<T, Node extends LockStore> extends Poll<T> {
   readonly #answers: Answer<T, Node>[] = [];
   readonly #watches: readonly AbortWatch[];

@@ -23,7 +23,7 @@ import { checkTtl } from '../core/ttl-rule.js';
 import { nodeTimeLimit, usableTtl } from './validity.js';
 import type { Batch, Renewable, Watchdog } from './watchdog.js';
 
-/** What all locks of one {@link Redlock} have in common. */
+/** Settings of all locks of one {@link Redlock}. */
 export interface RedlockSettings {
   /** Readable name of this process, stored with every lock. */
   readonly owner: string;
@@ -31,11 +31,11 @@ export interface RedlockSettings {
   readonly guard: RestartGuard;
   /** Milliseconds; `undefined` derives it from each lock's ttl. */
   readonly nodeTimeout: number | undefined;
-  /** Told of every lock that is lost. */
+  /** Called for every lost lock. */
   readonly lost?: (error: LockLostError) => void;
 }
 
-/** What the held locks of one {@link Redlock} share; one reference to it in each of many thousand. */
+/** Shared by the held locks of one {@link Redlock}: each of many thousand locks keeps one reference to it. */
 export interface LeaseContext {
   readonly settings: RedlockSettings;
   readonly nodes: Nodes;
@@ -46,77 +46,77 @@ export interface LeaseContext {
 
 /** A nested call that has joined a lock, or the handle that it was given (S18). */
 export interface Joined {
-  /** Whether it is a call, which ends and then releases; somebody who keeps a handle may forget to. */
+  /** `true` for a call, which releases when it ends. The owner of a handle may forget to release. */
   readonly isRun: boolean;
 }
 
-/** How long a lock goes on being held. */
+/** The options that decide how long a lock is held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
   Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 
 const LOADED_AT = Date.now();
 
-/** Whether a lock is renewed, and for how long it may be extended (`maxHold`). */
+/** If a lock is renewed, and how long it may be extended (`maxHold`). */
 interface HoldLimit {
   readonly renew: boolean;
   readonly since: Instant | undefined;
   readonly duration: number;
-  /** Whether a renewal was left out for it. */
+  /** `true` once a renewal was left out because of the limit. */
   reached: boolean;
 }
 
-/** Mostly there is no limit, and all locks share these. */
+/** Most locks have no limit, and all of those share these objects. */
 const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
 /**
- * The one implementation of {@link LockHandle}: counts down the validity, renews, and tells when the lock is lost.
+ * The only implementation of {@link LockHandle}: counts down the validity, renews, and reports a loss.
  *
- * A process can hold many thousands, so a lock at rest is this object and its lease: it has no timer, no promise and no
- * function of its own. A field that few locks ever need is not private by name, and not set before it is needed: V8 gives
- * each object room for every private name.
+ * A process can hold many thousands of locks. A lock at rest is therefore this object and its lease: it has no timer,
+ * no promise and no function of its own. A field that few locks need is not `#private`, and not set before it is
+ * needed: V8 reserves space in each object for every `#private` name.
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
   /**
-   * The life of a lock once it is acquired: held, and unconfirmed from a renewal that failed to one that succeeds; then
-   * either released or lost, with the error that says why, and never held again.
+   * The state of an acquired lock. It is held, and unconfirmed between a renewal that failed and one that succeeds.
+   * Then it is released, or lost with the error that gives the reason, and never held again.
    */
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
   /** The name of the declared lock. */
   private declaredAs: string | undefined;
-  /** The ttl that it has, once it was extended by hand: the lease has the longest that was asked for. */
+  /** The lock's ttl after `extend` was called. The lease has the longest ttl requested so far. */
   private ownTtl: number | undefined;
   /**
-   * When its validity ends, on both clocks of this machine (S11): whole milliseconds, of the wall clock after
-   * {@link LOADED_AT}, as V8 keeps a small whole number in the object itself. 32 bytes of the heap of each held lock
-   * (`npm run bench -- held`).
+   * The end of the validity, on both clocks of this machine (S11). Whole milliseconds, and wall-clock time counted from
+   * {@link LOADED_AT}, because V8 stores a small integer in the object itself. Saves 32 bytes of heap for each held
+   * lock (`npm run bench -- held`).
    */
   #endsAt = 0;
   #endsAtWall = 0;
   readonly #limit: HoldLimit;
-  /** What is planned, if anything is: the renewal, or a look at the end of the validity. */
+  /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
-  /** Where it stands in that, and among all that are held. */
+  /** The slot in that batch; below it the slot among all held locks. */
   batchSlot = NO_SLOT;
   heldSlot = NO_SLOT;
-  /** For the end of the validity, where it is near and no renewal is sure to come before it. */
+  /** A timer for the end of the validity, used when the end is near and no renewal is sure to come first. */
   private lapse: NodeJS.Timeout | undefined;
-  /** What waits for the extension under way (S9: one at a time), if one is. */
+  /** The calls that wait for the current extension (S9: one at a time), if there is one. */
   #waiting: (() => void)[] | undefined;
-  /** Made when first asked for: most locks end without anybody looking at their signal. */
+  /** Made on first use: nobody reads the signal of most locks. */
   private controller: AbortController | undefined;
   #release: Promise<void> | undefined;
-  /** What has joined it and not left it yet (S18). */
+  /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
   /**
-   * Called when the release is on its way, for the next call of this process, when it is the first of all who wait: what
-   * it asks now, on the same connections, is answered behind the release.
+   * Called when the release has been sent, for the process's next call, if that is the first of all waiters. Its
+   * request uses the same connections, so the nodes answer it after the release.
    */
   follower: (() => void) | undefined;
 
   /**
-   * @param validFrom - when the first request of the acquisition was sent
-   * @param taken - milliseconds since then: the clocks have just been asked
+   * @param validFrom - the moment of the first request of the acquisition
+   * @param taken - milliseconds since then: the caller has just read the clocks
    */
   constructor(
     readonly lease: Lease,
@@ -158,7 +158,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.slots;
   }
 
-  /** The number of permits that others asked for, if it was larger. */
+  /** The number of permits that another caller asked for, if it was larger. */
   get permitsSeen(): number | undefined {
     return this.lease.permitsSeen;
   }
@@ -183,13 +183,13 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /**
-   * The lock is good for a ttl that was asked for at `sent` (S2, S4), if it is not for longer already.
+   * Makes the lock valid for a ttl that was requested at `sent` (S2, S4), unless it is valid for longer already.
    *
-   * @returns for how many milliseconds from then
+   * @returns the validity in milliseconds, counted from `sent`
    */
   #validFor(ttl: number, sent: Instant): number {
     const usable = usableTtl(ttl, this.context.settings.driftFactor);
-    // Rounded down, which is the safe side.
+    // Rounded down, to be safe.
     this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
     this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
     return usable;
@@ -220,7 +220,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       this.#assertExtensible();
       const sent = now();
       this.ownTtl = this.ttl;
-      // A node that stores it and whose answer is lost keeps it so long: as long it must be told of a release.
+      // A node may store the new ttl although its answer is lost, so a release must be repeated for that long.
       this.lease.ttl = Math.max(this.lease.ttl, ttl);
       const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
       const verdict = await new Promise<Verdict>((resolve) => {
@@ -256,7 +256,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.release();
   }
 
-  /** Takes the lock for lost: the signal aborts, renewal ends, and the keys end with their ttl unless they are released. */
+  /**
+   * Marks the lock as lost: the signal aborts and renewal ends. The keys end with their ttl unless they are released.
+   */
   lose(reason: string): void {
     if (!this.#alive()) return;
     const error = new LockLostError(this.keys, reason, this.declaredAs);
@@ -267,18 +269,18 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.context.settings.lost?.(error);
   }
 
-  /** Whether the lock was lost before it was released, and why. */
+  /** The error of the loss, if the lock was lost before it was released. */
   get loss(): LockLostError | undefined {
     this.#noticeLapse();
     return this.#state instanceof LockLostError ? this.#state : undefined;
   }
 
-  /** Held, confirmed or not, as far as has been noticed. */
+  /** `true` for a held lock, confirmed or not, whose loss has not been noticed. */
   #alive(): boolean {
     return this.#state === 'held' || this.#state === 'unconfirmed';
   }
 
-  /** @param error - why, for those who listen; made for them alone */
+  /** @param error - makes the reason for listeners; not called without them */
   #become(state: Exclude<LockState, 'lost'> | LockLostError, error?: () => Error): void {
     if (state === this.#state) return;
     this.#state = state;
@@ -302,7 +304,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.loss ?? new LockLostError(this.keys, 'it was released', this.declaredAs);
   }
 
-  /** The clock decides, not the timer, which a blocked thread delays (S10). */
+  /** The clock decides and not the timer, which a blocked thread delays (S10). */
   #noticeLapse(): void {
     if (this.#alive() && this.remaining() === 0) this.lose(this.#whyLapsed());
   }
@@ -310,7 +312,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #whyLapsed(): string {
     const { reached, duration } = this.#limit;
     return reached && this.#state === 'held'
-      ? `its maxHold of ${duration} ms had passed, so it was renewed no more`
+      ? `its maxHold of ${duration} ms had passed, so it was not renewed`
       : `its validity ran out before a quorum renewed it (ttl ${this.ttl} ms)`;
   }
 
@@ -320,7 +322,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#noticeLapse();
     if (!this.#alive()) return false;
     this.#waiting = [];
-    // Mostly the answers come, or the time limit, long before the validity ends; a blocked thread can make it late.
+    // Usually the answers or the time limit come long before the validity ends; a blocked thread can delay the renewal.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
@@ -334,7 +336,9 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     if (this.#alive()) this.#watchValidity();
   }
 
-  /** Part of {@link Renewable}; for the watchdog only. One that was asked for meanwhile is in that batch no more. */
+  /**
+   * Part of {@link Renewable}; for the watchdog only. A lock whose renewal was requested meanwhile has left the batch.
+   */
   waits(batch: Batch, within: number): void {
     if (this.#batch === batch && this.remaining() <= within) this.#watchValidity();
   }
@@ -343,19 +347,21 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
     try {
       this.#take(verdict, ttl, sent);
-      // A node that was slow once may answer now: ask again soon, there are few chances left.
+      // A node that was slow once may answer now. Ask again soon, because few attempts are left.
       this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
     } finally {
       this.context.watchdog.answered(ttl);
     }
   }
 
-  /** Milliseconds until a third of the ttl has passed since it was last asked for: time for two more attempts. */
+  /**
+   * Milliseconds until a third of the ttl has passed since the last request, which leaves time for two more attempts.
+   */
   #untilRenewal(sent: Instant): number {
     return this.ttl / 3 - elapsedSince(sent);
   }
 
-  /** Plans what comes next: a renewal after `delay` milliseconds, or a look at the end of the validity. */
+  /** Plans the next step: a renewal after `delay` milliseconds, or a check at the end of the validity. */
   #plan(delay: number, remaining = this.remaining()): void {
     if (!this.#alive()) return;
     const { renew } = this.#limit;
@@ -367,7 +373,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     else this.#watchValidity();
   }
 
-  /** Whether `maxHold` will have passed after `delay` milliseconds. */
+  /** `true` if `maxHold` will have passed in `delay` milliseconds. */
   #isOver(delay: number): boolean {
     const limit = this.#limit;
     if (!limit.since) return false;
@@ -375,7 +381,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return limit.reached;
   }
 
-  /** Nothing more is planned. */
+  /** Cancels all planned work. */
   #rest(): void {
     this.#stopTimer();
     this.#leaveBatch();
@@ -386,7 +392,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#batch = undefined;
   }
 
-  /** A timer tells of the loss where no renewal is sure to come first (S10). */
+  /** Starts a timer that reports the loss, where no renewal is sure to come first (S10). */
   #watchValidity(): void {
     this.lapse ??= setTimeout(() => {
       this.lapse = undefined;
@@ -401,7 +407,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.lapse = undefined;
   }
 
-  /** Waits for the extension under way, if there is one (S9: one at a time), and for those that wait already. */
+  /** Waits for the current extension, if there is one (S9: one at a time), and for earlier waiters. */
   async #turn(): Promise<void> {
     const waiting = this.#waiting;
     if (waiting) {
@@ -412,7 +418,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#leaveBatch();
   }
 
-  /** @param delay - milliseconds until the lock is to be renewed, if nobody waits to extend it now */
+  /** @param delay - milliseconds until the next renewal, if no other call waits to extend the lock */
   #passTurn(delay: number): void {
     const next = this.#waiting?.shift();
     if (next) return next();
@@ -431,10 +437,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     );
   }
 
-  /** Takes in the verdict on an extension to `ttl` that was sent at `sent`. */
+  /** Applies the verdict on an extension to `ttl` sent at `sent`. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
     if (verdict.kind === 'gone') this.lose('so many nodes no longer have it that no quorum is left');
-    // S9: an extension that is confirmed after the validity ended comes too late, whatever the nodes say.
+    // S9: an extension that is confirmed after the end of the validity is too late, whatever the nodes say.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
       this.#become('unconfirmed', () => this.#unconfirmed(verdict));
@@ -448,7 +454,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return new LockUnavailableError(this.keys, 'a quorum of nodes did not confirm the extension', votes);
   }
 
-  /** The release is a loss to what has joined, though not to the one that releases. */
+  /** A nested call that joined the lock sees the release as a loss; the call that releases does not. */
   #tellJoined(): void {
     this.controller ??= new AbortController();
     this.controller.abort(

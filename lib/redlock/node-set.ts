@@ -1,4 +1,4 @@
-/** Nodes by their index, a bit for each: a set that costs nothing to make. At most 31; a module with more is refused. */
+/** Nodes by their index, one bit each: the set needs no allocation. At most 31 nodes; a module rejects more. */
 export type NodeSet = number;
 
 export const MOST_NODES = 31;
@@ -7,7 +7,7 @@ export function nodeSet(node: number): NodeSet {
   return 1 << node;
 }
 
-/** The first so many nodes. */
+/** The first `count` nodes. */
 export function firstNodes(count: number): NodeSet {
   return 2 ** count - 1;
 }

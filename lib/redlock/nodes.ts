@@ -4,13 +4,15 @@ import { nextTick } from '../core/next-tick.js';
 import { Outbox } from './outbox.js';
 import { TimeLimits } from './time-limits.js';
 
-/** The nodes of one {@link Redlock}, and what goes to them. */
+/** The nodes of one {@link Redlock}, with the outbox of each. */
 export class Nodes {
   readonly limits = new TimeLimits(true);
   /** For renewals, which must not keep a process alive. */
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
-  /** What was told last of each node: what is wrong with a command is wrong with all that it was for, and told once. */
+  /**
+   * The last reported error of each node. An error of one command affects every request in it, and is reported once.
+   */
   readonly #lastErrors: Error[] = [];
   #isPlanned = false;
   readonly #flushPlanned = (): void => {
@@ -22,14 +24,14 @@ export class Nodes {
     this.outboxes = stores.map((store, index) => new Outbox(store, index, () => this.#plan()));
   }
 
-  /** The latest of the nodes' clocks as far as they are known, in milliseconds since 1970. */
+  /** The latest of the nodes' known clocks, in milliseconds since 1970. */
   latestTime(): number {
     let latest = -Infinity;
     for (const store of this.stores) latest = Math.max(latest, store.time?.() ?? -Infinity);
     return latest === -Infinity ? Date.now() : latest;
   }
 
-  /** Tells whoever listens that a node gave no usable answer to a request. */
+  /** Publishes that a node gave no usable answer to a request. */
   tellError(node: number, error: Error): void {
     if (!nodeErrors.hasSubscribers || this.#lastErrors[node] === error) return;
     this.#lastErrors[node] = error;
@@ -37,7 +39,7 @@ export class Nodes {
     nodeErrors.publish(event);
   }
 
-  /** Sends what was asked so far. */
+  /** Sends the requests collected so far. */
   flush(): void {
     for (const outbox of this.outboxes) outbox.flush();
   }

@@ -1,7 +1,7 @@
 import type { AcquireReply, AcquireRequest, ReleaseRequest, Store } from '../core/ports.js';
 import type { Lease } from '../core/lease.js';
 
-/** Who asked, and takes the answer of each node. */
+/** The sender of a request, which receives the answer of each node. */
 interface Asker<Reply> {
   answered(node: number, reply: Reply | Error): void;
 }
@@ -11,22 +11,22 @@ type Attempt = AcquireRequest & Asker<AcquireReply>;
 type Extension = Asker<boolean> & { readonly lease: Lease; readonly ttl: number };
 
 /**
- * Collects what one node is asked within one turn of the event loop, and sends it when the turn ends: of many locks at a
- * time, most of the cost is in making, sending and reading a command for each. Nobody waits for the end of the turn, as the
- * socket is not read before.
+ * Collects the requests to one node in one turn of the event loop, and sends them when the turn ends. For many locks at
+ * a time, most of the cost is making, sending and reading a command for each. The delay costs nothing, because the
+ * socket is not read before the turn ends.
  */
 export class Outbox {
   #releases: Release[] = [];
   #extensions: Extension[] = [];
-  /** At the node that keeps the order of those who wait, and elsewhere. */
+  /** Attempts for which this node is the queue node, and below other attempts. */
   #ordered: Attempt[] = [];
   #unordered: Attempt[] = [];
 
-  /** @param index - tells the node from the others of its lock */
+  /** @param index - identifies the node among the nodes of its lock */
   constructor(
     readonly store: Store,
     private readonly index: number,
-    /** Has {@link flush} called when the turn ends. */
+    /** Schedules a call of {@link flush} at the end of the turn. */
     private readonly plan: () => void,
   ) {}
 
@@ -45,7 +45,7 @@ export class Outbox {
     this.plan();
   }
 
-  /** Sends what was asked so far. Releases come first: whose turn comes with one of them may be among those who ask. */
+  /** Sends the requests collected so far. Releases come first, because the next waiter may be among the attempts. */
   flush(): void {
     const { store, index } = this;
     const releases = this.#releases;
@@ -58,7 +58,7 @@ export class Outbox {
     this.#acquire(this.#unordered, false);
   }
 
-  /** A node is asked for one ttl at a time. */
+  /** One command extends leases to one ttl. */
   #extend(): void {
     let left = this.#extensions;
     this.#extensions = [];
@@ -75,7 +75,7 @@ export class Outbox {
     if (asked.length === 0) return;
     if (ordered) this.#ordered = [];
     else this.#unordered = [];
-    // What has ended meanwhile must not be stored: its release is on its way (S15).
+    // A lease that has ended meanwhile must not be stored: its release is on its way (S15).
     const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
     if (attempts.length === 0) return;
     this.store.acquire(attempts, ordered, (at, reply) => attempts[at]?.answered(this.index, reply));

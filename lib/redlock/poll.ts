@@ -4,23 +4,23 @@ import type { Nodes } from './nodes.js';
 import type { Limited } from './time-limits.js';
 
 /**
- * One question to several nodes (S2): counts their answers until they decide it, all have answered, or the time for it has
- * passed (S3). Whoever makes one asks the nodes and hands their answers to {@link answered}.
+ * One question to several nodes (S2). Counts the answers until they decide it, all nodes have answered, or the time
+ * limit has passed (S3). The creator of a poll asks the nodes and passes their answers to {@link answered}.
  *
- * Nodes are told apart by their index, so that a question that all nodes agree on makes no list of answers.
+ * Nodes are identified by index, so a question on which all nodes agree needs no list of answers.
  */
 export abstract class Poll<Reply> implements Limited {
   earlier: Limited | undefined;
   later: Limited | undefined;
   due = 0;
-  /** Milliseconds for which answers are waited for. */
+  /** Milliseconds to wait for answers. */
   limit = 0;
-  /** The nodes whose answer is to come. */
+  /** The nodes whose answer is missing. */
   protected pending: NodeSet = 0;
-  /** Whether answers count no more. */
+  /** If `true`, answers no longer count. */
   protected isSettled = false;
   #isTimed = false;
-  /** The silence of the nodes that are pending has been told. */
+  /** If `true`, the pending nodes have been counted as silent. */
   #gaveUp = false;
 
   constructor(
@@ -28,7 +28,7 @@ export abstract class Poll<Reply> implements Limited {
     private readonly limits = nodes.limits,
   ) {}
 
-  /** Takes a node's answer; one that comes too late is dropped: undoing what it did is the business of a release (S6). */
+  /** Counts a node's answer. A late answer is dropped: a release undoes its effect (S6). */
   answered(node: number, reply: Reply | Error): void {
     if (reply instanceof Error && !this.#gaveUp) this.nodes.tellError(node, reply);
     if (this.isSettled) return;
@@ -36,7 +36,7 @@ export abstract class Poll<Reply> implements Limited {
     this.count(node, reply);
   }
 
-  /** The time is over: nodes that have not answered give no vote. */
+  /** Ends the wait: nodes that have not answered give no vote. */
   expire(error: NoTimeError): void {
     this.#isTimed = false;
     this.#gaveUp = true;
@@ -48,10 +48,10 @@ export abstract class Poll<Reply> implements Limited {
     }
   }
 
-  /** Counts one answer; settles the poll when that decides it, at the latest when none is {@link pending}. */
+  /** Counts one answer. Settles the poll when that decides it, and at the latest when no node is {@link pending}. */
   protected abstract count(node: number, reply: Reply | Error): void;
 
-  /** These nodes are being asked, and have so many milliseconds to answer. */
+  /** Starts to wait for these nodes, which have `limit` milliseconds to answer. */
   protected wait(nodes: NodeSet, limit: number): void {
     this.stopWaiting();
     this.pending |= nodes;

@@ -4,8 +4,8 @@ export function quorumOf(nodeCount: number): number {
 }
 
 /**
- * Milliseconds until a quorum can be free: the quorum-th smallest remaining time among the nodes that answered
- * (0 for a node that is free already, `Infinity` for a key without expiry).
+ * Milliseconds until a quorum can be free: the quorum-th smallest remaining time among the nodes that answered (0 for a
+ * node that is free already, `Infinity` for a key without expiry).
  */
 export function freeAfter(remainingTimes: readonly number[], quorum: number): number {
   return remainingTimes.toSorted((a, b) => a - b)[quorum - 1] ?? Infinity;

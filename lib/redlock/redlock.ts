@@ -21,26 +21,29 @@ import { LocalQueue, queueNodeOf, type Waiter } from './wait/local-queue.js';
 import { type MadeAttempt, waitForLock } from './wait/wait-for-lock.js';
 import { Watchdog } from './watchdog.js';
 
-/** What is to be locked, and how long to try. */
+/** Parameters of {@link Redlock.acquire}. */
 export interface AcquireOptions extends LockRequest {
   readonly retry: ResolvedRetry;
-  /** What the caller is told in place of an error. */
+  /** Replaces an error before the caller gets it. */
   readonly explain?: (keys: readonly string[], error: unknown) => unknown;
 }
 
 /**
- * The Redlock algorithm over any number of independent nodes; on one node it is `SET NX PX` with an owner id. Those who
- * wait stand in line, and are told when it is their turn.
+ * The Redlock algorithm over any number of independent nodes. On one node it is `SET NX PX` with an owner id. Waiters
+ * stand in a queue and get a message when it is their turn.
  *
  * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
  */
 export class Redlock {
-  /** The locks that are held at present. */
+  /** The locks held at present. */
   readonly held = new SlotList<'heldSlot', HeldLock>('heldSlot');
   readonly #context: AcquireContext;
-  /** Those who wait, by what they wait for. */
+  /** The queues of this process, by the name of the requested lock. */
   readonly #queues = new Map<string, LocalQueue>();
-  /** The calls that make their first attempt, by what they ask for: of many calls for one lock in a turn, one asks. */
+  /**
+   * The calls that make their first attempt, by the name of the requested lock. Of many calls for one lock in a turn,
+   * one asks.
+   */
   readonly #asking = new ShortLivedMap<string, Call>();
   readonly #firstAttempts: FirstAttempts = {
     attempted: (call, result) => this.#attempted(call, result),
@@ -49,7 +52,7 @@ export class Redlock {
   /** Tells the waiters of this process from those of others in the queue of a store. */
   readonly process = randomBytes(8).toString('hex');
   #waiters = 0;
-  /** What is under way that must have ended before the nodes are closed. */
+  /** The amount of work that must end before the nodes are closed. */
   #busy = 0;
   #idle: (() => void) | undefined;
 
@@ -80,7 +83,7 @@ export class Redlock {
   }
 
   /**
-   * Locks of such a ttl are going to be asked for.
+   * Announces that locks with this ttl will be acquired.
    *
    * @throws RangeError when a store cannot keep it, or the restart guard is fixed and shorter
    */
@@ -90,12 +93,12 @@ export class Redlock {
   }
 
   /**
-   * Tries until the lock is acquired or the first limit of `retry` is met.
+   * Tries until the lock is acquired or the first limit of `retry` is reached.
    *
-   * The first attempt on a lock that nobody waits for asks the nodes and nothing else; only when it is refused does the call
-   * join a queue.
+   * The first attempt on a lock without waiters only asks the nodes. The call joins a queue when that attempt is
+   * refused.
    *
-   * @throws LockHeldError or LockUnavailableError, as the last attempt ended, or a signal's reason
+   * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
    */
   acquire(keys: readonly string[], options: AcquireOptions): Promise<HeldLock> {
     this.foresee(options.ttl);
@@ -105,7 +108,7 @@ export class Redlock {
     });
   }
 
-  /** @throws TypeError when a store cannot store such a lock */
+  /** @throws TypeError when a store cannot store a lock of this mode */
   #checkMode({ mode }: LockKind): void {
     const unable = this.stores.find(({ modes }) => !modes.includes(mode));
     if (!unable) return;
@@ -122,16 +125,18 @@ export class Redlock {
     for (const signal of signals) if (signal.aborted) return call.fail(signal.reason);
     const queueNode = queueNodeOf(this.stores);
     const isSingle = retry.attempts === 1;
-    // With a limit of attempts each of them is to count, and one without a place in line is worth less.
+    // With a limit of attempts each one must count, and an attempt outside the queue is less likely to succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
     if (waits) return this.#wait(call, undefined);
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // Others need not wait for one who does not keep them out.
+    // Other kinds do not exclude each other, so their calls need not wait for this one.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
-  /** Sends what was asked for, waits for the releases of failed attempts, then ends what was opened for the nodes. */
+  /**
+   * Sends the collected requests, waits for the releases of failed attempts, then closes what was opened for the nodes.
+   */
   async close(): Promise<void> {
     this.#context.nodes.flush();
     if (this.#busy > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
@@ -159,7 +164,7 @@ export class Redlock {
     call.fail(reason);
   }
 
-  /** A call ends without having waited; those that have come behind it go on. */
+  /** Ends a call that did not have to wait; the calls that queued behind it continue. */
   #ended({ name, attempt, waiter }: Call, result?: AttemptResult): void {
     this.#asking.delete(name);
     const queue = this.#queues.get(name);
@@ -208,7 +213,7 @@ export class Redlock {
     };
     const queue = new LocalQueue(this.stores, waiter, kind);
     this.#queues.set(name, queue);
-    // A call that is asking already came first.
+    // A call that is making its first attempt came first.
     const asking = this.#asking.get(name);
     if (asking?.attempt) asking.waiter = queue.join(asking.attempt.sent);
     return queue;
@@ -224,19 +229,19 @@ export class Redlock {
   }
 }
 
-/** Told of the first attempts of calls. */
+/** Receives the results of the calls' first attempts. */
 interface FirstAttempts {
   readonly attempted: (call: Call, result: AttemptResult) => void;
   readonly aborted: (call: Call, reason: unknown) => void;
 }
 
-/** One call of {@link Redlock.acquire}, for which the first attempt is made. */
+/** One call of {@link Redlock.acquire}, during its first attempt. */
 class Call implements AttemptCaller {
-  /** What it asks for, as a name of its queue. */
+  /** The name of the requested lock, which is the name of its queue. */
   readonly name: string;
   readonly kind: LockKind;
   attempt: Attempt | undefined;
-  /** Where it stands in line, once others have come behind it. */
+  /** Its entry in the queue, once other calls have queued behind it. */
   waiter: Waiter | undefined;
 
   constructor(
@@ -265,9 +270,9 @@ class Call implements AttemptCaller {
 }
 
 function queueName(keys: readonly string[], kind: LockKind): string {
-  // No key begins like the others.
+  // No key begins like the names of the other kinds.
   if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
   const asked = `}${kind.mode === 'permits' ? kind.permits : kind.mode}`;
-  // What comes first tells one key from a list.
+  // The first character tells one key from a list.
   return keys.length === 1 ? `${asked} ${keys[0]}` : asked + JSON.stringify(keys);
 }

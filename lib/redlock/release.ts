@@ -5,7 +5,10 @@ import { Poll } from './poll.js';
 import { quorumOf } from './quorum.js';
 import type { Nodes } from './nodes.js';
 
-/** Lets a lease go on some nodes; `done` is called when so many have confirmed, or all have answered or missed their time. */
+/**
+ * Releases a lease on some nodes. Calls `done` when `enough` nodes have confirmed, or all have answered or missed their
+ * time limit.
+ */
 export class Release extends Poll<undefined> implements ReleaseRequest {
   #confirmed = 0;
 
@@ -34,7 +37,7 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
   }
 }
 
-/** Gives a lock back; resolves when a quorum has confirmed. Never rejects. */
+/** Releases a lock; resolves when a quorum has confirmed. Never rejects. */
 export function release(nodes: Nodes, lease: Lease, limit: number): Promise<void> {
   return new Promise((resolve) => {
     const { length } = nodes.stores;

@@ -2,11 +2,12 @@ import { badNumber } from '../core/checks.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
- * How long a node that restarted or lost its data must not vote: longer than any lock that it may have forgotten, so
- * that such a lock has ended when it votes again (S12, the "delayed restart" of the Redis documentation).
+ * Computes how long a node that restarted or lost its data must not vote (S12, the "delayed restart" of the Redis
+ * documentation). That is longer than the ttl of any lock that it may have forgotten, so that such a lock has ended
+ * when the node votes again.
  *
- * What `minHold` keeps after a release is not counted: nobody holds it, so forgetting it overlaps with nobody, and a
- * `minHold` of an hour would cost an hour of refusals whenever all nodes start.
+ * The time that `minHold` adds after a release does not count. Nobody holds the lock then, so forgetting it causes no
+ * overlap, and a `minHold` of an hour would cost an hour of refusals whenever all nodes start.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;
@@ -15,7 +16,7 @@ export class RestartGuard {
   constructor(private readonly fixed: number | undefined) {}
 
   /**
-   * A lock is going to be acquired with this ttl, here and by the same code in other processes.
+   * Announces that a lock with this ttl will be acquired, here and by the same code in other processes.
    *
    * @throws RangeError when the guard is fixed, and shorter
    */
@@ -25,9 +26,10 @@ export class RestartGuard {
   }
 
   /**
-   * Other processes learn of no ttl that a lock is given while it is held, so their guard would end too soon.
+   * Checks a ttl that a lock gets while it is held. Other processes do not learn of it, so their guard would end too
+   * soon.
    *
-   * @throws RangeError when a lock that lives so long would outlive the guard
+   * @throws RangeError when a lock with this ttl would outlive the guard
    */
   checkCovers(ttl: number): void {
     if (this.duration > 0 && ttl > this.duration) {

@@ -6,27 +6,28 @@ import type { AcquireReply, Holder, KeyHolder } from '../core/ports.js';
 import { hasNode, nodeSet, type NodeSet, sizeOf } from './node-set.js';
 import { freeAfter, quorumOf } from './quorum.js';
 
-/** A refusal, or no vote. */
+/** A refusal, or the error in place of a vote. */
 type Against =
   | { readonly holder: Holder | KeyHolder; readonly others: readonly KeyHolder[]; readonly ran: boolean }
   | Error;
 
-/** What a node granted of permits. */
+/** The slots and the token that a node granted, with permits. */
 interface Grant {
   readonly slots: readonly number[];
   readonly token: number;
 }
 
 /**
- * The votes on one lease, and what they come to. Counts only, while all agree: votes against are listed when there are any.
+ * The votes on one lease, and the decision. While all nodes agree it only counts; it lists votes against when there are
+ * any.
  */
 export class Tally {
   readonly quorum: number;
   granted: NodeSet = 0;
   refused: NodeSet = 0;
-  /** Those that gave no vote. */
+  /** The nodes that gave no vote. */
   failed: NodeSet = 0;
-  /** The largest token that was granted, and how many nodes gave it. */
+  /** The largest granted token; below it the number of nodes that gave it. */
   token = 0;
   #agreeing = 0;
   #nextIsFirst = false;
@@ -65,11 +66,11 @@ export class Tally {
     if (token === this.token) this.#agreeing++;
   }
 
-  /** Permits are won in one and the same slot (S20): of the slots that were granted, those count that most nodes gave. */
+  /** Permits are won in the same slot on a quorum (S20), so the slots that most nodes granted count. */
   #countSlots(node: number, grant: Grant): void {
     const grants = (this.#grants ??= []);
     grants[node] = grant;
-    // Mostly all give the same.
+    // Usually all nodes give the same slots.
     const before = this.granted & ~nodeSet(node);
     if (before === this.#sameSlots && isSame(grant.slots, (this.#slots ??= grant.slots))) {
       this.#sameSlots |= nodeSet(node);
@@ -94,12 +95,14 @@ export class Tally {
     }
   }
 
-  /** From now on no other slots count: nodes have been asked to give those up (test/model, permits.c). */
+  /**
+   * From now on only the present slots count, because nodes have been asked to free any others (test/model, permits.c).
+   */
   fixSlots(): void {
     this.#isFixed = true;
   }
 
-  /** The nodes are asked again: what they said counts no more. */
+  /** Discards the answers of these nodes, which are asked again. */
   forget(nodes: NodeSet): void {
     this.granted &= ~nodes;
     this.refused &= ~nodes;
@@ -119,17 +122,17 @@ export class Tally {
     return this.#slots;
   }
 
-  /** A quorum granted, in the same slot. */
+  /** `true` if a quorum granted, with permits in the same slot. */
   get isWon(): boolean {
     return sizeOf(this.together) >= this.quorum;
   }
 
-  /** A quorum granted, but not in the same slot. */
+  /** `true` if a quorum granted, but not in the same slot. */
   get isSplitInSlots(): boolean {
     return !this.isWon && sizeOf(this.granted) >= this.quorum;
   }
 
-  /** A quorum gave the same token, so nothing is left to agree on. */
+  /** `true` if a quorum gave the same token, so that there is nothing left to agree on. */
   get isAgreed(): boolean {
     return this.#agreeing >= this.quorum;
   }
@@ -138,7 +141,10 @@ export class Tally {
     return this.#nextIsFirst;
   }
 
-  /** Where the tick ran already, if a node knows: only a lock that was acquired leaves that behind, so one is enough. */
+  /**
+   * The process that ran the tick already, if a node knows it. Only an acquired lock leaves that record, so one node is
+   * enough.
+   */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])
       if (each && !(each instanceof Error) && each.ran) return each.holder;
@@ -146,8 +152,8 @@ export class Tally {
   }
 
   /**
-   * A quorum names the same holder, or such as hold it together, of whom each node may name another one. Without that the
-   * votes are split, and trying again soon makes sense.
+   * `true` if a quorum names the same holder, or holders that share the key, of which each node may name a different
+   * one. If `false`, the votes are split, and it makes sense to try again soon.
    */
   get isHeld(): boolean {
     if (!this.#against) return false;
@@ -158,8 +164,8 @@ export class Tally {
   }
 
   /**
-   * Enough answers to know that the lock is won; or that it cannot be won and whether because others hold it or because
-   * too few nodes answer. A tie is decided like everything else (S1).
+   * `true` if there are enough answers to know that the lock is won, or that it cannot be won, and if so the reason:
+   * others hold it, or too few nodes answer. A tie is decided in the same way (S1).
    */
   get isDecided(): boolean {
     if (this.isWon || this.ran) return true;
@@ -172,12 +178,12 @@ export class Tally {
     return fit >= this.quorum || fit + pending < this.quorum;
   }
 
-  /** Whether those that granted and those that refused could make a quorum. */
+  /** `true` if the nodes that granted and those that refused could form a quorum. */
   get couldWin(): boolean {
     return sizeOf(this.granted | this.refused) >= this.quorum;
   }
 
-  /** Why the lock was not won. */
+  /** The error of a lock that was not won. */
   failure(
     { keys, kind, permitsSeen }: Lease,
     nodes: readonly LockStore[],
@@ -194,7 +200,7 @@ export class Tally {
     return this.unavailable(keys, nodes, reason);
   }
 
-  /** The node that keeps the order was asked alone, and did not grant. */
+  /** The error after the queue node was asked alone and did not grant. */
   shutOut(
     { keys, kind, permitsSeen }: Lease,
     nodes: readonly LockStore[],
@@ -225,7 +231,7 @@ export class Tally {
     return (this.#against ?? []).flatMap((each) => (each && !(each instanceof Error) ? [each.holder] : []));
   }
 
-  /** Those who hold the lock, as the nodes name them; not one whose turn it is only. */
+  /** The holders that the nodes named, without a waiter whose turn it is. */
   #named(): LockHolder[] {
     const named = new Map<string, LockHolder>();
     const against = (this.#against ?? []).filter((each) => each && !(each instanceof Error));

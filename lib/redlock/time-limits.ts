@@ -1,39 +1,39 @@
 import { NoTimeError } from '../core/errors.js';
 
-/** Something that must come to an end within a time limit. */
+/** Work with a time limit. */
 export interface Limited {
-  /** The time is over; all that end together are told the same error. */
+  /** Called when the time has passed. All that expire together get the same error. */
   expire(error: NoTimeError): void;
-  /** Its neighbours among those of the same limit; for {@link TimeLimits} only. */
+  /** The neighbours in the list of work with the same limit; for {@link TimeLimits} only. */
   earlier: Limited | undefined;
   later: Limited | undefined;
-  /** When its time is over, by the monotonic clock; for {@link TimeLimits} only. */
+  /** The end of its time, by the monotonic clock; for {@link TimeLimits} only. */
   due: number;
 }
 
-/** All that have the same limit, in the order in which they began and so end. */
+/** Work with the same limit, in the order in which it began and so ends. */
 interface Line {
   first: Limited | undefined;
   last: Limited | undefined;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** More lines than this are not kept for those who come later. */
+/** The most empty lines that are kept for later work. */
 const MOST_LINES = 32;
 
 /**
- * Ends what has not ended by itself within its limit. One timer for all that have the same limit.
+ * Ends work that has not ended within its limit. One timer serves all work with the same limit.
  *
- * A line that is empty has no timer, but stays: most limits come again. That is 0.8 of 20.7 kB for each lock, one at a time
- * (a loop of acquire and release under the sampling heap profiler).
+ * An empty line has no timer, but is kept, because most limits are used again. That saves 0.8 of 20.7 kB for each lock,
+ * one at a time (a loop of acquire and release under the sampling heap profiler).
  */
 export class TimeLimits {
   readonly #lines = new Map<number, Line>();
 
-  /** @param keepsAlive - whether the process lives until they end: somebody waits for that */
+  /** @param keepsAlive - `true` if a caller waits for the end, so that the timers must keep the process alive */
   constructor(private readonly keepsAlive: boolean) {}
 
-  /** Begins to count for `limited`; {@link end} must be called with the same limit, unless it has expired. */
+  /** Starts the limit of `limited`. Call {@link end} with the same limit, unless it has expired. */
   begin(limited: Limited, limit: number): void {
     let line = this.#lines.get(limit);
     if (!line) {
@@ -71,9 +71,9 @@ export class TimeLimits {
   }
 
   #setTimer(line: Line, limit: number, delay: number): void {
-    // One that fired before the line came to rest may have its turn only now, when there is another.
+    // A timer that fired before the line became empty may run only now, when the line has another timer.
     clearTimeout(line.timer);
-    // When the thread was blocked, the answers may be there and unread: they come first.
+    // If the thread was blocked, answers may have arrived unread. `setImmediate` lets them come first.
     line.timer = setTimeout(setImmediate, delay, () => this.#expire(line, limit));
     if (!this.keepsAlive) line.timer.unref();
   }

@@ -3,83 +3,87 @@ import { SlotList } from '../core/slot-list.js';
 import { nodeTimeLimit } from './validity.js';
 
 /**
- * How much sooner than due a lock may be renewed, as a share of its ttl, so that locks which were acquired one after
- * the other are renewed together. Applied twice at most: on joining a batch, and when that is renewed with another.
+ * The fraction of its ttl by which a lock may be renewed early, so that locks acquired one after the other are renewed
+ * together. Applied twice at most: when a lock joins a batch, and when that batch is renewed with another.
  */
 const SLACK = 1 / 30;
 
 /**
- * So many locks are asked for at a time, and the next when those have their answers: each has a node's time limit for itself,
- * and what else is asked of a node comes in between. When all were asked for at once, PostgreSQL answered 10,000 on a busy
- * machine later than the limit, and again at every further attempt, so that all of them were lost (`npm run bench -- stores`).
+ * The most locks that are extended at a time. The next ones follow when these have their answers: each then has the
+ * full time limit of a node, and other requests are sent in between. When all were extended at once, PostgreSQL on a
+ * busy machine answered 10,000 requests later than the limit, at every attempt, and all of them were lost (`npm run
+ * bench -- stores`).
  */
 const MOST_AT_ONCE = 250;
 
-/** A lock as the watchdog knows it. */
+/** A lock, as the watchdog uses it. */
 export interface Renewable {
-  /** For the {@link Batch} that it is in. */
+  /** Its slot in its {@link Batch}. */
   batchSlot: number;
 
   /**
-   * Asks the nodes, which have `limit` milliseconds to answer, to extend the lock, if it is held still.
+   * Asks the nodes to extend the lock, if it is still held. They have `limit` milliseconds to answer.
    *
-   * @returns whether they are asked: then {@link Watchdog.answered} is to be called when their answers have decided it
+   * @returns `true` if they were asked. Call {@link Watchdog.answered} when their answers have decided it
    */
   renew(limit: number, sent: Instant): boolean;
 
-  /** Its validity is about to end, and it is not renewed. */
+  /** Called when the validity is about to end and the lock is not renewed. */
   lapses(): void;
 
-  /** Its renewal has to wait for others: tells by itself of the end of the validity if that comes `within` milliseconds (S10). */
+  /**
+   * Called when the renewal has to wait for others. The lock must itself report the end of its validity if that comes
+   * within `within` milliseconds (S10).
+   */
   waits(batch: Batch, within: number): void;
 }
 
-/** Locks of one ttl that are due together, all of them to be renewed or none. */
+/** Locks of one ttl that are due together. Either all or none of them are to be renewed. */
 export interface Batch {
   readonly ttl: number;
   readonly renews: boolean;
-  /** When the first of them is, by the monotonic clock. */
+  /** The time at which the first lock is due, by the monotonic clock. */
   readonly due: number;
   readonly locks: SlotList<'batchSlot', Renewable>;
 }
 
-/** Locks of one ttl whose renewal is due, in the order in which they are asked for. */
+/** Locks of one ttl whose renewal is due, in the order of their requests. */
 interface Line {
   readonly ttl: number;
   readonly waiting: Waiting[];
-  /** How many of those that were asked for have no answer yet. */
+  /** The number of requests without an answer. */
   unanswered: number;
 }
 
 interface Waiting {
   readonly batch: Batch;
-  /** Those that have not been asked for; a lock may leave meanwhile. */
+  /** The locks without a request yet; a lock may leave meanwhile. */
   readonly rest: Iterator<Renewable>;
-  /** They have been told that they wait for long. */
+  /** `true` once these locks have been told that they wait for long. */
   isLate: boolean;
 }
 
 /**
- * Renews the locks of one process with one timer, and with few requests to each node for all locks of a ttl that are due
- * at about the same time. Once renewed together, locks stay together. The end of a lock that is not renewed is planned like a
- * renewal: with timers of their own 50,000 such locks took 702 bytes of heap each, and take 350.
+ * Renews the locks of one process with one timer, and with few requests to each node for all locks of a ttl that are
+ * due at about the same time. Locks that were renewed together stay together. The end of a lock that is not renewed is
+ * planned like a renewal: with a timer for each, 50,000 such locks took 702 bytes of heap each, and take 350 with this.
  */
 export class Watchdog {
-  /** By ttl: a node's time limit depends on it, and a node is asked for one ttl at a time. */
+  /** Batches by ttl: a node's time limit depends on the ttl, and one request extends to one ttl. */
   readonly #batches = new Map<number, Batch[]>();
-  /** By ttl: what has a long one may wait for long, and must not keep others waiting. */
+  /** Lines by ttl: locks with a long ttl may wait for long, and must not delay others. */
   readonly #lines = new Map<number, Line>();
   #timer: NodeJS.Timeout | undefined;
-  /** When the timer fires, by the monotonic clock. */
+  /** The time at which the timer fires, by the monotonic clock. */
   #wakesAt = Infinity;
 
   /** @param nodeTimeout - milliseconds; `undefined` derives it from each ttl */
   constructor(private readonly nodeTimeout: number | undefined) {}
 
   /**
-   * Plans to call the lock when `delay` milliseconds have passed, or a little sooner; returns its batch, for {@link cancel}.
+   * Plans to call the lock in `delay` milliseconds, or a little sooner; returns its batch, for {@link cancel}.
    *
-   * @param renews - whether it is to be renewed then, or lapses
+   * @param renews - `true` to renew the lock then, `false` if it lapses
    */
   plan(lock: Renewable, ttl: number, delay: number, renews: boolean): Batch {
     const due = performance.now() + delay;
@@ -96,7 +100,7 @@ export class Watchdog {
     return batch;
   }
 
-  /** The lock is not to be called. */
+  /** Cancels the planned call of the lock. */
   cancel(lock: Renewable, batch: Batch): void {
     batch.locks.delete(lock);
     if (batch.locks.size === 0) this.#forget([batch]);
@@ -132,7 +136,7 @@ export class Watchdog {
       this.#forget(due);
       for (const batch of due) {
         if (batch.renews) this.#enter(batch);
-        // Not a copy: the listener of a lock that turns out to be lost may release or extend those that follow.
+        // Not a copy: the listener of a lost lock may release or extend locks that follow.
         else for (const lock of batch.locks) lock.lapses();
       }
       const line = this.#lines.get(ttl);
@@ -152,11 +156,13 @@ export class Watchdog {
     }
     const waitsForOthers = line.waiting.length > 0 || line.unanswered > 0 || locks.size > MOST_AT_ONCE;
     line.waiting.push({ batch, rest: locks[Symbol.iterator](), isLate: false });
-    // Until they are late, which is looked at once in a time limit.
+    // The time until the locks are late: that is checked once in each time limit.
     if (waitsForOthers) for (const lock of locks) lock.waits(batch, 2 * this.#limitOf(ttl));
   }
 
-  /** Asks for the next locks of the line. They are asked for in one turn of the event loop, and so with few commands. */
+  /**
+   * Extends the next locks of the line. All requests are sent in one turn of the event loop, and so in few commands.
+   */
   #ask(line: Line): void {
     const limit = this.#limitOf(line.ttl);
     while (line.unanswered === 0 && line.waiting.length > 0) {
@@ -181,7 +187,7 @@ export class Watchdog {
     }
   }
 
-  /** The answers for a lock of this ttl that was to be renewed have decided it. */
+  /** Records that the answers for one renewed lock of this ttl have decided it. */
   answered(ttl: number): void {
     const line = this.#lines.get(ttl);
     if (line && --line.unanswered === 0) this.#ask(line);

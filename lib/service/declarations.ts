@@ -9,7 +9,7 @@ import { type LockPolicy, modeOf } from '../core/lock-policy.js';
 import { quoted } from '../core/printable.js';
 import type { LockSite } from './lock-sites.js';
 
-/** What a module says of declared locks. */
+/** A module's settings for declared locks. */
 export interface DeclarationSettings {
   /** The name of the module. */
   readonly instance?: string | undefined;
@@ -18,43 +18,48 @@ export interface DeclarationSettings {
   readonly overrides?: LockOverrides | undefined;
 }
 
-/** A declared lock as it is in force in a module: `LockService.declared` tells of them. Milliseconds. */
+/**
+ * A declared lock with the options that apply in a module, as `LockService.declared` returns it. Times in milliseconds.
+ */
 export interface LockDeclaration
   extends
     Pick<DeclaredLock, 'name' | 'keys' | 'team' | 'about'>,
     Required<Pick<LockOptions, 'ttl' | 'renew' | 'minHold' | 'reentrant' | 'onLost' | 'release'>> {
-  /** The forms of its keys, with `*` for what arguments give; none where the key function does more than to put them into texts. A key that a branch makes may be missing. */
+  /**
+   * The patterns of its keys, with `*` for each argument. Empty if the key function does more than insert its arguments
+   * into texts. A key from a branch of the function may be missing.
+   */
   readonly patterns: readonly string[];
   readonly mode: LockMode;
   /** Only with permits. */
   readonly permits: number | undefined;
-  /** `undefined` where nothing limits it. */
+  /** `undefined` if there is no limit. */
   readonly maxHold: number | undefined;
-  /** `'function'` where one gives the value. */
+  /** `'function'` if a function returns the value. */
   readonly onBusy: 'throw' | 'skip' | 'function';
   readonly oncePerTick: boolean;
-  /** The options that the module overrides. */
+  /** The names of the options that the module overrides. */
   readonly overridden: readonly string[];
 }
 
-/** What a place that uses a declared lock says itself. */
+/** The options that a use of a declared lock can set itself. */
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
-/** Somebody who locks a key, for the comparison of policies. */
+/** One user of a key, for the comparison of policies. */
 interface Claim {
-  /** For messages. */
+  /** A name for messages. */
   readonly who: string;
   readonly mode: LockMode;
   readonly lock: DeclaredLock | undefined;
 }
 
-/** So many keys of key functions are remembered, to notice that two locks have one. */
+/** The number of computed keys that are remembered, to notice two locks with the same key. */
 const MOST_KEYS = 1_000;
 
-/** The declared locks of one module instance, and what it makes of them. */
+/** The declared locks of one module instance, with its overrides. */
 export class Declarations {
-  /** Whether locks that are not declared are refused. */
+  /** `true` if the module refuses locks that are not declared. */
   readonly strict: boolean;
   readonly #instance: string | undefined;
   readonly #own: ReadonlySet<DeclaredLock>;
@@ -83,7 +88,7 @@ export class Declarations {
     return this.#own.has(lock);
   }
 
-  /** The locks as they are in force, with the defaults of the module. */
+  /** The locks with the options that apply, including the defaults of the module. */
   inForce(resolve: (policy: LockPolicy) => ResolvedLockOptions): LockDeclaration[] {
     return this.locks.map((lock) => {
       const { name, keys, team, about } = lock;
@@ -108,10 +113,10 @@ export class Declarations {
   }
 
   /**
-   * The policy of a lock with what the module overrides.
+   * The policy of a lock with the module's overrides.
    *
-   * @throws TypeError when it is a lock of another module instance; RedlockError with the code LOCK_NOT_DECLARED when the module
-   * is `strict` and does not have it
+   * @throws TypeError for a lock of another module instance; RedlockError with the code LOCK_NOT_DECLARED for a lock
+   * that a `strict` module does not have
    */
   policyOf(lock: DeclaredLock): LockPolicy {
     const known = this.#policies.get(lock);
@@ -127,7 +132,8 @@ export class Declarations {
   }
 
   /**
-   * What a lock is acquired with: its policy, then what the place that uses it says. What the module overrides comes before both.
+   * The options to acquire a lock with: its policy, then the options of this use. The module's overrides take
+   * precedence over both.
    *
    * @throws as {@link policyOf}
    */
@@ -153,10 +159,10 @@ export class Declarations {
   }
 
   /**
-   * What is known at start-up of all who lock.
+   * Checks everything about the users of locks that is known at start-up.
    *
-   * @throws RedlockError with the code LOCK_NOT_DECLARED, naming all decorators that `strict` does not allow; Error when two
-   * policies have one fixed key
+   * @throws RedlockError with the code LOCK_NOT_DECLARED, naming all decorators that `strict` does not allow; Error
+   * when two policies have the same fixed key
    */
   check(sites: readonly LockSite[]): void {
     if (this.strict) this.#refuseUndeclared(sites);
@@ -204,7 +210,9 @@ export class Declarations {
     throw notDeclared([this.#hint(keys)]);
   }
 
-  /** A declared lock is asked for; says once of each two that they have the same key. */
+  /**
+   * Records the keys of a declared lock that is about to be acquired. Warns once for each two locks with the same key.
+   */
   note(lock: DeclaredLock, keys: readonly string[]): void {
     if (lock.keys) return;
     const name = nameOf(keys);

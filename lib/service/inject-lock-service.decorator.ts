@@ -2,7 +2,10 @@ import { Inject, type InjectionToken } from '@nestjs/common';
 import { badOption } from '../core/checks.js';
 import { LockService } from './lock.service.js';
 
-/** What a module provides its `LockService` as. Nest names it when it cannot resolve it, so its description says what to do. */
+/**
+ * The token of a module's `LockService`. Nest quotes its description when it cannot resolve it, so the description
+ * gives the fix.
+ */
 export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
   if (name === undefined) return LockService;
   return Symbol.for(

@@ -5,8 +5,8 @@ import type { LockHandle } from '../core/lock-handle.js';
 import type { LockScope, RunnableLock } from './lock-scope.js';
 
 /**
- * What a nested call gets that joins the lock it is under (S18): the same lock with the same fencing token. It does not
- * release it, as long as the call that it is nested in goes on.
+ * The lock of a nested call that joins the lock of the call around it (S18): the same lock with the same fencing token.
+ * It does not release that lock while the outer call goes on.
  */
 export class JoinedLock implements RunnableLock, Joined {
   joined: Joined | undefined;
@@ -16,8 +16,8 @@ export class JoinedLock implements RunnableLock, Joined {
   #left: Promise<void> | undefined;
 
   /**
-   * The lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another one has: those two
-   * would run side by side, and under one lock they must not.
+   * The lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another call has joined
+   * it: the two would run side by side under one lock.
    */
   static in(outer: LockScope): JoinedLock | undefined {
     return outer.lock.joined ? undefined : new JoinedLock(outer);
@@ -33,7 +33,7 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#isRun;
   }
 
-  /** It is kept by somebody, and released with the call that it is nested in unless that happens before. */
+  /** Marks a handle whose caller decides when to release it. It is released with the outer call at the latest. */
   keep(): void {
     this.#isRun = false;
     void this.#outer.left();
@@ -81,7 +81,7 @@ export class JoinedLock implements RunnableLock, Joined {
 
   get loss(): LockLostError | undefined {
     const { loss, state } = this.#lock;
-    // Released beneath this call; the signal has told so.
+    // The lock was released while this call ran; the signal's reason is the error.
     if (state === 'released' && !this.#left) return this.#lock.signal.reason as LockLostError;
     return loss;
   }
@@ -107,7 +107,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // What runs under it comes here again when it ends; a handle that was not released must not keep the lock.
+    // A call that runs under this one calls `release` again when it ends. A handle that was not released must not keep
+    // the lock.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

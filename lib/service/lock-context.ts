@@ -2,8 +2,8 @@ import { currentScope } from './lock-scope.js';
 import type { LockHandle } from '../core/lock-handle.js';
 
 /**
- * The lock that the running call is under: the innermost one, or the innermost one that has `key`.
- * `undefined` outside of locked code. It may have been lost meanwhile; ask its `isHeld()`.
+ * The innermost lock of the running call, or the innermost one that has `key`. `undefined` outside of locked code. The
+ * lock may have been lost meanwhile; call its `isHeld()`.
  *
  * @example
  * ```ts

@@ -18,21 +18,24 @@ import type { Tick } from '../core/tick.js';
 import { nobodyTellsOfCommit, type Transactions } from './transactions.js';
 
 /**
- * Acquires locks for one module instance and knows what runs under them, so that shutdown can wait for it.
- * `LockService` and `LockInterceptor` are two faces of it.
+ * Acquires locks for one module instance and knows the work under them, so that shutdown can wait for it. `LockService`
+ * and `LockInterceptor` are its public interfaces.
  */
 export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
-  /** Aborts when shutdown begins, which ends the waits of calls that have not begun their work. */
+  /** Aborts when shutdown begins. That ends the waits of calls that have not begun their work. */
   readonly #closing = new AbortController();
   readonly #options: ResolvedOptions;
-  /** What a call under no lock asked for last, without a signal or a tick of its own: mostly the next one asks for the same. */
+  /**
+   * The options of the last call under no lock, without a signal or a tick of its own: the next call usually has the
+   * same.
+   */
   #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
   #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
 
-  /** @param connect - connects the nodes; rejects when one must not be used */
+  /** @param connect - connects the nodes; rejects when a node must not be used */
   constructor(
     private readonly redlock: Redlock,
     readonly inspection: LockInspector,
@@ -44,7 +47,7 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    // Every call listens to this signal. As long as somebody does, that costs next to nothing.
+    // Every call listens to this signal. With a permanent listener that costs next to nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
   }
 
@@ -63,17 +66,18 @@ export class LockRuntime {
     return new Set([...this.redlock.held].map(({ id }) => id));
   }
 
-  /** Whether shutdown has begun. */
+  /** `true` once shutdown has begun. */
   get isClosed(): boolean {
     return this.#closing.signal.aborted;
   }
 
   /**
-   * Methods are going to lock here, with ttls that are known, and so are declared locks.
+   * Announces the locks of methods, and declared locks, as far as their ttls are known.
    *
-   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter; TypeError
-   * when a method has one that is to be kept until a commit of which nobody tells, and for a shared lock when the defaults of
-   * the module have a `minHold`; as {@link Declarations.policyOf}
+   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter
+   * @throws TypeError when a method uses `release: 'afterCommit'` without `afterTransaction` of the module, and for a
+   * shared lock when the defaults of the module have a `minHold`
+   * @throws the errors of {@link Declarations.policyOf}
    */
   foresee(sites: readonly LockSite[]): void {
     const { declarations } = this;
@@ -82,7 +86,7 @@ export class LockRuntime {
       const name = `The declared lock ${quoted([lock.name])}`;
       const policy = declarations.policyOf(lock);
       const { ttl, release } = policy;
-      // One file declares the locks of several applications, of which not all have a database.
+      // One file can declare the locks of several applications, and not all of them have a database.
       this.#foresee(name, { ttl, release: used.has(lock) ? release : undefined });
       try {
         this.#options.of(policy);
@@ -104,13 +108,13 @@ export class LockRuntime {
     }
   }
 
-  /** Whether the application tells of the commit until which locks are to be kept. */
+  /** `true` if the application reports the end of transactions (`afterTransaction`). */
   get tellsOfCommit(): boolean {
     return this.transactions?.tellEnds === true;
   }
 
   /**
-   * Connects the nodes, once. Locks that are asked for before wait for it.
+   * Connects the nodes, once. Requests for locks wait for it.
    *
    * @throws Error when a server is not fit for locks, such as a replica; the connections are closed then
    */
@@ -131,8 +135,8 @@ export class LockRuntime {
   /**
    * Fills in the defaults of the module and of the package.
    *
-   * @throws TypeError for a shared lock when the defaults of the module have a `minHold`, and for one that is to be kept until
-   * a commit of which nobody tells
+   * @throws TypeError for a shared lock when the defaults of the module have a `minHold`, and for `release:
+   * 'afterCommit'` without `afterTransaction` of the module
    */
   resolve(options: GivenLockOptions): ResolvedLockOptions {
     const resolved = this.#options.of(options);
@@ -140,17 +144,19 @@ export class LockRuntime {
     return resolved;
   }
 
-  /** The declared locks as they are in force. */
+  /** The declared locks with the options that apply. */
   declared(): LockDeclaration[] {
     return this.declarations.inForce((policy) => this.#options.of(policy));
   }
 
   /**
-   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise; LockLostError when the
-   * lock to join is lost, at once, or from the promise when it is lost while this call waits; RedlockError with the code
-   * LOCK_UPGRADE, at once
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise
+   * @throws LockLostError when the lock to join is lost, at once, or from the promise when it is lost while this call
+   * waits
+   * @throws RedlockError with the code LOCK_UPGRADE, at once
    */
-  // Not async, like others on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a microsecond.
+  // Not async, like other functions on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a
+  // microsecond.
   acquire(
     keys: readonly string[],
     options: ResolvedLockOptions,
@@ -191,14 +197,14 @@ export class LockRuntime {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    // A locked method that shutdown waits for may need another lock to finish; nothing else may begin now.
+    // A locked method that shutdown waits for may need another lock to finish; no other call may begin now.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
         .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
     const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
-    // A call beside this one may end while this one waits, and leave its lock to the transaction of both.
+    // A call beside this one may end during the wait, and leave its lock to the transaction of both.
     if (!this.transactions?.tellEnds) return acquired;
     return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
   }
@@ -216,17 +222,17 @@ export class LockRuntime {
     return terms;
   }
 
-  /** The innermost scope of the running call that `fits`, or one that its transaction keeps the lock of. */
+  /** The innermost scope of the running call that `fits`, or one whose lock the call's transaction keeps. */
   #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
   }
 
-  /** The lock that the running call is under, or that its transaction keeps. */
+  /** The lock of the running call, or one that its transaction keeps. */
   #ownLock(key?: string): RunnableLock | undefined {
     return this.#scopeOf(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
   }
 
-  /** Says so when a call waited for itself. */
+  /** Adds to the error if the call waited for itself. */
   async #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): Promise<never> {
     if (!(error instanceof LockHeldError) || error.ranTick !== undefined) throw error;
     const { owner, retryAfter, limit, holders, permitsSeen } = error;
@@ -238,23 +244,25 @@ export class LockRuntime {
     throw error;
   }
 
-  /** Whether the running call is itself among those who keep it from the key, or for whom those wait who come first. */
+  /**
+   * `true` if the running call itself is among the holders that keep it from the key, or that earlier waiters wait for.
+   */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = this.#ownLock(key);
     if (!own?.isHeld()) return false;
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
     const { permits } = kind;
-    // One that has a slot above those that were asked for is in nobody's way.
+    // A permit whose slot is above the requested number blocks nobody.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
-    // The error names ten at most, and may speak of another key.
+    // The error names ten holders at most, and may be about another key.
     const info = await this.inspection.inspect(key).catch(() => undefined);
     const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
     return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
   }
 
   /**
-   * A shared lock does not become an exclusive one: the call would wait for itself, and two that try it for each other.
+   * A shared lock does not become an exclusive one: the call would wait for itself, and two such calls for each other.
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */
@@ -273,9 +281,9 @@ export class LockRuntime {
   }
 
   /**
-   * For a nested call while another one has joined the lock of the call they are nested in: it waits as any other call
-   * does. When that lock is lost meanwhile it has no part in the next one, as it may go by what the call around it read
-   * before (S18).
+   * Acquires the lock for a nested call while another nested call has joined the lock of the outer one: it waits like
+   * any other call. When the outer lock is lost meanwhile, the nested call fails, because it may use data that the
+   * outer call read before (S18).
    */
   async #acquireBeside(
     outer: RunnableLock,
@@ -286,7 +294,7 @@ export class LockRuntime {
   ): Promise<RunnableLock> {
     const signals = signal ? [signal, outer.signal] : [outer.signal];
     const lock = await this.#acquireNew(keys, options, signals, tick);
-    // A lock that is neither lost nor released yet has been lost without anybody noticing; unless both can hold together.
+    // The outer lock is neither lost nor released. Unless both can be held together, it must have been lost unnoticed.
     if (!canHoldTogether(outer.mode, options.kind.mode)) outer.lose('its keys were free for a nested call');
     if (!outer.loss) return lock;
     await lock.release();
@@ -294,7 +302,7 @@ export class LockRuntime {
   }
 
   /**
-   * The call that the running one is nested in, if it is under a lock of the keys that gives what is asked for (S18).
+   * The outer call of the running one, if it is under a lock of the keys that gives the requested access (S18).
    *
    * @throws LockLostError when that lock is lost
    */
@@ -309,9 +317,9 @@ export class LockRuntime {
     return outer;
   }
 
-  /** Something begins to run under `lock`; the run must be ended. */
+  /** Registers work that begins under `lock`. The returned scope must be ended. */
   begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
-    // What has joined a lock is in a context of its own already, within that of the lock.
+    // A call that joined a lock has its own context already, inside that of the lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
     const ended = (): void => {
       this.#running.delete(run);
@@ -323,7 +331,10 @@ export class LockRuntime {
     return run;
   }
 
-  /** Runs `task` under `lock` and releases it; the result or error of `task` comes before any of ours. */
+  /**
+   * Runs `task` under `lock` and releases the lock. The result or error of `task` takes precedence over errors of the
+   * lock.
+   */
   async run<T>(lock: RunnableLock, options: ResolvedLockOptions, task: () => Promise<T> | T): Promise<T> {
     const run = this.begin(lock, options);
     let result: T;
@@ -337,7 +348,7 @@ export class LockRuntime {
     return result;
   }
 
-  /** Refuses what has not begun its work, and waits for what runs, but no longer than `shutdownTimeout`. */
+  /** Refuses work that has not begun, and waits for running work, but no longer than `shutdownTimeout`. */
   async drain(): Promise<void> {
     this.#closing.abort(SHUTTING_DOWN);
     await this.#untilDrained();
@@ -346,8 +357,8 @@ export class LockRuntime {
   /**
    * Ends all locks and closes the nodes.
    *
-   * The lock of a method that still runs is not given away: its signal aborts, and its keys end with their ttl. A lock
-   * that `acquire` gave to its caller is released, as nothing says that something runs under it; its signal aborts first.
+   * The lock of a method that still runs is not released: its signal aborts, and its keys end with their ttl. A lock
+   * from `acquire` is released, because nothing shows that work runs under it; its signal aborts first.
    *
    * @returns the keys of the locks whose methods were still running
    */
@@ -357,9 +368,9 @@ export class LockRuntime {
       const what = awaitsCommit ? 'the transaction around its method' : 'its method';
       lock.lose(`the application shut down before ${what} had ended`);
     }
-    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    // A copy: a lost lock leaves the list, and its listeners may release others.
     const handles = [...this.redlock.held];
-    // Before the release: the next holder must not begin while this one believes in its lock.
+    // Before the release: the next holder must not begin while this one takes the lock for held.
     for (const lock of handles) lock.lose('the application shut down while it was held');
     await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();
@@ -368,7 +379,7 @@ export class LockRuntime {
 
   #untilDrained(): Promise<void> {
     return new Promise((resolve) => {
-      // Not unref'd: until the running methods end, this is what the process lives for.
+      // Not unref'd: the process must live until the running methods end.
       const timer = setTimeout(resolve, this.shutdownTimeout);
       this.#drained = () => {
         clearTimeout(timer);
@@ -387,7 +398,7 @@ function whyClosing(keys: readonly string[], error: unknown): unknown {
   return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;
 }
 
-/** What a refusal becomes for those who asked for a declared lock. */
+/** Makes an error handler that adds the name of a declared lock to a refusal. */
 function naming(lock: string): (error: unknown) => never {
   return (error) => {
     const isRefusal = error instanceof LockHeldError || error instanceof LockUnavailableError;

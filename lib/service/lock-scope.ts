@@ -5,20 +5,20 @@ import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { NO_SLOT } from '../core/slot-list.js';
 
-/** A lock as what runs under it needs it. */
+/** A lock, as the work under it uses it. */
 export interface RunnableLock extends LockHandle, WatchableLock {
-  /** What has joined the lock and not left it yet (S18). */
+  /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
-  /** Takes the lock for lost. */
+  /** Marks the lock as lost. */
   lose(reason: string): void;
 }
 
-/** What a lock is kept for when its code has ended. */
+/** A reason to keep a lock after its code has ended. */
 export interface Outlived {
   readonly isOver: boolean;
 }
 
-/** What runs under a lock, and what runs around that. */
+/** One level of nested scopes. */
 interface Frame {
   readonly scope: LockScope;
   readonly outer: Frame | undefined;
@@ -26,7 +26,7 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>();
 
-/** The innermost scope that the running call is in and that `fits`. */
+/** The innermost scope of the running call that `fits`. */
 export function currentScope(fits: (scope: LockScope) => boolean): LockScope | undefined {
   for (let frame = frames.getStore(); frame; frame = frame.outer) {
     if (fits(frame.scope)) return frame.scope;
@@ -36,12 +36,12 @@ export function currentScope(fits: (scope: LockScope) => boolean): LockScope | u
 
 /** Code that runs under a lock: from the acquisition to the release. */
 export class LockScope {
-  /** For the list of all that run. */
+  /** The slot in the list of running scopes. */
   slot = NO_SLOT;
   #isOver = false;
 
   /**
-   * @param source - who acquired the lock: two module instances can have different locks of the same key
+   * @param source - the runtime that acquired the lock: two module instances can have different locks of the same key
    * @param transaction - the lock is kept until it ends
    */
   constructor(
@@ -53,36 +53,36 @@ export class LockScope {
     private readonly transaction?: Outlived,
   ) {}
 
-  /** Runs `task` so that it, and all that it starts, finds the lock as its current one. */
+  /** Runs `task` so that it, and all that it starts, gets the lock as its current one. */
   inside<T>(task: () => T): T {
     const run = (): T => frames.run({ scope: this, outer: frames.getStore() }, task);
     return this.around ? this.around(run) : run();
   }
 
-  /** Whether what was started inside is under the lock still, or the lock was lost while it was. */
+  /** `true` if calls that were started inside are still under the lock, or if the lock was lost while they were. */
   get covers(): boolean {
     const { state } = this.lock;
     return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));
   }
 
-  /** The transaction that the lock was kept for is committed or rolled back. */
+  /** Called when the transaction for which the lock was kept is committed or rolled back. */
   transactionEnded(): void {
     if (this.#isOver) void this.end();
   }
 
-  /** Whether the code has ended and the lock is kept for the transaction around it. */
+  /** `true` if the code has ended and the lock is kept for the transaction around it. */
   get awaitsCommit(): boolean {
     return this.#isOver && this.transaction?.isOver === false;
   }
 
-  /** What had joined the lock has left it, or is not waited for any longer. */
+  /** Called when the nested call that joined the lock has left it, or is no longer waited for. */
   left(): Promise<void> {
     return this.#isOver ? this.end() : Promise.resolve();
   }
 
   /**
    * Releases the lock after the code has succeeded.
-   * @throws LockLostError when the lock was lost meanwhile, unless that is to be ignored
+   * @throws LockLostError when the lock was lost meanwhile, unless `onLost` is `'ignore'`
    */
   finish(): Promise<void> {
     const { loss } = this.lock;
@@ -93,21 +93,21 @@ export class LockScope {
     });
   }
 
-  /** Ends the run when nobody can reach its result any more, so that nobody can end it (S25). */
+  /** Ends the scope when its result is no longer reachable, because nobody can end it then (S25). */
   endWith(result: object): void {
     outOfReach.register(result, this);
   }
 
   /**
-   * Releases the lock, whatever became of the code. Never rejects.
+   * Releases the lock, whether the code succeeded or not. Never rejects.
    *
-   * A nested call that has joined the lock and that nobody waited for goes on, and must not lose the lock (S18). So the
-   * lock is released when that ends, and is not waited for here: it could be waiting for the caller of this one. The same
-   * goes for a transaction that the lock is to outlive.
+   * A nested call that joined the lock and that nobody awaited goes on, and must not lose the lock (S18). The lock is
+   * released when that call ends. This method does not wait for that, because the nested call could be waiting for the
+   * caller of this one. A transaction that keeps the lock is treated in the same way.
    */
   end(): Promise<void> {
     this.#isOver = true;
-    // Not waited for here: it is the caller of this one that commits.
+    // No wait: the caller of this method commits.
     if (this.awaitsCommit) return Promise.resolve();
     const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
     return released.then(this.ended);
@@ -116,9 +116,9 @@ export class LockScope {
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
 
-/** A run has begun; or, because others hold the lock, there are these values in place of the method's. */
+/** A started run or, because others hold the lock, the values in place of the method's. */
 export type Begun =
   { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
 
-/** Acquires and begins a run; the signal ends the wait for the lock. */
+/** Acquires the lock and begins a run; the signal ends the wait for the lock. */
 export type Begin = (signal?: AbortSignal) => Promise<Begun>;

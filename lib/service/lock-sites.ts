@@ -6,40 +6,40 @@ import type { LockOptions } from '../core/lock-options.js';
 
 const LOCK_SITES = 'nestjs-redlock:lock-sites';
 
-/** A decorator of a method that locks. */
+/** A decorator that locks a method. */
 export interface LockSite {
   /** The decorator, the class and the method, for messages. */
   readonly place: string;
   readonly method: string | symbol;
   readonly instance: string | undefined;
-  /** If the decorator names one. */
+  /** The ttl, if the decorator names one. */
   readonly ttl: number | undefined;
-  /** If the decorator says when its lock is released. */
+  /** The decorator's own `release` option. */
   readonly release?: LockOptions['release'];
   readonly what: LockedThing;
 }
 
-/** What a decorator locks: a lock that is declared, what its own key says, or the leadership of a name. */
+/** The target of a decorator: a declared lock, a key of its own, or the leadership of a name. */
 export type LockedThing =
   | { readonly kind: 'declared'; readonly lock: DeclaredLock }
   | {
       readonly kind: 'key';
       readonly mode: LockMode;
-      /** `undefined` when a function gives them. */
+      /** `undefined` if a function computes them. */
       readonly keys: readonly string[] | undefined;
     }
   | { readonly kind: 'leader' };
 
-// On the prototype and not on the method, which another decorator may replace.
+// Stored on the prototype and not on the method, which another decorator may replace.
 
-/** A method of the class locks. */
+/** Records that a method of the class locks. */
 export function addLockSite(prototype: object, site: LockSite): void {
   Reflect.defineMetadata(LOCK_SITES, [...ownSitesOf(prototype), site], prototype);
 }
 
 /**
- * Where the classes of an application lock in one module instance. What a factory makes counts once it is made, and the
- * classes of a module that is loaded lazily do not.
+ * The decorators of an application that lock in one module instance. The product of a factory is included once it
+ * exists; classes of a lazily loaded module are not.
  */
 export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
   const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
@@ -53,7 +53,7 @@ export function lockSites(modules: ModulesContainer, instance: string | undefine
   return [...sites].filter((site) => site.instance === instance);
 }
 
-/** Those of the class of an object, and those that it inherits: a class that has the method itself replaces its parent's. */
+/** The sites of an object's class and its parents. A class that overrides a method replaces the site of its parent. */
 function sitesOf(object: object): readonly LockSite[] {
   const sites: LockSite[] = [];
   const replaced = new Set<string | symbol>();

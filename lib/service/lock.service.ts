@@ -31,22 +31,22 @@ import {
   type ResolvedLockOptions,
 } from '../core/lock-options.js';
 
-/** What {@link LockService.tryAcquire} takes: it makes one attempt, so there is nothing to retry. */
+/** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is nothing to retry. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
 
 /**
- * What {@link LockService.acquire} takes with a declared lock, whose declaration says the rest: how long to wait, and whether to
- * join a lock that the call is under.
+ * Options of {@link LockService.acquire} for a declared lock: how long to wait, and if the call may join a lock that it
+ * is under. The declaration has the rest.
  */
 export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' | 'signal'>;
 
-/** What {@link LockService.withLock} takes with a declared lock. */
+/** Options of {@link LockService.withLock} for a declared lock. */
 export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptions, 'onLost'>;
 
-/** What names a lock. */
+/** The ways to name a lock. */
 type AnyKey = LockKey | DeclaredLock | KeyedLock;
 
-/** What is asked for, in the words of the runtime. */
+/** The arguments of a call, in the terms of the runtime. */
 interface Asked {
   readonly keys: readonly string[];
   readonly resolved: ResolvedLockOptions;
@@ -60,21 +60,21 @@ const UNLABELLED: LockOrigin = { label: 'other' };
 
 const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES, 'label', 'signal'];
 
-/** What each method reads. */
+/** The options that each method reads. */
 const OPTION_NAMES = {
   withLock: NAMES,
   acquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release'),
   tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release' && name !== 'retry'),
 };
 
-/** What each method reads beside a declared lock. */
+/** The options that each method reads besides a declared lock. */
 const DECLARED_OPTION_NAMES = {
   withLock: ['retry', 'reentrant', 'onLost', 'signal'],
   acquire: ['retry', 'reentrant', 'signal'],
   tryAcquire: ['reentrant', 'signal'],
 };
 
-/** What to do in place of an option that is read elsewhere. */
+/** Advice for an option that belongs elsewhere. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
   ['release', 'It is for `withLock`; here you call `release()`, after the commit'],
@@ -85,7 +85,7 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
 /**
  * Locks for code that needs more control than `@WithLock` gives.
  *
- * All methods reject with a `TypeError` or `RangeError` when a key or an option does not fit.
+ * All methods reject with a `TypeError` or `RangeError` for an invalid key or option.
  */
 @Injectable()
 export class LockService {
@@ -119,12 +119,14 @@ export class LockService {
   /**
    * Waits for a lock, within the limits of `retry`. The caller must release it.
    *
-   * By default nobody else holds it. With `mode: 'shared'` others may, who ask for the same; with `permits: n` so many at a
-   * time.
+   * By default there is one holder. `mode: 'shared'` admits other callers that ask for the same, and `permits: n`
+   * admits `n` callers at a time.
    *
-   * @throws LockHeldError when others held it to the end; LockUnavailableError when no quorum of nodes answered;
-   * the reason of `options.signal` when that ended the wait; RedlockError with the code `LOCK_UPGRADE`, at once, for
-   * anything but a shared lock of a key of which the running call has a shared lock
+   * @throws LockHeldError when others held it to the end
+   * @throws LockUnavailableError when no quorum of nodes answered
+   * @throws the reason of `options.signal` when that ended the wait
+   * @throws RedlockError with the code `LOCK_UPGRADE`, at once, for anything but a shared lock of a key of which the
+   * running call has a shared lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -166,10 +168,12 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. `null` means that somebody holds the lock, with `permits` that all are taken, or that it is kept for
-   * others who came earlier and wait in line: it does not pass them, also where a permit is free. Never that Redis is down.
+   * Makes one attempt. `null` means that the lock is held, with `permits` that all are taken, or that it is reserved
+   * for earlier callers that wait: `tryAcquire` does not pass them, even if a permit is free. `null` never means that
+   * Redis is down.
    *
-   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link acquire}
+   * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link
+   * acquire}
    */
   tryAcquire<Args extends readonly unknown[]>(
     lock: DeclaredLock<Args>,
@@ -188,10 +192,10 @@ export class LockService {
   }
 
   /**
-   * Runs `task` under the lock and releases it afterwards. What `task` returns or throws reaches the caller,
-   * whatever the release does.
+   * Runs `task` under the lock and releases the lock afterwards. The caller gets the result or error of `task`, even if
+   * the release fails.
    *
-   * @throws what {@link acquire} throws; LockLostError when the lock was lost while `task` ran, unless `task` threw
+   * @throws the errors of {@link acquire}; LockLostError when the lock was lost while `task` ran, unless `task` threw
    * itself or `onLost` is `'ignore'`
    * @example Readers together, beside no writer
    * ```ts
@@ -229,7 +233,7 @@ export class LockService {
   }
 
   /**
-   * The lock of this service that the running call is under, or the innermost one that has `key`; `undefined`
+   * The innermost lock of this service that the running call is under, or the innermost one that has `key`; `undefined`
    * outside of locked code.
    */
   current<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): LockHandle | undefined;
@@ -239,8 +243,8 @@ export class LockService {
   }
 
   /**
-   * Who holds a key, since when and for how long, as a quorum of nodes says, and what each node says. Shows locks of
-   * all processes; changes nothing. Of a shared lock, and of one with permits, all holders.
+   * The holders of a key, since when and for how long, according to a quorum of nodes, and the answer of each node.
+   * Shows locks of all processes and changes nothing. Returns all holders of a shared lock and of one with permits.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example
@@ -260,11 +264,11 @@ export class LockService {
   }
 
   /**
-   * The locks of all processes, in no order. With `SCAN`, so it does not block Redis, and with no more than a page of
-   * them in memory.
+   * The locks of all processes, in no order. Uses `SCAN`, so it does not block Redis, and keeps one page of them in
+   * memory at most.
    *
-   * A lock that is held from the beginning to the end is listed. One that is acquired or released meanwhile may be, and
-   * one may come twice. What stands on some nodes without a quorum is listed with `held: false`: what is left of an
+   * A lock that is held from the beginning to the end is listed. A lock that is acquired or released meanwhile may be,
+   * and may come twice. A key that some nodes have without a quorum is listed with `held: false`. It is left from an
    * attempt or a release that did not reach all nodes, and ends with its ttl.
    *
    * @throws LockUnavailableError from the loop, also after some locks, when fewer than a quorum of nodes answered
@@ -281,13 +285,13 @@ export class LockService {
   }
 
   /**
-   * Ends a lock, whoever holds it, on all nodes; resolves to whether there was one. For a holder that hangs and still
-   * renews: one that crashed loses its lock with its ttl. Of a shared lock, and of one with permits, it ends all who hold it
-   * when it is called, or, with `id`, one of them.
+   * Ends a lock of any holder, on all nodes; resolves to `true` if there was one. For a holder that hangs and still
+   * renews: a crashed holder loses its lock when the ttl has passed. With a shared lock or permits it ends all holders
+   * at the time of the call or, with `id`, one of them.
    *
-   * What the lock protects is not protected from the holder any more, until that notices: at once when it is in this
-   * process, otherwise at its next renewal. Then its signal aborts. The next holder has a larger fencing token, so a
-   * `FencedRegister` refuses what it writes after that one.
+   * Until the holder notices, it may still write to what the lock protects. A holder in this process notices at once,
+   * another one at its next renewal. Then its signal aborts. The next holder has a larger fencing token, so a
+   * `FencedRegister` refuses later writes of the old one.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have ended it
    * @example
@@ -319,7 +323,7 @@ export class LockService {
   }
 
   /**
-   * The declared locks of this module, as they are in force: with its `defaults` and `overrides`.
+   * The declared locks of this module with the options that apply, including its `defaults` and `overrides`.
    *
    * @see docs/declared-locks.md
    */
@@ -328,7 +332,8 @@ export class LockService {
   }
 
   /**
-   * The leaders of a name that `@Leader` has, in this application or in another one: who leads, and whether it is this process.
+   * The leader of a name given to `@Leader`, in this application or in another one: which process leads, and if it is
+   * this one.
    *
    * @throws TypeError when `name` is not a string, or empty
    * @example
@@ -345,13 +350,13 @@ export class LockService {
     return new Leadership(name, this.campaigns);
   }
 
-  /** The {@link leader} of each name that a method of this application has with `@Leader`. */
+  /** The {@link leader} of each name that a method of this application gives to `@Leader`. */
   leaders(): Leadership[] {
     return this.campaigns.names.map((name) => this.leader(name));
   }
 
   /**
-   * How fit the nodes are to grant locks, for health checks and the like. Asks every node once. Never rejects.
+   * The fitness of the nodes to grant locks, for health checks and the like. Asks every node once. Never rejects.
    *
    * @example
    * ```ts
@@ -374,7 +379,7 @@ export class LockService {
     return { keys: keysOf(key), resolved, origin: originOf(options), signal: options.signal };
   }
 
-  /** What is asked for with a declared lock, which is followed by its arguments, or with one that has them, by options. */
+  /** Separates the arguments of a declared lock's key from the options of the call. */
   #askedOf(
     method: keyof typeof OPTION_NAMES,
     key: DeclaredLock | KeyedLock,
@@ -408,13 +413,13 @@ export class LockService {
   }
 }
 
-/** What somebody releases by hand is not kept until a commit, whatever is the default of the module. */
+/** A lock that its caller releases is not kept until a commit, whatever the module's default. */
 function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOptions): ResolvedLockOptions {
   if (method === 'withLock' || resolved.release === 'afterMethod') return resolved;
   return { ...resolved, release: 'afterMethod' };
 }
 
-/** Its caller decides when it is released; what has joined a lock must not keep that for ever. */
+/** The caller of `acquire` releases the lock. A handle that joined a lock must not keep that lock for ever. */
 function kept(lock: LockHandle): LockHandle {
   if (lock instanceof JoinedLock) lock.keep();
   return lock;
@@ -437,7 +442,7 @@ function keyedOf(key: DeclaredLock | KeyedLock, args: readonly unknown[]): Keyed
   return isDeclaredLock(key) ? key.for(...(args as never[])) : key;
 }
 
-/** @throws TypeError when a declared lock has several */
+/** @throws TypeError when a declared lock has several keys */
 function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown[]): string {
   if (!isDeclared(key)) return oneKey(key);
   const { keys } = keyedOf(key, args);

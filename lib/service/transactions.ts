@@ -4,18 +4,20 @@ import type { ResolvedLockOptions } from '../core/lock-options.js';
 import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { LockScope, Outlived } from './lock-scope.js';
 
-/** What an application tells of its database transactions. */
+/** The functions with which an application reports its database transactions. */
 export interface TransactionHooks {
   readonly inTransaction: () => unknown;
   readonly afterTransaction: ((callback: () => void) => unknown) | undefined;
 }
 
-/** A database transaction that locks are kept for. */
+/** A database transaction that keeps locks. */
 export class OpenTransaction implements Outlived {
   #isOver = false;
   readonly #scopes = new Set<LockScope>();
 
-  /** @throws TypeError when a Promise comes back: it may reject later, with the lock held and nobody to tell of the end */
+  /**
+   * @throws TypeError when the hook returns a Promise: it may reject later, with the lock held and no report of the end
+   */
   constructor(afterTransaction: (callback: () => void) => unknown) {
     const answer = afterTransaction(() => {
       this.#isOver = true;
@@ -37,15 +39,15 @@ export class OpenTransaction implements Outlived {
     this.#scopes.add(scope);
   }
 
-  /** One whose code has ended, and whose lock is kept. */
+  /** A scope whose code has ended and whose lock is kept. */
   find(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return [...this.#scopes].find((scope) => scope.awaitsCommit && fits(scope));
   }
 }
 
-/** Asks the application of its database transactions. Only a module with the option `inTransaction` has one. */
+/** Asks the application about its database transactions. Only a module with the option `inTransaction` has one. */
 export class Transactions {
-  /** By what the application tells a transaction by. */
+  /** By the object with which the application identifies a transaction. */
   readonly #open = new WeakMap<object, OpenTransaction>();
   readonly #ofLock = new WeakMap<object, OpenTransaction>();
   readonly #told = new Set<string>();
@@ -55,17 +57,17 @@ export class Transactions {
     private readonly log: { warn(message: string): void; error(message: string): void },
   ) {}
 
-  /** Whether the application tells when a transaction ends. */
+  /** `true` if the application reports the end of a transaction. */
   get tellEnds(): boolean {
     return this.hooks.afterTransaction !== undefined;
   }
 
   /**
-   * A lock is about to be asked for. Now and not when it is there: the transaction may end while the call waits. Warns, once
-   * for each method, of a lock that is released before the transaction around it is committed.
+   * Finds the transaction before a lock is requested, and not after: it may end while the call waits. Warns, once for
+   * each method, about a lock that is released before the transaction around it is committed.
    *
-   * @returns the transaction that the lock is kept for, if it is to be
-   * @throws what the hooks throw, when the lock is to be kept: nobody knows then for how long
+   * @returns the transaction that keeps the lock, if one is to keep it
+   * @throws the error of a hook, if the lock must be kept: it would be unknown for how long
    */
   around(
     keys: readonly string[],
@@ -92,28 +94,28 @@ export class Transactions {
     this.log.warn(message);
   }
 
-  /** A call that nobody waited for can still find itself in a transaction that is over: nothing would tell of its end again. */
+  /** A call that nobody awaited can run in a transaction that has ended, and no second report of its end would come. */
   #hasEnded(transaction: object | true | undefined): boolean {
     return transaction !== undefined && transaction !== true && this.#open.get(transaction)?.isOver === true;
   }
 
-  /** The lock is to be kept until the transaction ends. */
+  /** Records that the transaction keeps the lock until it ends. */
   keep<Lock extends object>(lock: Lock, transaction: OpenTransaction): Lock {
     this.#ofLock.set(lock, transaction);
     return lock;
   }
 
-  /** What runs under a lock begins. */
+  /** Records that work begins under a lock. */
   begun(scope: LockScope): void {
     this.of(scope.lock)?.add(scope);
   }
 
-  /** The transaction that the lock is kept for. */
+  /** The transaction that keeps the lock. */
   of(lock: object): OpenTransaction | undefined {
     return this.#ofLock.get(lock);
   }
 
-  /** What has run in the transaction of the running call, and whose lock is kept. */
+  /** An ended scope of the running call's transaction whose lock is kept. */
   find(fits: (scope: LockScope) => boolean): LockScope | undefined {
     const transaction = this.tellEnds ? this.#askQuietly() : undefined;
     return transaction && transaction !== true ? this.#open.get(transaction)?.find(fits) : undefined;
@@ -132,12 +134,12 @@ export class Transactions {
     return opened;
   }
 
-  /** The transaction that the running call is in; `true` for one that the application does not name. */
+  /** The transaction of the running call; `true` for one that the application does not identify. */
   #ask(): object | true | undefined {
     const answer = this.hooks.inTransaction();
     if (answer === undefined || answer === null || answer === false) return undefined;
     if (answer === true) return answer;
-    // A Promise would be there for every call.
+    // A Promise would be returned for every call, inside a transaction and outside.
     if (Object(answer) === answer && !(answer instanceof Promise)) return answer as object;
     if (answer instanceof Promise) ignoreRejection(answer);
     throw new TypeError(
@@ -146,7 +148,7 @@ export class Transactions {
     );
   }
 
-  /** A warning is not worth a lock: what the hook throws is told once. */
+  /** A failed check must not fail the lock: the error of the hook is reported once. */
   #askQuietly(): object | true | undefined {
     try {
       return this.#ask();
@@ -155,7 +157,7 @@ export class Transactions {
       if (!this.#told.has(what)) {
         const why = asError(error).message;
         this.log.error(
-          `${what}: ${why}. Locks are acquired all the same, and none is warned of that is released before the commit.`,
+          `${what}: ${why}. Locks are still acquired, but without warnings about a release before the commit.`,
         );
       }
       this.#told.add(what);
@@ -185,12 +187,12 @@ function isThenable(answer: unknown): answer is PromiseLike<unknown> {
   return Object(answer) === answer && typeof (answer as PromiseLike<unknown>).then === 'function';
 }
 
-/** Of a Promise that the caller is told of already. */
+/** Ignores the rejection of a Promise; the caller already gets an error about it. */
 function ignoreRejection(promise: PromiseLike<unknown>): void {
   promise.then(undefined, () => undefined);
 }
 
-/** @param whose - begins the message */
+/** @param whose - the start of the message */
 export function nobodyTellsOfCommit(whose = ''): TypeError {
   return new TypeError(
     `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, by which the library ` +

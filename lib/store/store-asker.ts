@@ -13,19 +13,19 @@ import type {
 } from '../core/ports.js';
 import type { WaiterId } from '../core/waiter-id.js';
 
-/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+/** Milliseconds: longer than any pause of a machine, so that a lock expires only where a test says so. */
 export const TTL = 60_000;
 
-/** So many permits where a test does not say how many. */
+/** The number of permits, unless a test gives another one. */
 export const PERMITS = 3;
 
-/** How far apart those who wait have come, in milliseconds: a store reckons it from when it hears of them. */
+/** Milliseconds between the arrivals of waiters: a store counts from the moment at which it learns of them. */
 const APART = 60;
 
 export type Granted = Extract<AcquireReply, { granted: true }>;
 export type Refused = Extract<AcquireReply, { granted: false }>;
 
-/** On what terms something is asked for. */
+/** The parameters of a request. */
 export type Terms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
 
 export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
@@ -36,7 +36,7 @@ export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
 let keys = 0;
 let waiters = 0;
 
-/** A key that no other test has. They share a hash tag, so that some of them can be those of one lock. */
+/** A key that no other test uses. The keys share a hash tag, so that several can belong to one lock. */
 export function freshKey(): string {
   return `{contract}:${keys++}`;
 }
@@ -45,7 +45,7 @@ export function leaseOf(kind: LockKind, locked: string | readonly string[], ttl 
   return new Lease(typeof locked === 'string' ? [locked] : locked, owner, ttl, undefined, kind);
 }
 
-/** Waits for a condition; fails when it does not come true within half a minute. */
+/** Waits for a condition; fails when it is not true within half a minute. */
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
   const began = performance.now();
   while (!(await condition())) {
@@ -54,13 +54,13 @@ export async function until(condition: () => Promise<boolean> | boolean): Promis
   }
 }
 
-/** A turn is to be taken within so many milliseconds at least, and a mark stands for so many. */
+/** The shortest time in milliseconds that a waiter has for its turn, and the shortest life of a mark. */
 export const IN_TURN = 100;
 export const MARKED = 1_000;
 
 /**
- * A scenario whose outcome says something only when it took no longer than so many milliseconds since `begins` was called:
- * one that failed later, on a machine that stood still, is tried again.
+ * Runs a scenario whose outcome is only valid if it took at most `milliseconds` since it called `begins`. A scenario
+ * that failed later, because the machine was paused, is repeated.
  */
 export async function inTime(
   milliseconds: number,
@@ -76,27 +76,27 @@ export async function inTime(
   }
 }
 
-/** What runs the tests: the functions of Jest, Vitest or `node:test`. */
+/** The test runner: the functions of Jest, Vitest or `node:test`. */
 export interface ContractRunner {
   describe(name: string, body: () => void): unknown;
 
-  /** @param limit - milliseconds after which the test has failed; `node:test` passes over it */
+  /** @param limit - milliseconds after which the test has failed; `node:test` ignores it */
   test(name: string, body: () => Promise<void>, limit: number): unknown;
 }
 
-/** What the parts of the contract have in common. */
+/** Shared by the parts of the contract. */
 export interface Contract {
   test(name: string, body: () => Promise<void>): unknown;
   readonly modes: readonly LockMode[];
-  /** Milliseconds: a ttl short enough to wait for its end, and long enough for a busy machine to ask for it. */
+  /** Milliseconds: a ttl short enough to wait for its end, and long enough for a request on a busy machine. */
   readonly lapse: number;
-  /** So many permits are held at a time at most. */
+  /** The most permits that a test holds at a time. */
   readonly mostPermits: number;
-  /** The store that is tested, to be asked. */
+  /** The tested store. */
   open(): StoreAsker;
 }
 
-/** Asks a store one thing at a time, with a Promise for the answer. */
+/** Asks a store for one lease at a time, with a Promise for the answer. */
 export class StoreAsker {
   constructor(readonly store: Store) {}
 
@@ -125,7 +125,7 @@ export class StoreAsker {
     return reply;
   }
 
-  /** Neither an error nor a refusal stores anything. */
+  /** Checks that an error or a refusal stores nothing. */
   async notGranted(lease: Lease, terms?: Terms): Promise<void> {
     const reply = await this.acquire(lease, terms).catch((error: unknown) => error);
     assert.ok(!(reply as AcquireReply).granted, `${lease.owner} is granted: ${JSON.stringify(reply)}`);
@@ -150,7 +150,7 @@ export class StoreAsker {
     return state;
   }
 
-  /** The ids of those who hold the key, first to end first. */
+  /** The ids of the key's holders, the first to end first. */
   async holders(key: string): Promise<string[]> {
     return ((await this.read(key))?.holders ?? []).map(({ id }) => id);
   }
@@ -159,7 +159,9 @@ export class StoreAsker {
     await until(async () => !(await this.holders(key)).includes(lease.id));
   }
 
-  /** Somebody who waits for the keys, and is told when to try; one who has come noticeably later than all before. */
+  /**
+   * A waiter for the keys with a subscription to its messages, which came noticeably later than all earlier waiters.
+   */
   async waiter(mode: LockMode, ...locked: string[]): Promise<Waiter> {
     await sleep(APART);
     const number = ++waiters;
@@ -171,9 +173,9 @@ export class StoreAsker {
   }
 }
 
-/** One who waits in line. */
+/** A waiter in the queue. */
 export class Waiter {
-  /** After how many milliseconds it may try, each time that it was told. */
+  /** The delays of its messages, in milliseconds. */
   readonly told: number[] = [];
   readonly #came = performance.now();
   readonly #subscription: Subscription;
@@ -196,7 +198,7 @@ export class Waiter {
     return performance.now() - this.#came;
   }
 
-  /** The terms on which it asks. */
+  /** The parameters of its requests. */
   get terms(): Terms {
     const position: QueuePosition = { waiter: this.id, waited: this.waited, next: undefined };
     return { ordered: true, position };
@@ -212,7 +214,7 @@ export class Waiter {
   }
 }
 
-/** An answer to one question; rejects with an answer that is an error. */
+/** The answer to one request; rejects with an answer that is an error. */
 export function answerOf<Reply>(ask: (tell: Tell<Reply>) => void): Promise<Reply> {
   return new Promise((resolve, reject) => {
     ask((_, reply) => (reply instanceof Error ? reject(reply) : resolve(reply)));

@@ -6,7 +6,7 @@ function permits(count: number, keys: string | readonly string[], ttl = TTL): Le
   return leaseOf(kindOf('permits', count), keys, ttl);
 }
 
-/** A wish for the next slots from these on. */
+/** A wish for the next free slots from these on. */
 function from(...slots: number[]): { readonly wish: { slots: number[]; exactly: false } } {
   return { wish: { slots, exactly: false } };
 }
@@ -21,10 +21,10 @@ async function slotsOf(ask: StoreAsker, key: string): Promise<Record<string, num
   return Object.fromEntries(holders.map(({ id, slot }) => [id, slot]));
 }
 
-/** What is so of permits alone. */
+/** The contract of permits. */
 export function permitsContract({ test, open, modes, lapse, mostPermits }: Contract): void {
   for (const count of [1, 2, 5, mostPermits]) {
-    test(`are held by at most ${count} at a time, each with a slot of its own (S20)`, async () => {
+    test(`admits at most ${count} holders at a time, each with a slot of its own (S20)`, async () => {
       const ask = open();
       const key = freshKey();
       const leases = Array.from({ length: count }, () => permits(count, key));
@@ -42,7 +42,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     });
   }
 
-  test('are given from the wished slot on, then from the lowest, and the lowest without a wish', async () => {
+  test('grants the next free slot from the requested one on, then from the lowest, and the lowest without a request', async () => {
     const ask = open();
     const key = freshKey();
     const slots: unknown[] = [];
@@ -52,7 +52,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(5, key), from(2));
   });
 
-  test('of several keys have a slot of each, and one token', async () => {
+  test('grants a slot of each of several keys, with one token', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     await ask.granted(permits(2, a));
@@ -63,14 +63,14 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const holders = (await ask.read(key))!.holders.filter(({ id }) => id === lease.id);
       assert.equal(holders[0]?.fencingToken, token);
     }
-    // One key is full, so nothing is taken of the other.
+    // One key is full, so the request takes no slot of the other.
     await ask.refused(permits(2, [a, b]));
     assert.equal((await ask.holders(b)).length, 1);
     await ask.release(lease);
     assert.equal((await ask.holders(b)).length, 0);
   });
 
-  test('give exactly the wished slot, or name the one who has it', async () => {
+  test('grants exactly the requested slot, or names its holder', async () => {
     const ask = open();
     const key = freshKey();
     const [first, second] = [permits(3, key, TTL / 2), permits(3, key)];
@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('are given up for exactly the wished slot, also when somebody else has it', async () => {
+  test('frees the other slots of a lease that requests exactly one, even if another lease holds that one', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];
@@ -96,7 +96,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(mover, exactly(2))).slots, [2]);
   });
 
-  test('count only with the slot that the lease is known to have; another one is freed when it is extended', async () => {
+  test('extends a lease only in its known slot, and frees another one', async () => {
     const ask = open();
     const key = freshKey();
     const lease = permits(3, key);
@@ -110,7 +110,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(3, key), exactly(1))).slots, [1]);
   });
 
-  test('have for each slot a row of tokens, which only grows', async () => {
+  test('gives each slot its own increasing tokens', async () => {
     const ask = open();
     const key = freshKey();
     const staying = permits(3, key);
@@ -129,11 +129,11 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       await ask.release(lease);
     }
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
-    // The others' tokens have grown meanwhile, which is no matter for this row.
+    // The tokens of other slots have grown meanwhile, which does not affect this slot.
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
-  test('of one who lapsed are another one’s, though others go on', async () => {
+  test('grants the slot of an expired holder to another, while others continue', async () => {
     const ask = open();
     const key = freshKey();
     const [staying, lapsing] = [permits(2, key), permits(2, key, lapse)];
@@ -152,7 +152,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     await ask.refused(permits(2, key));
   });
 
-  test('that are all taken name those who end first', async () => {
+  test('names the holders that end first when all permits are taken', async () => {
     const ask = open();
     const key = freshKey();
     const holders = Array.from({ length: 12 }, (_, index) => permits(12, key, TTL * (12 - index)));
@@ -170,7 +170,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     for (const other of named) assert.deepEqual([other.mode, typeof other.slot], ['permits', 'number']);
   });
 
-  test('are bound by the larger number where processes ask with different ones', async () => {
+  test('applies the larger number when processes request different numbers', async () => {
     const ask = open();
     const key = freshKey();
     const old = [1, 2].map(() => permits(2, key));
@@ -183,17 +183,17 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.deepEqual((await ask.granted(permits(4, key))).slots, [3]);
     await ask.refused(permits(4, key));
     await ask.release(old[1]!);
-    // Who asks with the smaller number gets a slot below that.
+    // A request with the smaller number gets a slot below that number.
     assert.deepEqual((await ask.granted(permits(2, key), from(1))).slots, [1]);
   });
 
-  test('whoever is refused is told the largest number that others ask for, whichever slots they have', async () => {
+  test('tells a refused caller the largest number that others request, whatever their slots', async () => {
     const ask = open();
     const key = freshKey();
     const seen = async (count: number): Promise<number | undefined> =>
       (await ask.refused(permits(count, key))).permits;
     await ask.granted(permits(7, key));
-    // One holder alone, then two, of which neither shows by its slot how many were asked for.
+    // First one holder alone, then two, and no slot shows how many permits were requested.
     assert.equal(await seen(1), 7);
     await ask.granted(permits(2, key));
     assert.equal(await seen(2), 7);
@@ -201,7 +201,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
 
   if (!modes.includes('exclusive')) return;
 
-  test('and exclusive locks have tokens in the order in which they exclude each other', async () => {
+  test('orders the tokens of permits and exclusive locks as they exclude each other', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;
@@ -214,7 +214,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       const writer = leaseOf(kindOf('exclusive'), key);
       last = (await ask.granted(writer)).token;
       assert.ok(tokens.every((token) => token < last));
-      // The next ones' must be above a token that is far ahead, too.
+      // The next tokens must also be above a token that is far ahead.
       if (ask.store.raise && (await ask.raise(writer, last + 100_000))) last += 100_000;
       await ask.release(writer);
     }

@@ -15,11 +15,11 @@ import {
   type Waiter,
 } from './store-asker.js';
 
-/** The order of those who wait, at a store that keeps it. */
+/** The contract of the queue, for a store that has one. */
 export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
-  /** One who has been refused and stands in line. */
+  /** A waiter that was refused and stands in the queue. */
   async function inLine(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
     const waiter = await ask.waiter(mode, key);
     await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
@@ -29,7 +29,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   for (const mode of modes) {
     const kind = kindOf(mode, 1);
     const blocking = kindOf(mode === 'exclusive' ? mode : has('exclusive') ? 'exclusive' : mode, 1);
-    test(`in the mode '${mode}' are told when it is released, first come first`, async () => {
+    test(`tells waiters in the mode '${mode}' about a release in the order of their arrival`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -93,7 +93,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   for (const mode of modes) {
     if (mode === 'shared') continue;
     const kind = kindOf(mode, 1);
-    test(`in the mode '${mode}' are not passed by those who come later`, async () => {
+    test(`lets no later caller pass waiters in the mode '${mode}'`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // Who has waited for longer, for something else so far, comes before them.
+        // A caller that has waited for longer, so far for another key, comes before them.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -118,7 +118,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${mode}' make way when they leave, or do not take their turn`, async () => {
+    test(`goes on to the next when waiters in the mode '${mode}' leave, or do not take their turn`, async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -151,7 +151,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   function readers(): void {
     const [SHARED, EXCLUSIVE] = [kindOf('shared'), kindOf('exclusive')];
 
-    test('to write are not passed by readers who come later, though readers hold it', async () => {
+    test('lets no later reader pass a waiting writer, even while readers hold the lock', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -163,7 +163,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         await ask.store.holdBack?.(writer.id, writer.waited);
         await ask.refused(leaseOf(SHARED, key), { ordered: true });
         const late = await inLine(ask, 'shared', key);
-        // Who came before the writer joins those who read.
+        // A reader that came before the writer joins the present readers.
         const joining = leaseOf(SHARED, key);
         await ask.granted(joining, early.terms);
         await ask.release(reader);
@@ -182,7 +182,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test('to read next to each other are told together, and those behind a writer are not', async () => {
+    test('tells adjacent waiting readers together, but not those behind a writer', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -195,7 +195,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       await ask.release(holder);
       for (const waiter of together) await waiter.toldAtOnce();
       const reading = together.map(() => leaseOf(SHARED, key));
-      // In any order: none of them stays out because of another.
+      // In any order: no reader keeps another one out.
       for (const at of [2, 0, 3, 1]) await ask.granted(reading[at]!, together[at]!.terms);
       await ask.refused(leaseOf(SHARED, key), behind.terms);
       assert.deepEqual([behind.told.includes(0), writer.told.includes(0)], [false, false]);
@@ -205,7 +205,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       for (const waiter of [...together, writer, behind]) await waiter.leave();
     });
 
-    test('to read join the readers when the writer in front of them gives up', async () => {
+    test('lets waiting readers join the readers when the writer in front of them gives up', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -220,11 +220,11 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Marks keep the order where nobody stands in line. */
+  /** Marks keep the order where no queue does. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
-    test(`in the mode '${waiting}' hold back those in the mode '${mode}' who come later (S22)`, async () => {
+    test(`keeps later callers in the mode '${mode}' out with a mark of a waiter in the mode '${waiting}' (S22)`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -239,7 +239,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const { holder: inTheWay } = await ask.refused(leaseOf(kind, key));
         assert.equal(inTheWay.owner, marker.id.owner);
         assert.ok(inTheWay.remaining > 0 && inTheWay.remaining <= 5_000, `${inTheWay.remaining} ms`);
-        // What is held stays held, and who asks again is told so.
+        // A held lock stays held, and a repeated request confirms it.
         assert.equal(await ask.extend(holder), true);
         await ask.granted(holder);
         await ask.granted(leaseOf(kind, key), early.terms);
@@ -252,7 +252,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${waiting}' hold back when an earlier mark has gone, if they ask until it is theirs that stands`, async () => {
+    test(`sets the mark of a waiter in the mode '${waiting}' after an earlier mark has ended, if the waiter repeats its request`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -262,7 +262,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const [first, second] = [await ask.waiter(waiting, key), await ask.waiter(waiting, key)];
         begins();
         assert.equal(await marks.holdBack(first.id, first.waited), true);
-        // A store may keep both.
+        // A store may keep both marks.
         const stands = await marks.holdBack(second.id, second.waited);
         await marks.letPass(first.id);
         if (!stands) assert.equal(await marks.holdBack(second.id, second.waited), true);
@@ -275,7 +275,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (waiting !== 'exclusive') return;
 
-    test(`in the mode '${mode}' are held back by the first mark alone, which is the first waiter's`, async () => {
+    test(`keeps out callers in the mode '${mode}' only by the mark of the first waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -290,7 +290,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         await marks.letPass(second.id);
         await ask.refused(leaseOf(kind, key));
         await ask.release(holder);
-        // A mark is no lock: it keeps nobody out who cannot hold it without a break, together with others.
+        // A mark is no lock: it does not keep out a mode that only one can hold at a time.
         const writing = leaseOf(other, key);
         await ask.granted(writing);
         await ask.release(writing);
@@ -301,7 +301,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       });
     });
 
-    test(`in the mode '${mode}' are held back for a few seconds only by one who has died`, async () => {
+    test(`keeps out callers in the mode '${mode}' for a few seconds only by the mark of a dead waiter`, async () => {
       const ask = open();
       const marks = marksOf(ask.store);
       if (!marks) return;
@@ -317,7 +317,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 
   function permits(): void {
-    test('for permits are all told when as many come free at once', async () => {
+    test('tells as many waiters for permits as come free at once', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -337,7 +337,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       for (const waiter of [...waiters, last]) await waiter.leave();
     });
 
-    test('for permits are passed only while there are more permits than of them', async () => {
+    test('lets a later caller pass waiters for permits only while there are more free permits than waiters', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       await inTime(IN_TURN, async (begins) => {
@@ -349,7 +349,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         begins();
         await ask.release(holders[0]!);
         await first.toldAtOnce();
-        // One is free, and one waits for it.
+        // One permit is free, and one caller waits for it.
         await ask.refused(leaseOf(kind, key), { ordered: true });
         await ask.release(holders[1]!);
         await ask.granted(leaseOf(kind, key), { ordered: true });
@@ -361,7 +361,7 @@ export function queueContract({ test, open, modes }: Contract): void {
 
     if (!has('exclusive')) return;
 
-    test('for an exclusive lock are not passed by permits that come later, though some are free', async () => {
+    test('lets no later permit pass a waiter for an exclusive lock, even if some are free', async () => {
       const ask = open();
       if (!ask.store.listen) return;
       const key = freshKey();
@@ -385,7 +385,7 @@ export function queueContract({ test, open, modes }: Contract): void {
   }
 }
 
-/** The methods for marks, of a store that has them. */
+/** The methods for marks, if the store has them. */
 function marksOf(store: Store): StarvationGuard | undefined {
   return store.holdBack && store.letPass ? (store as StarvationGuard) : undefined;
 }

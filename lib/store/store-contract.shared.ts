@@ -2,19 +2,19 @@ import { strict as assert } from 'node:assert';
 import { EXCLUSIVE, SHARED } from '../core/lock-mode.js';
 import { type Contract, freshKey, leaseOf } from './store-asker.js';
 
-/** What is so of readers alone. */
+/** The contract of readers. */
 export function sharedContract({ test, open, modes, lapse }: Contract): void {
-  test('hold it together, as many as come, and those of one phase by one token where several stores agree on it', async () => {
+  test('admits any number of readers, in one phase with one token where several stores agree on it', async () => {
     const ask = open();
     const key = freshKey();
     const readers = Array.from({ length: 40 }, () => leaseOf(SHARED, key));
     const tokens = new Set<number>();
     for (const [index, reader] of readers.entries()) {
-      // What the nodes are to agree on is what the readers have already.
+      // The proposed token is above the one that the readers have.
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
-    // A store that stands alone need not give readers one token: writers compare with the largest (S21).
+    // A store that is the only node need not give readers one token: a writer compares with the largest (S21).
     if (ask.store.raise) assert.equal(tokens.size, 1);
     assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
     const token = Math.max(...tokens);
@@ -22,7 +22,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });
 
-  test('join by the token that was lifted', async () => {
+  test('gives a joining reader the raised token', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const key = freshKey();
@@ -34,12 +34,12 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const { token } = await ask.granted(one);
     await ask.granted(another);
     assert.equal(await ask.raise(one, token + 500), true);
-    // Readers do not hinder each other: one that wants less has more already.
+    // Readers do not affect each other: a reader that asks for a smaller token has a larger one already.
     assert.equal(await ask.raise(another, token + 100), true);
     assert.equal((await ask.granted(third)).token, token + 500);
   });
 
-  test('keep the token that they were granted when that of another one is lifted', async () => {
+  test('keeps the token of a reader when the token of another is raised', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const key = freshKey();
@@ -55,7 +55,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     }
   });
 
-  test('of several keys have a token that no later one is below, on any of them', async () => {
+  test('gives a lease of several keys a token that no later one is below, on any of them', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const one = leaseOf(SHARED, a);
@@ -68,7 +68,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     for (const key of [a, b]) assert.ok((await ask.granted(leaseOf(SHARED, key))).token > token);
   });
 
-  test('who were many leave one who still holds it, whoever lapses or is released', async () => {
+  test('keeps the last reader after all others have expired or been released', async () => {
     const ask = open();
     const key = freshKey();
     const [lapsing, leaving, staying] = [
@@ -86,7 +86,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
 
   if (!modes.includes('exclusive')) return;
 
-  test('and writers have tokens in the order in which they exclude each other (S21)', async () => {
+  test('orders the tokens of readers and writers as they exclude each other (S21)', async () => {
     const ask = open();
     const key = freshKey();
     let last = 0;

@@ -10,9 +10,9 @@ function leaseFor(tick: Tick, key: string, owner = 'me'): Lease {
   return new Lease([key], owner, TTL, tick);
 }
 
-/** What a store remembers of ticks of schedules that have run (`oncePerTick`). */
+/** The contract of ticks of schedules that have run (`oncePerTick`). */
 export function ticksContract({ test, open, lapse }: Contract): void {
-  test('that have run are refused, they and earlier ones, by the name of who ran them, though the lock is free', async () => {
+  test('refuses a tick that has run, and earlier ones, with the name of the process that ran it, even if the lock is free', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(TEN, key, 'alice');
@@ -29,7 +29,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(free);
   });
 
-  test('that come later, of other schedules and of other keys are granted', async () => {
+  test('grants later ticks, and ticks of other schedules and of other keys', async () => {
     const ask = open();
     const key = freshKey();
     const runs = leaseFor(NINE, key);
@@ -46,7 +46,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     }
   });
 
-  test('have run though somebody else holds the key by the time they end', async () => {
+  test('records a tick that has run even if another lease holds the key by then', async () => {
     const ask = open();
     const key = freshKey();
     const runs = new Lease([key], 'me', lapse, NINE);
@@ -60,7 +60,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     assert.equal((await ask.refused(leaseFor(NINE, key))).ran, true);
   });
 
-  test('that were asked for in vain, or given up, have not run', async () => {
+  test('does not record a tick that was refused or abandoned', async () => {
     const ask = open();
     const key = freshKey();
     const givenUp = leaseFor(NINE, key);
@@ -71,7 +71,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.granted(leaseFor(NINE, key));
   });
 
-  test('are forgotten when their time has passed, and a late mark of an earlier one changes nothing', async () => {
+  test('forgets a tick when its time has passed, and ignores a late record of an earlier one', async () => {
     const ask = open();
     const key = freshKey();
     const [early, late] = [leaseFor(NINE, key), leaseFor(TEN, key)];

@@ -17,38 +17,40 @@ import { queueContract } from './store-contract.queue.js';
 import { sharedContract } from './store-contract.shared.js';
 import { ticksContract } from './store-contract.ticks.js';
 
-/** A store that is to be tested. */
+/** The store to test. */
 export interface StoreUnderTest {
-  /** What it can store; it is tested in these modes. */
+  /** The modes that it can store; the tests use these modes. */
   readonly modes: readonly LockMode[];
 
-  /** The store, connected; each test asks for it. Opening it before the tests and closing it after them is the caller's. */
+  /** The connected store; each test asks for it. The caller opens it before the tests and closes it after them. */
   readonly store: () => Store;
 
   /**
-   * The shortest ttl that it can keep, in milliseconds: tests that wait for the end of a lock ask for it. Long enough for a
-   * busy machine to do something meanwhile.
+   * The shortest ttl that it can keep, in milliseconds. Tests that wait for the end of a lock use it. It must be long
+   * enough for another request on a busy machine.
    * @defaultValue 400
    */
   readonly shortestTtl?: number;
 
   /**
-   * So many permits are taken at a time in the tests; fewer for a store that takes long.
+   * The number of permits that the tests take at a time; give fewer for a slow store.
    * @defaultValue 1000
    */
   readonly mostPermits?: number;
 }
 
-/** A test that takes longer hangs, in milliseconds; the limits of some runners are too short for the end of a lock. */
+/**
+ * Milliseconds after which a test has failed; the limits of some runners are too short to wait for the end of a lock.
+ */
 const TEST_LIMIT_MS = 120_000;
 
 /**
- * Defines the tests of all that a store must do: each promise of `LockStore` in every mode that it has, and, as far as it has
- * them, those of `WaitQueue`, `StarvationGuard` and `QuorumStore`. It must have `LockDirectory`, as the tests look at what is
- * held. They lock keys that begin with `{contract}`, and assume that nobody else does.
+ * Defines the tests for all promises of a store: those of `LockStore` in every mode that it has and, if it has them,
+ * those of `WaitQueue`, `StarvationGuard` and `QuorumStore`. The store must have `LockDirectory`, which the tests use
+ * to read held locks. The tests lock keys that begin with `{contract}`, and assume that no one else does.
  *
  * @param runner - the functions of Jest, Vitest or `node:test`
- * @param name - what the tests call the store
+ * @param name - the name of the store in the tests
  *
  * @example
  * ```ts
@@ -73,7 +75,7 @@ export function storeContract(
     open: () => new StoreAsker(store()),
   };
   describe(`the contract of a store: ${name}`, () => {
-    test('has the methods of each port that it has, and the modes that it is tested in', async () => {
+    test('has all methods of its ports, and the tested modes', async () => {
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();
@@ -87,19 +89,19 @@ export function storeContract(
     describe('between modes', () => betweenModes(contract));
     if (modes.includes('shared')) describe('readers', () => sharedContract(contract));
     if (modes.includes('permits')) describe('permits', () => permitsContract(contract));
-    describe('those who wait', () => queueContract(contract));
+    describe('queue', () => queueContract(contract));
   });
 }
 
-/** What is so in each mode. */
+/** The contract of each mode. */
 function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): void {
   const kind = kindOf(mode);
   const hasMany = mode !== 'exclusive';
   const hasExclusive = modes.includes('exclusive');
-  /** One beside whom a lease of the mode cannot be. */
+  /** A kind that excludes a lease of the mode. */
   const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
 
-  test('tells who holds it, since when, for how long and by which token', async () => {
+  test('reads the holder of a key, with start, remaining time and token', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key, TTL, 'alice');
@@ -116,7 +118,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.ok(remaining > TTL / 2 && remaining <= TTL, `${remaining} ms`);
   });
 
-  test('gives the same when it is asked again, and stores it once', async () => {
+  test('answers a repeated request with the same grant, and stores it once', async () => {
     const ask = open();
     const keys = [freshKey(), freshKey()];
     const lease = leaseOf(kind, keys);
@@ -125,7 +127,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     for (const key of keys) assert.deepEqual(await ask.holders(key), [lease.id]);
   });
 
-  test('does not store again what was released last (S16)', async () => {
+  test('does not store a lease again that was released last (S16)', async () => {
     const ask = open();
     const key = freshKey();
     const lease = leaseOf(kind, key);
@@ -140,7 +142,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const key = freshKey();
     const lease = leaseOf(kind, key);
     const asked = ask.acquire(lease).catch(() => undefined);
-    // In the turn after it: what is asked for within one turn may be looked at together.
+    // In the next turn: a store may combine the requests of one turn.
     await new Promise((resolve) => setImmediate(resolve));
     lease.ended = true;
     await ask.release(lease);
@@ -148,7 +150,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(key), []);
   });
 
-  test('finds a key free that nobody has had, that was released, and that has lapsed', async () => {
+  test('reads no holder of a key that is new, released or expired', async () => {
     const ask = open();
     const [key, released] = [freshKey(), freshKey()];
     assert.equal(await ask.read(key), undefined);
@@ -162,7 +164,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     await ask.granted(leaseOf(other, key));
   });
 
-  test('extends what is held, and never shortens it', async () => {
+  test('extends a held lease, and never shortens it', async () => {
     const ask = open();
     const keys = [freshKey(), freshKey()];
     const lease = leaseOf(kind, keys, TTL);
@@ -176,7 +178,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends and raises nothing that is not held, and revives nothing (S9)', async () => {
+  test('neither extends, raises nor restores a lease that is not held (S9)', async () => {
     const ask = open();
     const key = freshKey();
     const [never, released] = [leaseOf(kind, freshKey()), leaseOf(kind, freshKey())];
@@ -192,7 +194,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     }
   });
 
-  test('extends some though others are gone, each by its own answer', async () => {
+  test('extends the held leases of a request although others are gone, and answers for each', async () => {
     const ask = open();
     const leases = [1, 2, 3].map(() => leaseOf(kind, freshKey()));
     await ask.granted(leases[0]!);
@@ -203,7 +205,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([told.get(0), told.get(1), told.get(2)], [true, false, true]);
   });
 
-  test('frees what the lease has and nothing else, as often as it is asked (S7)', async () => {
+  test('frees the keys of a lease and no others, however often it is asked (S7)', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -232,7 +234,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(slots, mode === 'permits' ? [0, 0, 0] : undefined);
   });
 
-  test('does not count a lock of several keys as held where one is gone', async () => {
+  test('does not count a lock of several keys as held when one is gone', async () => {
     const ask = open();
     const [a, b] = [freshKey(), freshKey()];
     const lease = leaseOf(kind, [a, b]);
@@ -246,7 +248,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual(await ask.holders(b), []);
   });
 
-  test('gives larger tokens than before, for one key and for several', async () => {
+  test('gives increasing tokens, for one key and for several', async () => {
     const ask = open();
     const [a, b, c] = [freshKey(), freshKey(), freshKey()];
     const tokens: number[] = [];
@@ -261,7 +263,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     );
   });
 
-  test('gives a larger token than that of one who lapsed, and keeps it while it is extended', async () => {
+  test('gives a larger token than that of an expired lease, and keeps it in an extension', async () => {
     const ask = open();
     const key = freshKey();
     const lapsed = leaseOf(kind, key, lapse);
@@ -274,7 +276,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, granted.token);
   });
 
-  test('lifts tokens to one that nodes agree on, and gives larger ones after that', async () => {
+  test('raises tokens to the one on which nodes agree, and gives larger ones after it', async () => {
     const ask = open();
     if (!ask.store.raise) return;
     const [a, b] = [freshKey(), freshKey()];
@@ -282,16 +284,16 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const { token } = await ask.granted(lease);
     assert.equal(await ask.raise(lease, token + 1_000), true);
     for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
-    // It was granted anew meanwhile, for all that is known.
+    // The lease may have been granted again meanwhile with the larger token.
     assert.equal(await ask.raise(lease, token), false);
     assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
     await ask.release(lease);
     assert.ok((await ask.granted(leaseOf(kind, a))).token > token + 1_000);
   });
 
-  test('gives at least the token that nodes are to agree on', async () => {
+  test('gives at least the proposed token', async () => {
     const ask = open();
-    // Nobody proposes a token to a store that stands alone.
+    // A store that is the only node gets no proposed token.
     if (!ask.store.raise) return;
     const key = freshKey();
     const first = leaseOf(kind, key);
@@ -301,7 +303,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal((await ask.granted(leaseOf(kind, key), { proposal })).token, proposal);
   });
 
-  test('finds what is held by the beginning of its key', async () => {
+  test('finds held keys by prefix', async () => {
     const ask = open();
     const prefix = freshKey();
     const keys = ['a', 'b'].map((end) => `${prefix}:${end}`);
@@ -312,7 +314,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.deepEqual([...found].toSorted(), keys);
   });
 
-  test('ends by force those who are named, and nobody else', async () => {
+  test('ends the named holders by force, and no others', async () => {
     const ask = open();
     const key = freshKey();
     const one = leaseOf(kind, key);
@@ -328,7 +330,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 
   if (mode !== 'shared') {
-    test('keeps what is released for as long as it is to be kept', async () => {
+    test('keeps a released lease for its `keepFor`', async () => {
       const ask = open();
       const key = freshKey();
       const one = kindOf(mode, 1);
@@ -348,7 +350,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   if (!hasMany) return;
 
-  test('gives each holder an end of its own, which nobody else touches (S23)', async () => {
+  test('gives each holder an end of its own, which no other holder changes (S23)', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -363,7 +365,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('lets others in when the last holder has ended, not when the first one asked for it', async () => {
+  test('admits another mode when the last holder has ended, and not at the end of the first', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
@@ -377,12 +379,12 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 }
 
-/** What one mode is to another. */
+/** The contract between two modes. */
 function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {
       if (canHoldTogether(one, another)) continue;
-      test(`refuses ${another} beside ${one}, says who is in the way, and grants it after that`, async () => {
+      test(`refuses ${another} beside ${one} with the name of the holder, and grants it after that`, async () => {
         const ask = open();
         const key = freshKey();
         const holders = [leaseOf(kindOf(one), key, TTL / 2, 'first')];

@@ -2,8 +2,9 @@ import { asError } from '../core/errors.js';
 import type { Tell } from '../core/ports.js';
 
 /**
- * Answers each request by itself: `tell` gets what `answer` resolves to, or the error that it rejects with. For a store that
- * asks its server one thing at a time; one that sends what it was asked within a turn as one message needs fewer round trips.
+ * Answers each request separately: `tell` gets the result of `answer`, or the error that it rejects with. For a store
+ * that asks its server for one lease at a time. A store that sends all requests of a turn as one message needs fewer
+ * round trips.
  */
 export function tellEach<Request, Reply>(
   requests: readonly Request[],

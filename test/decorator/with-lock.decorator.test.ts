@@ -205,12 +205,12 @@ describe('options that do not fit are refused when the class is defined', () => 
     [
       { mode: 'shared', oncePerTick: true },
       TypeError,
-      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. Those who hold the lock together would all run the tick: leave one of the two out",
+      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of a common lock would run the tick: leave one of the two out",
     ],
     [
       { permits: 3, oncePerTick: true },
       TypeError,
-      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. Those who hold the lock together would all run the tick: leave one of the two out',
+      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of a common lock would run the tick: leave one of the two out',
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],

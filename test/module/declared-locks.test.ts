@@ -286,8 +286,8 @@ describe('overrides', () => {
     [
       'another option',
       { 'clean-up': { minHold: 5 } },
-      '"clean-up" in `overrides`: Unknown option `minHold` in `overrides`. What can be overridden is `ttl`, `permits`, ' +
-        '`onBusy`. Change `minHold` where the lock is declared',
+      '"clean-up" in `overrides`: Unknown option `minHold` in `overrides`. Only `ttl`, `permits`, ' +
+        '`onBusy` can be overridden. Change `minHold` where the lock is declared',
     ],
     [
       'a value that does not fit',

@@ -72,8 +72,8 @@ describe('a store as the node of a module', () => {
   });
 
   test.each([
-    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be 'exclusive', and what else of"],
-    [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be 'exclusive'"],
+    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and others of"],
+    [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive'"],
     [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
     [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],

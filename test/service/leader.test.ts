@@ -285,7 +285,10 @@ describe('the leader', () => {
     const shown = { owner: 'a', since: expect.any(Date), fencingToken };
     expect(await elsewhere.current()).toEqual(shown);
     expect(() => elsewhere.campaign()).toThrow(
-      expect.objectContaining({ code: 'NO_LEADER', message: expect.stringContaining('No name is led') }),
+      expect.objectContaining({
+        code: 'NO_LEADER',
+        message: expect.stringContaining('It has no @Leader at all'),
+      }),
     );
     await elsewhere.resign();
 
@@ -358,7 +361,7 @@ describe('start-up refuses', () => {
     }
     await expect(failing(Consumer, Cleaner)).rejects.toThrow(
       '@OnlyLeader("consumers") of Cleaner.sweep: no method of this application has @Leader with that name, so this ' +
-        'process never leads. Names that are led: "consumer".',
+        'process never leads. Its leaders: "consumer".',
     );
   });
 

@@ -168,7 +168,7 @@ describe('a fail-over that is requested, after which the old master stays one fo
     await until(async () => succeeds(others.acquire('key', once)), PATIENCE);
     expect({ aborted: lock.signal.aborted, held: lock.isHeld() }).toEqual({ aborted: true, held: false });
     await expect(isStillMaster()).resolves.toBe(true);
-    await expect(locks.tryAcquire('other')).rejects.toThrow('is the master no more');
+    await expect(locks.tryAcquire('other')).rejects.toThrow('is no longer the master');
     await until(() => succeeds(locks.acquire('other', once)), PATIENCE);
     await expect(heldKeys(newMaster)).resolves.toContain('lock:{other}');
   });

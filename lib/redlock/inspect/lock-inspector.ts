@@ -10,7 +10,7 @@ import { quoted } from '../../core/printable.js';
 import { quorumOf } from '../quorum.js';
 import { nodeTimeLimit } from '../validity.js';
 
-/** Which locks {@link LockService.list} lists. */
+/** Options of {@link LockService.list}. */
 export interface ListOptions {
   /**
    * Only keys that begin with this.
@@ -19,28 +19,28 @@ export interface ListOptions {
   readonly prefix?: string;
 
   /**
-   * Stop after so many.
+   * Stop after this many locks.
    * @defaultValue no limit
    */
   readonly limit?: number;
 }
 
-/** Which holders {@link LockService.forceRelease} ends. */
+/** Options of {@link LockService.forceRelease}. */
 export interface ForceReleaseOptions {
   /**
-   * Only the one with this `id`: that of its `LockHandle`, as `LockInfo.holders` has it.
-   * @defaultValue all who hold the key
+   * Release only the holder with this `id`: that of its `LockHandle`, as `LockInfo.holders` shows it.
+   * @defaultValue all holders of the key
    */
   readonly id?: string;
 
   /**
-   * Who asks for it, such as the name of a user: the event of it (`nestjs-redlock:force-release`) tells.
-   * @defaultValue nobody is named
+   * The person or program that asks for it, such as the name of a user, for the event `nestjs-redlock:force-release`.
+   * @defaultValue no name
    */
   readonly actor?: string;
 }
 
-/** @throws TypeError naming the option that does not fit */
+/** @throws TypeError naming the invalid option */
 export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
   checkOptionNames('forceRelease', options, ['id', 'actor']);
   const { id, actor } = options;
@@ -50,15 +50,15 @@ export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
     throw badOption('actor', 'a string that is not empty', actor);
 }
 
-/** Looks at locks from outside, and ends them: whoever holds them. */
+/** Reads locks of any process, and ends them. */
 export class LockInspector {
   readonly #nodes: readonly Store[];
   readonly #quorum: number;
   readonly #guard: RedlockSettings['guard'] | undefined;
-  /** How long a node may take to answer, in milliseconds: as for a lock with the default ttl. */
+  /** The time limit for the answer of a node, in milliseconds: as for a lock with the default ttl. */
   readonly #limit: number;
 
-  /** @param held - the locks that this process holds, at any time */
+  /** @param held - the locks that this process holds at any time */
   constructor(
     nodes: readonly Store[],
     { nodeTimeout, guard }: Pick<RedlockSettings, 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
@@ -76,11 +76,11 @@ export class LockInspector {
   }
 
   /**
-   * Node after node, page by page, so that no more than a page is in memory. What an earlier node has was listed with
-   * that node. A quorum of nodes must have been gone through, so that none that is held is missing.
+   * Lists node after node and page by page, so that memory holds one page at most. A key that an earlier node has was
+   * listed with that node. A quorum of nodes must be listed completely, so that no held lock is missing.
    *
-   * @throws TypeError or RangeError for options that do not fit; LockUnavailableError while iterating, when no quorum
-   * of nodes answered
+   * @throws TypeError or RangeError for invalid options; LockUnavailableError while iterating, when no quorum of nodes
+   * answered
    */
   list(options: ListOptions = {}): AsyncIterable<LockInfo> {
     checkOptionNames('list', options, ['prefix', 'limit']);
@@ -118,10 +118,10 @@ export class LockInspector {
   }
 
   /**
-   * Ends those who hold the key when it begins to look, or one of them.
+   * Releases all holders that the key has at the start of the call, or one of them.
    *
-   * @returns whether any node had something to delete
-   * @throws LockUnavailableError when fewer than a quorum of nodes answered; others may have deleted it
+   * @returns `true` if any node had something to delete
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; the others may have deleted it
    */
   async forceRelease(key: string, { id }: ForceReleaseOptions = {}): Promise<boolean> {
     const what = `release ${quoted([key])}`;
@@ -132,7 +132,7 @@ export class LockInspector {
     const answers = await this.#askAll(
       (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
     );
-    // A copy: a lock that is lost leaves the list, and its listeners may release others.
+    // A copy: a lost lock leaves the list, and its listeners may release others.
     for (const lock of [...this.held]) {
       const gone = answers.filter(({ reply }) => reply?.includes(lock.id)).length;
       if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
@@ -141,7 +141,7 @@ export class LockInspector {
     return answers.some(({ reply }) => reply !== undefined && reply.length > 0);
   }
 
-  /** How fit every node is to vote. Never rejects. */
+  /** The fitness of every node to vote. Never rejects. */
   async checkNodes(): Promise<NodesStatus> {
     const answers = await this.#askAll(
       (node) => node.check?.(this.#guard?.duration ?? 0) ?? Promise.resolve(UNCHECKED),
@@ -176,7 +176,7 @@ export class LockInspector {
     if (scanned.size < this.#quorum) throw this.#unavailable([], LIST, failed);
   }
 
-  /** The next page of one node, or why there is none. */
+  /** The next page of one node, or the reason why there is none. */
   async #next(node: Store, pages: AsyncIterator<readonly string[]>): Promise<Answer<Page>> {
     const answers = await fanOut(
       [node],
@@ -184,7 +184,7 @@ export class LockInspector {
       () => pages.next(),
       () => true,
     );
-    // One node, one answer.
+    // One node gives one answer.
     return answers[0] as Answer<Page>;
   }
 
@@ -196,7 +196,7 @@ export class LockInspector {
     return keys.map((key, index) => infoOf(key, this.#votesAt(answers, index), this.#quorum));
   }
 
-  /** Not released meanwhile, and not listed with a node that was gone through before. */
+  /** `true` if the lock was not released meanwhile, and not listed with an earlier node. */
   #isNew({ votes, held, holders }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
     const [before, others] = [new Set<string>(), new Set<string>()];
     for (const [index, node] of this.#nodes.entries()) {
@@ -204,8 +204,8 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Each holder by itself: one may have come to a node after that was gone through, where another never was. And an attempt
-    // that failed may stand for a moment on a node that does not have the lock.
+    // Checks each holder: one may have come to a node after that node was listed, while another was never there. A
+    // failed attempt may also be stored for a moment on a node that does not have the lock.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }
@@ -216,11 +216,11 @@ export class LockInspector {
     return votes;
   }
 
-  /** The votes on the key at this place among those asked for, in the order of the nodes. */
-  #votesAt(answers: readonly Answer<readonly KeyState[]>[], place: number): LockVote[] {
+  /** The votes on the key at this index of the request, in the order of the nodes. */
+  #votesAt(answers: readonly Answer<readonly KeyState[]>[], index: number): LockVote[] {
     return this.#nodes.map((node) => {
       const answer = answers.find((each) => each.node === node);
-      return voteOf(node, answer?.error ?? answer?.reply?.[place]);
+      return voteOf(node, answer?.error ?? answer?.reply?.[index]);
     });
   }
 
@@ -246,7 +246,7 @@ type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
 
-/** What is said of a store that cannot tell: whether it answers is seen when something is locked. */
+/** The result for a store that cannot report its fitness. An attempt to lock shows if it answers. */
 const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
 
 /** One queue of several: processes that see different nodes fail have their waiters in the queues of different nodes. */

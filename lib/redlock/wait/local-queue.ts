@@ -8,16 +8,19 @@ import type { AttemptPlan, AttemptResult } from '../acquire.js';
 import { HeldLock } from '../held-lock.js';
 import { WakeableSleep } from './wakeable-sleep.js';
 
-/** For how long a node that gave no vote is not asked to keep the order, in milliseconds. */
+/** Milliseconds for which a node that gave no vote is not used as the queue node. */
 const FAILED_FOR_MS = 1_000;
 
-/** How soon a mark is tried again that could not be left, since one of somebody who came earlier stands, in milliseconds. */
+/**
+ * Milliseconds until the next attempt to set a mark that the store refused, because the mark of an earlier waiter is
+ * set.
+ */
 const MARK_AGAIN_MS = 50;
 
-/** That somebody held the lock, as nodes answered at some moment. */
+/** A holder of the lock, as the nodes answered at some moment. */
 interface Holding {
   readonly owner: string;
-  /** Milliseconds from then on. */
+  /** Milliseconds from that moment on. */
   readonly retryAfter: number;
   readonly holders: readonly LockHolder[];
   readonly permitsSeen?: number | undefined;
@@ -28,45 +31,45 @@ interface Holding {
 export class Waiter {
   readonly sleep = new WakeableSleep();
 
-  /** @param since - when the call was made */
+  /** @param since - the moment of the call */
   constructor(readonly since: Instant) {}
 }
 
 /**
- * The calls of this process that wait for the same keys, in the order in which they came. Only the first of them asks
- * the nodes; it stands for all of them in the queue at the queue node, the first node in order that answers.
+ * The calls of this process that wait for the same keys, in the order of their arrival. Only the first of them asks the
+ * nodes, and represents all of them in the queue at the queue node, the first node in order that answers.
  */
 export class LocalQueue {
   readonly #waiters: Waiter[] = [];
-  /** By the index of the node. */
+  /** Subscriptions by the index of the node. */
   readonly #subscriptions = new Map<number, Subscription>();
-  /** Nodes in whose queues the waiter may stand. */
+  /** The nodes whose queues may contain the waiter. */
   readonly #queuedAt = new Set<number>();
-  /** The node in whose queue it stands, as far as is known. */
-  #place: number | undefined;
-  /** It is our turn, as far as we know. */
+  /** The node whose queue contains the waiter, as far as is known. */
+  #queuedIn: number | undefined;
+  /** `true` if it is our turn, as far as is known. */
   #turn = false;
   /**
-   * When the first waiter is to ask, by the monotonic clock and the last message that said so. It outlives the waiter that
-   * was first when that came, and requests sent before: the node takes it that somebody asks then.
+   * The time at which the first waiter must ask, by the monotonic clock, from the last message with a delay. It stays
+   * when another waiter becomes the first, and after earlier requests: the node expects that somebody asks then.
    */
   #askAt = Infinity;
-  /** Why the lock could not be had when the nodes were last asked. That it is held is not an error yet: those cost. */
+  /** The result of the last request. A refusal by a holder is not an error yet, because errors are expensive. */
   #refusal: LockUnavailableError | Holding | undefined;
-  /** The place was taken over for the next waiter when the one before was granted. */
+  /** `true` if the previous grant kept the position in the queue for the next waiter. */
   #inherited = false;
   /**
-   * The ids of the locks that these calls had last, and before: the message of the release of that one is no news, unless it
-   * may have been held beside the last one.
+   * The ids of the last lock of these calls, and of the one before. The message of the earlier one's release is old,
+   * unless both locks may have been held at the same time.
    */
   #last: string | undefined;
   #before: string | undefined;
-  /** A node that gave no vote when it was the queue node, and since when. */
+  /** A former queue node that gave no vote, and the moment of that. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
-  /** Whether marks that do not stand yet are tried again. */
+  /** `true` while missing marks are set again. */
   #marks = false;
-  /** Where another's mark stands, which can go at any time. */
+  /** Stores with the mark of another waiter, which can end at any time. */
   readonly #unmarked = new Set<Store>();
   #markTimer: NodeJS.Timeout | undefined;
 
@@ -80,7 +83,7 @@ export class LocalQueue {
     return this.#waiters.length === 0;
   }
 
-  /** Whether those are held back at the nodes who come later in another mode that several can hold at a time (S22). */
+  /** `true` while the nodes keep out later callers of another mode that several can hold at a time (S22). */
   get holdsBack(): boolean {
     return this.#holdsBack;
   }
@@ -90,14 +93,14 @@ export class LocalQueue {
     return this.#waiters[0];
   }
 
-  /** @param since - when the call was made */
+  /** @param since - the moment of the call */
   join(since: Instant): Waiter {
     const waiter = new Waiter(since);
     this.#waiters.push(waiter);
     return waiter;
   }
 
-  /** The waiter has got its lock, or given up. The next one takes over. */
+  /** Removes a waiter that got its lock or gave up. The next one takes over. */
   leave(waiter: Waiter): void {
     const index = this.#waiters.indexOf(waiter);
     this.#waiters.splice(index, 1);
@@ -114,24 +117,26 @@ export class LocalQueue {
   }
 
   /**
-   * When the waiter before was granted, the queue node took the next one in line, who then need not ask.
+   * Lets the first waiter take over. When the previous one was granted, the queue node kept the position for the next
+   * one, which then need not ask.
    *
-   * @returns the milliseconds after which that grant can have lapsed; `undefined` if there is none, or it is the next one's turn
+   * @returns the milliseconds after which that grant can have expired; `undefined` without such a grant, or if it is
+   * this waiter's turn
    */
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // The grant left a permit free, and its message came before its reply.
+    // The grant left a permit free, and the message about it came before the reply.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
   }
 
   /**
-   * How the first waiter asks next.
+   * Plans the next attempt of the first waiter.
    *
-   * @param again - it was refused before
-   * @param asksAll - ask all nodes, also where one would do
+   * @param again - `true` if the waiter was refused before
+   * @param asksAll - `true` to ask all nodes even if one would be enough
    */
   plan(waiter: Waiter, left: number, again: boolean, asksAll: boolean): AttemptPlan {
     const queueNode = this.#queueNode();
@@ -144,7 +149,7 @@ export class LocalQueue {
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
-    // A reader goes with those before it: it need not wait until it is told.
+    // Not for a reader: the next reader can be granted at the same time, and need not wait for a message.
     const next = ready && this.kind.mode !== 'shared' ? this.#waiters[1] : undefined;
     return {
       left,
@@ -156,18 +161,18 @@ export class LocalQueue {
     };
   }
 
-  /** What came of asking like that. */
+  /** Records the result of an attempt. */
   note({ queueNode, position }: AttemptPlan, { outcome, atQueueNode, nextIsFirst }: AttemptResult): void {
     const inLine =
       position && (atQueueNode === 'refused' || (atQueueNode === 'granted' && position.next !== undefined));
-    this.#place = inLine ? queueNode : undefined;
+    this.#queuedIn = inLine ? queueNode : undefined;
     if (atQueueNode === 'failed') this.#failed = { node: queueNode, at: now() };
     if (atQueueNode === 'granted' && !inLine) this.#queuedAt.delete(queueNode);
     const held = outcome instanceof HeldLock;
     if (held) {
       this.#before = this.#last;
       this.#last = outcome.id;
-      // One round trip; to wait for the message takes two.
+      // The next request follows the release on the same connections: one round trip. A message would take two.
       if (nextIsFirst) {
         outcome.follower = () => {
           this.#turn = true;
@@ -176,7 +181,7 @@ export class LocalQueue {
       }
     } else this.first?.sleep.cutTo(this.#askAt - performance.now());
     this.#inherited = held && this.isQueued();
-    // That a tick has run is no answer to those who wait without one.
+    // A tick that has run is no result for waiters without a tick.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
@@ -193,14 +198,14 @@ export class LocalQueue {
     }
   }
 
-  /** One of these calls, of which the nodes have said nothing yet. */
+  /** A holder from this queue, which no node has named yet. */
   #holderOf({ id, ttl, fencingToken, mode, slot }: HeldLock): LockHolder {
     const { owner } = this.id;
     const holder = { id, owner, since: new Date(), remaining: ttl, fencingToken, mode };
     return slot === undefined ? holder : { ...holder, slot };
   }
 
-  /** Who may hold permits beside the one that was granted, as far as the nodes named them when they refused last. */
+  /** Holders of other permits, as the nodes named them in the last refusal. */
   #others(): readonly LockHolder[] {
     const refusal = this.#refusal;
     if (this.kind.mode !== 'permits' || !refusal || refusal instanceof LockUnavailableError) return [];
@@ -209,12 +214,12 @@ export class LocalQueue {
     return left.filter(({ mode, remaining }) => mode === 'permits' && remaining > 0);
   }
 
-  /** Whether holders of this mode can follow each other for ever without a gap in which we could be granted. */
+  /** `true` if holders of this mode can follow each other for ever, without a gap in which we could be granted. */
   #couldStarve(mode: LockMode): boolean {
     return mode !== 'exclusive' && mode !== this.kind.mode;
   }
 
-  /** At every node: those who come later get a quorum without the queue node. */
+  /** Asks every node, because later callers could get a quorum without the queue node. */
   #holdBack(): void {
     this.#holdsBack = true;
     this.#marks = true;
@@ -228,7 +233,7 @@ export class LocalQueue {
       const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
       if (stands === false && this.#marks) this.#markAgain(store);
     } catch {
-      // Advice to the node: it is told again in a second.
+      // The mark is advice to the node, and is set again in a second.
     }
   }
 
@@ -256,25 +261,24 @@ export class LocalQueue {
     return this.stores.map((store) => store.letPass?.(this.id));
   }
 
-  /** Whether the waiter stands in line, so that a message will come. */
+  /** `true` if the waiter stands in the queue, so that a message will come. */
   isQueued(): boolean {
-    return this.#place !== undefined && this.#subscriptions.get(this.#place)?.ready === true;
+    return this.#queuedIn !== undefined && this.#subscriptions.get(this.#queuedIn)?.ready === true;
   }
 
-  /** Whether asking again at once would put it in line. */
+  /** `true` if another request at once would add the waiter to the queue. */
   canQueue(): boolean {
     return !this.isQueued() && this.#subscriptionAt(this.#queueNode())?.ready === true;
   }
 
-  /** Why a waiter that gives up now does not get the lock. */
+  /** The error for a waiter that gives up now. */
   refusal(): LockHeldError | LockUnavailableError {
     const refusal = this.#refusal;
-    if (!refusal)
-      return new LockUnavailableError(this.id.keys, 'no node has answered those who came earlier');
+    if (!refusal) return new LockUnavailableError(this.id.keys, 'no node has answered the earlier waiters');
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 
-  /** Who held it when the nodes were last asked, if that is how they answered. */
+  /** The error with the holder, if the last request was refused because of one. */
   lastHeld(): LockHeldError | undefined {
     const refusal = this.#refusal;
     return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
@@ -291,7 +295,7 @@ export class LocalQueue {
     return queueNodeOf(this.stores, failed.node);
   }
 
-  /** `undefined` where a store keeps no queue: then its waiters poll. */
+  /** `undefined` if the store has no queue: its waiters poll. */
   #subscriptionAt(node: number): Subscription | undefined {
     let subscription = this.#subscriptions.get(node);
     if (!subscription) {
@@ -308,10 +312,9 @@ export class LocalQueue {
 }
 
 /**
- * The index of the node at which those who wait queue: the first that answers, in the order in which all processes list
- * them.
+ * The index of the queue node: the first node that answers, in the order that all processes use.
  *
- * @param except - one that gave no vote a moment ago
+ * @param except - a node that gave no vote a moment ago
  */
 export function queueNodeOf(stores: readonly Store[], except?: number): number {
   for (let node = 0; node < stores.length; node++) {

@@ -7,36 +7,36 @@ import { quorumOf } from '../quorum.js';
 import type { LocalQueue, Waiter } from './local-queue.js';
 import { firstState, next, type WaitEvent, type WaitStep, type WaitTerms } from './wait-machine.js';
 
-/** The most that is kept of a `retry.timeout` for its last attempt to be answered in, in milliseconds. */
+/** The most milliseconds of a `retry.timeout` that are reserved for the answer to the last attempt. */
 const LAST_ATTEMPT_MS = 50;
 
 /** An attempt that a call made before it had to wait. */
 export interface MadeAttempt {
   readonly plan: AttemptPlan;
   readonly result: AttemptResult;
-  /** When it began. */
+  /** The moment at which it began. */
   readonly since: Instant;
-  /** Where the call stands in line already, as others have come behind it. */
+  /** The call's entry in the queue, if other calls have queued behind it already. */
   readonly waiter: Waiter | undefined;
 }
 
-/** One call that waits, and how it asks the nodes. */
+/** A call that waits, with its way to ask the nodes. */
 export interface Wait {
-  /** Any of them ends the wait with its reason. */
+  /** Each of them ends the wait with its reason when it aborts. */
   readonly signals: readonly AbortSignal[];
   readonly retry: ResolvedRetry;
-  /** How long one node may take to answer, in milliseconds. */
+  /** The time limit for the answer of a node, in milliseconds. */
   readonly nodeLimit: number;
-  /** When the call was made. */
+  /** The moment of the call. */
   readonly since: Instant;
   readonly made: MadeAttempt | undefined;
   readonly attempt: (plan: AttemptPlan) => Promise<AttemptResult>;
 }
 
 /**
- * Waits in line until the lock is acquired or a limit of `retry` is met.
+ * Waits in the queue until the lock is acquired or a limit of `retry` is reached.
  *
- * @throws LockHeldError or LockUnavailableError, as the last attempt ended, or a signal's reason
+ * @throws LockHeldError or LockUnavailableError of the last attempt, or a signal's reason
  */
 export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLock> {
   const waiter = wait.made?.waiter ?? queue.join(wait.since);
@@ -51,12 +51,13 @@ export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLo
 /**
  * Waits behind other calls of this process.
  *
- * @returns how many attempts that wait counts for
- * @throws what the calls in front met when a limit of `retry` is met first
+ * @returns the number of attempts that this wait counts for
+ * @throws the error of the calls in front, when a limit of `retry` is reached first
  */
 async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }: Wait): Promise<number> {
   const { timeout, attempts, delay, jitter } = retry;
-  // Each pause between two attempts that it would make if it were alone counts for one, without asking anybody.
+  // Alone, the call would make one attempt after each such pause. Each pause therefore counts as one, although it asks
+  // nobody.
   const perAttempt = delay + jitter / 2;
   const patience = (attempts - 1) * perAttempt;
   await waiter.sleep.for(Math.min(timeout, patience), signals);
@@ -65,7 +66,7 @@ async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }:
   throw queue.refusal().afterTrying(patience < timeout ? { attempts } : { timeout });
 }
 
-/** Does what the machine says, as the first in line, until the lock is acquired or a limit is met. */
+/** Follows the steps of the wait machine, as the first in line, until the lock is acquired or a limit is reached. */
 async function insist(
   queue: LocalQueue,
   waiter: Waiter,
@@ -84,14 +85,14 @@ async function insist(
     state = after;
     return step;
   };
-  /** @throws what the attempt came to, when a limit is met */
+  /** @throws the error of the attempt, when a limit is reached */
   const refused = (plan: AttemptPlan, result: AttemptResult): WaitStep => {
     queue.note(plan, result);
     const { split, atQueueNode, cutShort } = result;
     const outcome = result.outcome as LockHeldError | LockUnavailableError;
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
     const isHeld = outcome instanceof LockHeldError;
-    // An attempt that had less time than a node may take says nothing about nodes that were silent.
+    // The attempt had less time than the time limit of a node, so a missing answer does not mean that the node is down.
     const isUnclear = !isHeld && cutShort && !isRuledOut(outcome);
     const reported = isUnclear ? (lastHeld ?? outcome) : outcome;
     lastHeld = reported instanceof LockHeldError ? reported : undefined;
@@ -133,7 +134,9 @@ async function insist(
   }
 }
 
-/** Whether so many nodes answered with errors that there could be no quorum, however long one waits for the others. */
+/**
+ * `true` if so many nodes answered with errors that there can be no quorum, however long the call waits for the others.
+ */
 function isRuledOut({ votes }: LockUnavailableError): boolean {
   const errors = votes.filter(({ error }) => error && !(error instanceof NoTimeError)).length;
   return votes.length - errors < quorumOf(votes.length);

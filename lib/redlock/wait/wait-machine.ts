@@ -1,62 +1,62 @@
 import type { RetryLimit } from '../../core/errors.js';
 
-/** What limits a wait. */
+/** The limits of a wait. */
 export interface WaitTerms {
   /** As in `retry`; `Infinity` for no limit. */
   readonly timeout: number;
   readonly attempts: number;
   readonly delay: number;
   readonly jitter: number;
-  /** Milliseconds that are kept of the timeout for the last attempt to be answered in. */
+  /** Milliseconds of the timeout that are reserved for the answer to the last attempt. */
   readonly lastAttempt: number;
 }
 
-/** Where the first in line stands. */
+/** The state of the first in line. */
 export interface WaitState {
   /**
-   * How many attempts were made, those included that a wait behind others counts for. One that comes sooner than `delay` asks
-   * for, since others are held back, counts for a part.
+   * The number of attempts so far, including those that a wait behind other calls counts for. An attempt that comes
+   * sooner than `delay`, because the waiter keeps others out, counts as a fraction.
    */
   readonly attempts: number;
-  /** The nodes have refused, so that a queue at one of them makes sense. */
+  /** The nodes have refused, so that it makes sense to join a queue. */
   readonly isRefused: boolean;
-  /** The next attempt asks all nodes, also where one would do. */
+  /** The next attempt asks all nodes, even if one would be enough. */
   readonly asksAll: boolean;
 }
 
-/** What has happened. */
+/** An event in the life of a waiter. */
 export type WaitEvent =
   | {
-      /** It has become the first in line. */
+      /** The waiter has become the first in line. */
       readonly kind: 'first';
-      /** Milliseconds until the lock can be free, if it is known that the queue node holds its place already. */
+      /** Milliseconds until the lock can be free, if the queue node is known to have the waiter in its queue. */
       readonly freeIn: number | undefined;
       readonly timeLeft: number;
-      /** Between 0 and 1, here and below. */
+      /** Between 0 and 1, as below. */
       readonly random: number;
     }
-  | { /** A sleep is over, or was cut short. */ readonly kind: 'woken'; readonly timeLeft: number }
+  | { /** A sleep has ended. */ readonly kind: 'woken'; readonly timeLeft: number }
   | {
       /** An attempt did not get the lock. */
       readonly kind: 'refused';
       readonly isHeld: boolean;
-      /** Milliseconds until the lock can be free; `Infinity` when that is not known. */
+      /** Milliseconds until the lock can be free; `Infinity` if unknown. */
       readonly freeIn: number;
       readonly split: boolean;
       readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-      /** The queue node alone was asked first. */
+      /** The attempt asked the queue node alone first. */
       readonly queueNodeFirst: boolean;
-      /** A message will come when the lock is free. */
+      /** The waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
-      /** Others are held back for it, which lapses unless it asks again (S22). */
+      /** The nodes keep others out for the waiter, which ends unless the waiter asks again (S22). */
       readonly holdsBack: boolean;
-      /** Asking again at once would put it in line. */
+      /** Another request at once would add the waiter to the queue. */
       readonly canQueue: boolean;
       readonly timeLeft: number;
       readonly random: number;
     };
 
-/** What to do next. */
+/** The next step of a waiter. */
 export type WaitStep =
   | { readonly kind: 'ask'; readonly asksAll: boolean }
   | { readonly kind: 'sleep'; readonly ms: number }
@@ -66,25 +66,25 @@ export type WaitStep =
     };
 
 /**
- * The longest that a waiter sleeps which stands in line and will be told when it can try, in milliseconds. Messages can
- * get lost; asking is what counts.
+ * The longest sleep of a waiter in the queue, in milliseconds. The waiter gets a message when it can try, but messages
+ * can get lost, so it also asks.
  */
 const LONGEST_SLEEP_MS = 5_000;
 
-/** The longest that one sleeps for whom others are held back, in milliseconds: half of what that lasts (S22). */
+/** The longest sleep of a waiter for which nodes keep others out, in milliseconds: half the life of the mark (S22). */
 const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 
-/** What parts of attempts may come to less than a whole one by. */
+/** The rounding error of a sum of fractional attempts. */
 const ROUNDING = 1e-6;
 
-/** How soon to try again when votes were split, in milliseconds. */
+/** Milliseconds until the next attempt after a split vote. */
 const SPLIT_VOTE_MS = 10;
 
 export function firstState(attempts: number): WaitState {
   return { attempts, isRefused: false, asksAll: false };
 }
 
-/** What the first in line does next. Pure: time and chance come with the event. */
+/** The next step of the first in line. Pure: time and chance come with the event. */
 export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): readonly [WaitState, WaitStep] {
   const budget = event.timeLeft - terms.lastAttempt;
   switch (event.kind) {
@@ -100,18 +100,19 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       return ask(state, event.timeLeft, terms);
     case 'refused': {
       const { isHeld, queueNodeFirst, atQueueNode, canQueue } = event;
-      // The queue node is not fit to vote: the others decide at once.
+      // The queue node is not fit to vote: ask the others at once.
       const asksAll = !isHeld && queueNodeFirst;
       const after = { ...state, isRefused: true, asksAll };
       const attempts = state.attempts + 1;
       const { timeout, attempts: most } = terms;
       if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
-      // Or it refused without putting us in line, and now it can.
+      // The other case: it refused without adding the waiter to the queue, and can add it now.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
       const sleep = sleepAfter(event, terms);
-      // Whether or not a message will come: where the queue node granted, and others hold the lock elsewhere, none does.
+      // This applies with and without a message to come: none comes if the queue node granted and others hold the lock
+      // on other nodes.
       const ms = event.holdsBack ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
       return [
         { ...after, attempts: ms < sleep ? state.attempts + ms / sleep : attempts },
@@ -122,7 +123,7 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
 }
 
 function ask(state: WaitState, timeLeft: number, { lastAttempt }: WaitTerms): readonly [WaitState, WaitStep] {
-  // The last attempt asks all nodes: it shall know who holds the lock and how many answer.
+  // The last attempt asks all nodes, so that its error names the holder and the nodes that answered.
   return [state, { kind: 'ask', asksAll: state.asksAll || timeLeft <= lastAttempt * 1.5 }];
 }
 

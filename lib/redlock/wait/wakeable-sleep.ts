@@ -1,17 +1,17 @@
 import { type AbortWatch, onAbort } from '../../core/on-abort.js';
 
-/** Longer timers fire at once. */
+/** The longest delay that `setTimeout` accepts. It fires at once when given a longer one. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A wait that others can cut short, also before it has begun. Somebody awaits it, so it keeps the process alive. */
+/** A wait that other code can shorten, even before it begins. A caller awaits it, so it keeps the process alive. */
 export class WakeableSleep {
-  /** When it ends at the latest, by the monotonic clock; what was asked for before it begins counts, too. */
+  /** The latest end, by the monotonic clock. A limit that was set before the wait began counts, too. */
   #end = Infinity;
   #timer: NodeJS.Timeout | undefined;
   #resolve: (() => void) | undefined;
 
   /**
-   * Resolves after `delay` milliseconds or when it is cut short; rejects with the reason of the first signal that
+   * Resolves after `delay` milliseconds or when it is shortened; rejects with the reason of the first signal that
    * aborts before. Leaves no listener and no timer behind.
    */
   async for(delay: number, signals: readonly AbortSignal[]): Promise<void> {
@@ -33,7 +33,7 @@ export class WakeableSleep {
     }
   }
 
-  /** Ends it `delay` milliseconds from now at the latest. */
+  /** Ends the wait `delay` milliseconds from now at the latest. */
   cutTo(delay: number): void {
     const end = performance.now() + delay;
     if (end >= this.#end) return;
@@ -41,7 +41,7 @@ export class WakeableSleep {
     if (this.#resolve) this.#setTimer();
   }
 
-  /** Forgets what was asked for before it begins. */
+  /** Discards the limits that were set before the wait begins. */
   forget(): void {
     this.#end = Infinity;
   }

@@ -11,28 +11,28 @@ import type { LockRuntime } from '../lock-runtime.js';
 import type { LockScope, RunnableLock } from '../lock-scope.js';
 import { leaderKey, type LeaderTerm } from './leader-term.js';
 
-/** What is run by the leader. */
+/** A method that the leader runs. */
 export interface LeaderTask {
-  /** The name that `@Leader` gives. */
+  /** The name of the leader, from `@Leader`. */
   readonly name: string;
   /** The class and the method. */
   readonly method: string;
-  /** Milliseconds; that of the module by default. */
+  /** Milliseconds; by default the module's ttl. */
   readonly ttl: number | undefined;
-  /** Leads, until it settles. */
+  /** Leads until its promise settles. */
   readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
 }
 
-/** Milliseconds before the next try, doubled with each that fails at once. */
+/** Milliseconds before the next attempt, doubled after each that fails at once. */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
 
-/** A term that this process has at present. */
+/** The present term of this process. */
 class Term implements LeaderTerm {
   readonly keys: readonly string[];
   readonly fencingToken: number;
   readonly signal: AbortSignal;
-  /** What runs under its lock beside the method that leads. */
+  /** The work that runs under its lock besides the method that leads. */
   readonly tasks = new Set<Promise<unknown>>();
   readonly #controller = new AbortController();
   #end: TermEnd | undefined;
@@ -49,7 +49,7 @@ class Term implements LeaderTerm {
     lock.signal.addEventListener('abort', lost, { once: true });
   }
 
-  /** Ends the term, if nothing has ended it before; the lock is released when all that runs under it has settled. */
+  /** Ends the term, unless it has ended already. The lock is released when all work under it has settled. */
   end(how: TermEnd, reason: Error): void {
     if (this.#end !== undefined) return;
     this.#end = how;
@@ -57,7 +57,7 @@ class Term implements LeaderTerm {
     this.#controller.abort(reason);
   }
 
-  /** How the term ended; `undefined` while it lasts. */
+  /** The reason for the end of the term; `undefined` while it lasts. */
   get ended(): TermEnd | undefined {
     return this.#end;
   }
@@ -68,13 +68,13 @@ class Term implements LeaderTerm {
  * attempt begins when the method of the lost term has settled.
  */
 export class Campaign {
-  /** The last term until its lock is released. */
+  /** The last term, until its lock is released. */
   #term: Term | undefined;
-  /** The attempts under way; ends their waits. */
+  /** Ends the waits of the current attempts. */
   #attempts: AbortController | undefined;
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
-  /** Runs something in the context in which the campaign was made: whoever starts it may be under a lock. */
+  /** Runs a task in the context in which the campaign was made, because the caller of `start` may be under a lock. */
   readonly #outside = AsyncLocalStorage.snapshot();
 
   /** @param tell - never throws */
@@ -103,15 +103,15 @@ export class Campaign {
     return this.task.name;
   }
 
-  /** Decided by the clock, like `LockHandle.isHeld`. */
+  /** The clock decides, as in `LockHandle.isHeld`. */
   isLeader(): boolean {
     return this.#term !== undefined && this.#term.ended === undefined && this.#term.lock.isHeld();
   }
 
   /**
-   * Runs `task` under the lock of the present term, which is released when `task` has settled, too.
+   * Runs `task` under the lock of the present term, which is not released before `task` has settled.
    *
-   * @returns `undefined`, and `task` does not run, while this process does not lead
+   * @returns `undefined`, without running `task`, while this process does not lead
    */
   ifLeader(task: () => unknown): unknown {
     const term = this.#term;
@@ -124,7 +124,7 @@ export class Campaign {
     return result;
   }
 
-  /** Campaigns from now on; does nothing while it does so already. */
+  /** Starts to campaign; does nothing if it does so already. */
   start(): void {
     if (this.runtime.isClosed || this.#attempts) return;
     const attempts = new AbortController();
@@ -133,8 +133,8 @@ export class Campaign {
   }
 
   /**
-   * Ends the term and campaigns no more. Resolves when all that runs under the lock has settled and the lock is released; at
-   * once when that is what calls, as it would wait for itself.
+   * Ends the term and stops the campaign. Resolves when all work under the lock has settled and the lock is released.
+   * Called by such work, it resolves at once, because it would wait for itself.
    */
   async stop(how: 'resigned' | 'shutdown'): Promise<void> {
     const reason = new Error(REASONS[how]);
@@ -163,7 +163,7 @@ export class Campaign {
         if (!failed) continue;
       } catch (error) {
         if (signal.aborted || this.runtime.isClosed) return;
-        // Another leader is no failure. Only a testing module that waits for nothing rejects with this.
+        // Another leader is no failure. Only a testing module without waiting rejects with this error.
         if (error instanceof LockHeldError) failed = false;
         else
           this.#log(
@@ -179,9 +179,9 @@ export class Campaign {
     }
   }
 
-  /** Leads for one term, unless the lock came too late. The lock is released afterwards, whatever happens. */
+  /** Leads for one term, unless the lock came too late. Always releases the lock afterwards. */
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
-    // In the list of what runs, so that shutdown waits for it, within its limit.
+    // Registered as running, so that shutdown waits for it, within its limit.
     const scope = this.runtime.begin(lock, this.#options);
     try {
       if (attempts.signal.aborted) return 'resigned';
@@ -205,23 +205,23 @@ export class Campaign {
     this.tell({ leader, method, isLeader: true, fencingToken });
     try {
       await scope.inside(() => lead(term));
-      // A process that goes on after a pause may be told of its broker's end before it is told of the end of its lock.
+      // After a pause, a process may learn that its broker is gone before its timer reports the end of the lock.
       lock.isHeld();
       if (term.ended === undefined && this.#attempts === attempts) this.#attempts = undefined;
       term.end('returned', new Error(`${method} has returned, which ends its term`));
     } catch (cause) {
       lock.isHeld();
-      // What it throws because its term has ended is expected.
+      // An error that the end of the term caused is expected.
       if (term.ended !== undefined && cause !== term.signal.reason && !isAbort(cause))
         this.#log('warn', `${method} threw after the end of its term ${fencingToken}`, cause);
       term.end('threw', new Error(`${method} has thrown, which ends its term`, { cause }));
     }
   }
 
-  /** A term has ended; its signal is about to abort. */
+  /** Reports the end of a term, before its signal aborts. */
   #ended({ fencingToken }: Term, how: TermEnd, reason: Error): void {
     const { name: leader, method } = this.task;
-    const ended = `${method} leads '${printable(leader)}' no more, term ${fencingToken}`;
+    const ended = `${method} no longer leads '${printable(leader)}', term ${fencingToken}`;
     const error = how === 'lost' ? reason : reason.cause;
     if (how === 'threw') this.#log('error', `${ended}: it threw. Campaigning again`, error);
     else if (how === 'lost') this.#log('warn', `${ended}: ${reason.message}`);
@@ -230,12 +230,12 @@ export class Campaign {
     this.tell({ leader, method, isLeader: false, fencingToken, reason: how, ...failed });
   }
 
-  /** What a logger of the application throws must not end the campaign. */
+  /** An error of the application's logger must not end the campaign. */
   #log(level: 'log' | 'warn' | 'error', message: string, error?: unknown): void {
     try {
       this.logger[level](error === undefined ? message : `${message}: ${inspect(error)}`);
     } catch {
-      // Nobody is left to tell.
+      // There is no one to report to.
     }
   }
 }

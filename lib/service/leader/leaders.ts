@@ -16,7 +16,7 @@ export class Leaders {
     private readonly instance: string | undefined,
   ) {}
 
-  /** The names that this application leads or campaigns for. */
+  /** The names for which this application leads or campaigns. */
   get names(): readonly string[] {
     return [...this.#campaigns.keys()];
   }
@@ -41,13 +41,13 @@ export class Leaders {
     for (const campaign of this.#campaigns.values()) campaign.start();
   }
 
-  /** The application shuts down: signals of terms abort. The runtime waits for their methods. */
+  /** Ends the terms when the application shuts down: their signals abort. The runtime waits for their methods. */
   stop(): void {
     for (const campaign of this.#campaigns.values()) void campaign.stop('shutdown');
     for (const listener of [...this.#listeners]) listener();
   }
 
-  /** @returns ends it */
+  /** @returns a function that removes the listener */
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

@@ -4,12 +4,12 @@ import { quoted } from '../../core/printable.js';
 import { type CurrentLeader, leaderKey } from './leader-term.js';
 import type { Leaders } from './leaders.js';
 
-/** Milliseconds between two looks for a leader elsewhere. */
+/** Milliseconds between two requests for the leader in another process. */
 const LOOK_AGAIN_MS = 1_000;
 
 /**
- * The leaders of one name: whether this process leads, and who does otherwise. `LockService.leader` gives it, also where no
- * method has `@Leader` with that name.
+ * The leader of one name: tells if this process leads, and otherwise which process does. `LockService.leader` returns
+ * it, also where no method has `@Leader` with that name.
  */
 export class Leadership {
   /** @internal `LockService.leader` makes it. */
@@ -19,16 +19,16 @@ export class Leadership {
   ) {}
 
   /**
-   * Whether this process leads now, decided by the clock, without asking the store.
+   * `true` if this process leads now. The clock decides, without a request to the store.
    *
-   * It can be over by the next statement: a write that must not come late takes the fencing token of the term.
+   * The term can end before the next statement: a write that must not come late needs the fencing token of the term.
    */
   isLeader(): boolean {
     return this.leaders.of(this.name)?.isLeader() ?? false;
   }
 
   /**
-   * The process that leads, as a quorum of nodes says; `undefined` when nobody leads.
+   * The present leader, according to a quorum of nodes; `undefined` when there is none.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    */
@@ -41,10 +41,10 @@ export class Leadership {
   }
 
   /**
-   * The leader at present, and each further one: what {@link current} says, first at once and then whenever it is another.
-   * A change in this process is told at once, one elsewhere within about a second; one that ends sooner may be left out.
-   * While too few nodes answer, nothing is told. It ends when the application shuts down; one that is left in
-   * the middle of a wait ends within a second.
+   * The present leader, then each further one: the result of {@link current} at once, and again whenever it changes. A
+   * change in this process is reported at once, a change in another process within about a second. A leader with a
+   * shorter term may be left out. While too few nodes answer, there are no reports. The iteration ends when the
+   * application shuts down; after a `break` in the middle of a wait it ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
     const { runtime } = this.leaders;
@@ -65,16 +65,17 @@ export class Leadership {
   }
 
   /**
-   * Ends the term of this process, if it has one, and campaigns no more until {@link campaign} or the next start. Resolves
-   * when the method with `@Leader` has settled and another process can lead; within that method at once, after its signal
-   * has aborted. Does nothing where no method has `@Leader` with this name.
+   * Ends the term of this process, if it has one, and stops the campaign until {@link campaign} or the next start.
+   * Resolves when the method with `@Leader` has settled and another process can lead; when that method calls it, at
+   * once after its signal has aborted. Does nothing if no method has `@Leader` with this name.
    */
   async resign(): Promise<void> {
     await this.leaders.of(this.name)?.stop('resigned');
   }
 
   /**
-   * Campaigns again after {@link resign}, or after the method with `@Leader` has returned. Does nothing while it campaigns.
+   * Campaigns again after {@link resign}, or after the method with `@Leader` has returned. Does nothing during a
+   * campaign.
    *
    * @throws RedlockError with the code `NO_LEADER` when no method of this application has `@Leader` with this name
    */
@@ -84,7 +85,7 @@ export class Leadership {
     campaign.start();
   }
 
-  /** `null` when too few nodes say. */
+  /** `null` when too few nodes answer. */
   async #look(): Promise<CurrentLeader | undefined | null> {
     try {
       return await this.current();
@@ -99,9 +100,9 @@ function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boo
   return a?.owner === b?.owner && a?.since.getTime() === b?.since.getTime();
 }
 
-/** @param what - begins the message: what names the leader */
+/** @param what - the code that names the leader, at the start of the message */
 export function nobodyLeads(what: string, { names }: Leaders): RedlockError {
-  const led = names.length === 0 ? 'No name is led' : `Names that are led: ${quoted(names)}`;
+  const led = names.length === 0 ? 'It has no @Leader at all' : `Its leaders: ${quoted(names)}`;
   return new RedlockError(
     'NO_LEADER',
     `${what}: no method of this application has @Leader with that name, so this process never leads. ${led}. ` +

@@ -11,14 +11,14 @@ import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** How often one request is asked again that was refused by what is gone by now. */
+/** The most repetitions of a request that was refused by a key which is gone by now. */
 const MOST_ROUNDS = 16;
 
-/** How long the places of a process stay in line that has died, in seconds; it is passed over much sooner. */
+/** Seconds for which the queue entries of a dead process stay; it is passed over much sooner. */
 const PLACE_SECONDS = 60;
 
 export interface AcquireContext extends RefusalContext {
-  /** Of places in line, apart from those of locks. */
+  /** The etcd leases of queue entries, apart from those of locks. */
   readonly placeLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;
@@ -27,7 +27,7 @@ export interface AcquireContext extends RefusalContext {
   readonly hints: SlotHints;
 }
 
-/** Stores leases, each in one transaction that compares what must not be there, and says what is there if it is. */
+/** Stores leases, each in one transaction: it compares the keys that must not exist, and reads those that do. */
 export class Acquisitions {
   readonly #refusals: Refusals;
 
@@ -68,7 +68,7 @@ export class Acquisitions {
     const { lease, position, wish } = request;
     const { kind } = lease;
     let etcdLease = first;
-    /** Nothing ends with it, and nothing will. */
+    /** No key expires with it, and none will. */
     let isUnused = true;
     const hinted =
       kind.mode === 'permits' && !wish ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
@@ -88,7 +88,7 @@ export class Acquisitions {
           place: ordered && position ? await this.#place(asked, position) : undefined,
           next: position && places.nextAt(keys[0] ?? '', position),
         };
-        // What has ended is not started: its release would leave it to its ttl (S15).
+        // A lease that has ended must not be stored: it would stay until its ttl has passed (S15).
         if (lease.ended) throw new Error('given up before it could be asked');
         let reply: TxnReply;
         try {
@@ -124,7 +124,7 @@ export class Acquisitions {
     }
   }
 
-  /** Where one who waits is to stand if it is refused: where it stands already, else at the first key. */
+  /** The queue entry of a waiter that is refused: its present one, else a new one at the first key. */
   async #place(asked: Asked, { waiter }: QueuePosition): Promise<PlaceAt> {
     const { places, placeLeases } = this.context;
     const { keys, came } = asked;
@@ -161,14 +161,16 @@ export class Acquisitions {
     };
   }
 
-  /** Part of the time of what was granted for an earlier attempt has passed, and the lock is to have all of its ttl. */
+  /** Renews an etcd lease that was granted for an earlier attempt, so that the lock has its whole ttl. */
   async #renew(asked: Asked, { etcdLease, names }: Round): Promise<void> {
     const keys = names.map((name) => [name] as const);
     const { isConfirmed } = await this.context.leases.renew(etcdLease, keys, timeLeft(asked));
     if (!isConfirmed) throw new Error('what it was to end with ended at that moment');
   }
 
-  /** Asked twice it grants again, the same; unless it is to have other slots now, for which it gives up those. */
+  /**
+   * Repeats the grant of a lease that is stored already. If the lease asks for other slots now, frees its present ones.
+   */
   async #again(asked: Asked, hold: Hold): Promise<AcquireReply | undefined> {
     const { lease, wish } = asked.request;
     if (wish?.exactly && hold.slots?.some((slot, index) => slot !== wish.slots[index])) {
@@ -183,7 +185,7 @@ export class Acquisitions {
     return { granted: true, token, validFrom: etcdLease.confirmed, ...(slots ? { slots } : {}) };
   }
 
-  /** One of the two leases of etcd's is no more, and etcd does not say which: what the lock can end with instead. */
+  /** Replaces an etcd lease that no longer exists: one of the two, and etcd does not report which. */
   async #replaced(asked: Asked, { etcdLease, place }: Round): Promise<EtcdLease> {
     const { leases, placeLeases } = this.context;
     const { lease, renewed } = asked.request;

@@ -1,22 +1,22 @@
 import { padded } from './names.js';
 
-/** So many moments are remembered at most, each that of another revision. */
+/** The most moments that are remembered, each with a different revision. */
 const MOST = 4_096;
 
 /**
- * What is known of the revision of the cluster at moments of the past. It tells the order in which waiters of different
- * processes came: their clocks may be set differently, and etcd has none to ask.
+ * The known revisions of the cluster at past moments. They give the order in which waiters of different processes came:
+ * the clocks of the processes may differ, and etcd has no clock to ask.
  */
 export class Arrivals {
   readonly #times: number[] = [];
   readonly #revisions: number[] = [];
 
-  /** The largest revision that is known. */
+  /** The largest known revision. */
   get latest(): number {
     return this.#revisions.at(-1) ?? 0;
   }
 
-  /** The cluster is at this revision at present. */
+  /** Records the present revision of the cluster. */
   note(revision: number): void {
     if (revision <= this.latest) return;
     this.#times.push(performance.now());
@@ -26,15 +26,15 @@ export class Arrivals {
     this.#revisions.splice(0, MOST / 2);
   }
 
-  /** Nothing that is known counts any more. */
+  /** Discards all known revisions. */
   forget(): void {
     this.#times.length = this.#revisions.length = 0;
   }
 
   /**
-   * Sorts as a text by when somebody came: by revision, and among those who came at one revision by the clock.
+   * A text that sorts by arrival: by revision, and for the same revision by the clock.
    *
-   * @param came - when, by the monotonic clock
+   * @param came - the arrival, by the monotonic clock
    */
   orderOf(came: number): string {
     let [low, high] = [0, this.#times.length];

@@ -2,12 +2,12 @@ import { LEAD_MS, tokenAt } from '../../core/fencing-token.js';
 import { entriesAt, get, modifiedAt, put, revisionOf, type TxnReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** How long a raise may take that nobody waits for, in milliseconds. */
+/** Milliseconds that a raise in the background may take. */
 const RAISE_LIMIT_MS = 5_000;
 
-/** What is added to a revision of the cluster, and the revision at which that was written. */
+/** The number that is added to a revision of the cluster, and the revision at which it was written. */
 export interface Base {
-  /** Of its key. */
+  /** The name of its key. */
   readonly name: string;
   readonly value: number;
   /** The id of the cluster where it was written. */
@@ -16,12 +16,12 @@ export interface Base {
 }
 
 /**
- * The number that makes fencing tokens of revisions. Revisions of a new cluster begin at 1, and a resource that has seen the
- * tokens of another store, which follow the clock, would refuse all of them.
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1. A resource that has seen
+ * the tokens of another store, which follow the clock, would refuse all of them.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
-  /** What the revision had gone back from when the base was asked for. */
+  /** The largest revision before the revision went back, at the time of the request for the base. */
   #wentBackFrom: number | undefined;
 
   constructor(
@@ -31,7 +31,9 @@ export class Bases {
     transactions.onWentBack = () => void this.get(RAISE_LIMIT_MS).catch(() => undefined);
   }
 
-  /** Where the revision has gone back, it is raised first, so that tokens go on above those of before. */
+  /**
+   * The base. If the revision has gone back, the base is raised first, so that tokens continue above the earlier ones.
+   */
   get(limit: number): Promise<Base> {
     const { wentBackFrom } = this.transactions;
     if (wentBackFrom !== this.#wentBackFrom) this.forget();
@@ -46,14 +48,14 @@ export class Bases {
     return this.#base;
   }
 
-  /** It is not what it was: written anew, or gone with all that was there. */
+  /** Discards the known base: it was written again, or lost with all data. */
   forget(): void {
     this.#base = undefined;
   }
 
   /**
-   * The revision has gone back, as after the restore of an older copy. All other processes notice the new base, as they compare
-   * it in every acquisition.
+   * Raises the base after the revision has gone back, as after the restore of an older copy. All other processes notice
+   * the new base, because every acquisition compares it.
    */
   async #raised(before: number, limit: number): Promise<Base> {
     const base = await this.#load(limit);
@@ -65,8 +67,8 @@ export class Bases {
   }
 
   /**
-   * Asks for the right to read and to write it, and writes nothing: no key is changed at revision 1, which is that of an
-   * empty etcd. Rights are looked at for all that a transaction could do.
+   * Checks the rights to read and to write the base, and writes nothing: no key is changed at revision 1, which is that
+   * of an empty etcd. etcd checks the rights for everything that a transaction could do.
    */
   async tryToWrite(limit: number): Promise<void> {
     const [compare, success] = [[modifiedAt(this.name, 1)], [put(this.name, '')]];
@@ -74,8 +76,8 @@ export class Bases {
   }
 
   /**
-   * Also raises it in a cluster that is another than where it was written. Such a one was made of a copy, and tokens that were
-   * given after that are not known in it: none of them was ahead of the clock.
+   * Reads the base. Raises it if it was written in another cluster. This cluster was then restored from a copy that
+   * lacks the last tokens; none of those was ahead of the clock.
    */
   async #load(limit: number): Promise<Base> {
     const look = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);
@@ -90,7 +92,7 @@ export class Bases {
     );
   }
 
-  /** Writes one that is no smaller than `least`, or than what the clock says; unless it was changed after `revision`. */
+  /** Writes a base that is at least `least` and at least the clock's time, unless it was changed after `revision`. */
   async #write(
     cluster: string,
     revision: number,

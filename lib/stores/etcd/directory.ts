@@ -7,10 +7,10 @@ import { deletedAt, entriesAt, get, remove } from './protocol.js';
 import { asKeyHolder } from './refusals.js';
 import type { Transactions } from './transactions.js';
 
-/** So many keys are read in one transaction. */
+/** The number of keys in one transaction. */
 const PAGE = 100;
 
-/** So many names make a page of a scan: waiters and ticks are among them. */
+/** The number of names in a page of a scan, which include waiters and ticks. */
 const NAMES_OF_PAGE = 1_000;
 
 /** So many waiters of each key are told at most. */
@@ -25,7 +25,7 @@ export interface DirectoryContext {
   readonly bases: Bases;
 }
 
-/** Shows who holds keys, and ends holders. */
+/** Reads the holders of keys, and ends holders. */
 export class Directory {
   constructor(private readonly context: DirectoryContext) {}
 
@@ -98,7 +98,7 @@ export class Directory {
 
 function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
   const live = holders
-    // Of many leases some were not asked for what is left of them.
+    // Of many leases only some were asked for their remaining time.
     .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
     .filter(({ remaining }) => remaining > 0)
     .toSorted((a, b) => a.remaining - b.remaining);

@@ -4,33 +4,36 @@ import type { Gateway, GatewayError } from './gateway.js';
 import type { Names } from './names.js';
 import { entriesAt, type Entry, get, type Header, type KeyRange, type TxnReply } from './protocol.js';
 
-/** So many keys are looked at in one transaction: etcd takes 128 operations. */
+/** The number of keys in one transaction: etcd accepts 128 operations. */
 const PAGE = 100;
 
-/** So many leases are asked for what is left of them, where many hold a key. */
+/** The most leases that are asked for their remaining time when many hold a key. */
 const MOST_ASKED = 64;
 
-/** How long a look may take that is for people or for a hint, in milliseconds. */
+/** Milliseconds that a read for people or for a hint may take. */
 const LOOK_LIMIT_MS = 5_000;
 
-/** What ends keys in etcd by themselves: a lease of etcd's, which is not a `Lease`. */
+/** A lease of etcd, with which keys expire. It is not a `Lease`. */
 export class EtcdLease {
   /**
-   * Nothing new is to end with it: etcd has said that it is no more, or something was left under it. A leader that was deposed, or has not caught up yet, says
-   * so of leases of another term; so nothing is taken for ended because of it.
+   * `true` when etcd has reported that the lease does not exist: no new key uses it. A deposed leader, or one that has
+   * not caught up yet, reports the same of leases of another term, so no lock is treated as ended because of it.
    */
   gone = false;
   /**
-   * Changed when the outcome of an acquisition under it is not known: what is compared with an earlier one is refused, so
-   * that a transaction that comes late stores nothing (S16). The revision of a key that ends with it; 0 while there is none.
+   * Changed when the outcome of an acquisition with it is unknown. A transaction that compares an earlier value is
+   * refused, so a late one stores nothing (S16). The revision of a key that expires with the lease; 0 while there is
+   * none.
    */
   fence = 0;
-  /** Of a shared one: what ends with it, and when that was last asked to live on, by the monotonic clock. */
+  /** For a shared one: the locks that expire with it, and the last renewal of each by the monotonic clock. */
   readonly members = new Map<Lease, number>();
-  /** When it is asked to live on in the background, if it is. */
+  /** The background renewal, while there is one. */
   refreshing: Promise<unknown> | undefined;
 
-  /** @param confirmed - when that was sent which etcd has confirmed last: what ends with it lives so long from then on */
+  /**
+   * @param confirmed - the time of the last request that etcd has confirmed; the lease's time to live counts from it
+   */
   constructor(
     readonly id: string,
     readonly fenceName: string,
@@ -39,7 +42,7 @@ export class EtcdLease {
     public confirmed: Instant,
   ) {}
 
-  /** Milliseconds that have passed of its time to live. */
+  /** Milliseconds of its time to live that have passed. */
   get age(): number {
     return elapsedSince(this.confirmed);
   }
@@ -49,31 +52,31 @@ export class EtcdLease {
   }
 }
 
-/** What came of asking a lease of etcd's to live on. */
+/** The result of a renewal of an etcd lease. */
 export interface Renewal {
-  /** It does. Else etcd says that it has no such lease, of which only the keys tell whether it is so. */
+  /** `true` if it was renewed. Otherwise etcd reports that the lease does not exist, which only the keys confirm. */
   readonly isConfirmed: boolean;
-  /** What is there of each of the keys. */
+  /** The entry of each of the keys. */
   readonly found: readonly (Entry | undefined)[];
 }
 
-/** The whole seconds that a ttl comes to. */
+/** A ttl in whole seconds. */
 export function secondsOf(ttl: number): number {
   return Math.ceil(ttl / 1_000);
 }
 
-/** How long a request of a lock with such a ttl may take where its caller does not say, in milliseconds. */
+/** The default time limit in milliseconds for a request about a lock with this ttl. */
 export function limitOf(ttl: number): number {
   return Math.min(Math.max(ttl / 10, 50), 10_000);
 }
 
-/** The leases of etcd's that this process has. */
+/** The etcd leases of this process. */
 export class EtcdLeases {
-  /** By seconds, for locks that are renewed until they are released. */
+  /** Shared ones by seconds, for locks that are renewed until they are released. */
   readonly #shared = new Map<number, Promise<EtcdLease>>();
-  /** Leases with which nothing ends, after attempts that were refused; by seconds. */
+  /** Unused ones by seconds, left from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
-  /** Called when a shared one lives on, and with it all that ends with it. */
+  /** Called when a shared one was renewed, and all locks with it. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(
@@ -81,7 +84,7 @@ export class EtcdLeases {
     private readonly names: Names,
   ) {}
 
-  /** The one of this process for locks of so many seconds; at least half of its time is left. */
+  /** The shared lease of this process for locks of so many seconds; at least half of its time is left. */
   async shared(seconds: number, limit: number): Promise<EtcdLease> {
     let granted = this.#shared.get(seconds);
     if (!granted) {
@@ -106,7 +109,7 @@ export class EtcdLeases {
     });
   }
 
-  /** One for a single lock; it may have been granted for an earlier attempt. */
+  /** A lease for a single lock; it may have been granted for an earlier attempt. */
   async own(seconds: number, limit: number): Promise<EtcdLease> {
     const spare = this.#spare.get(seconds);
     this.#spare.delete(seconds);
@@ -115,7 +118,7 @@ export class EtcdLeases {
     return this.once(seconds, limit);
   }
 
-  /** Nothing ends with it, and nothing will. */
+  /** Returns a lease with which no key expires. */
   giveBack(lease: EtcdLease): void {
     if (lease.shared || lease.gone) return;
     const other = this.#spare.get(lease.seconds);
@@ -125,7 +128,7 @@ export class EtcdLeases {
     if (rest) this.drop(rest);
   }
 
-  /** Ends one with which nothing ends that counts; by itself it does so when its time has passed. */
+  /** Revokes a lease with which no important key expires; otherwise it ends when its time has passed. */
   drop(lease: EtcdLease): void {
     this.revoke(lease, limitOf(lease.ttl)).catch(() => undefined);
   }
@@ -141,12 +144,12 @@ export class EtcdLeases {
   }
 
   /**
-   * Has it live on, and looks at the keys after that.
+   * Renews a lease, and reads the keys after that.
    *
-   * A leader that has been deposed and does not know it yet renews leases all the same. So a look through the same member
-   * must follow, which needs a majority, and in the same term: then it was the leader's to renew.
+   * A leader that was deposed and does not know it yet also renews leases. So a read through the same member must
+   * follow, which needs a majority, in the same term: then the leader was entitled to renew.
    *
-   * @throws Error when it is not known what came of it
+   * @throws Error when the result is unknown
    */
   async renew(lease: EtcdLease, keys: readonly KeyRange[], limit: number): Promise<Renewal> {
     const sent = now();
@@ -174,7 +177,7 @@ export class EtcdLeases {
     return { isConfirmed, found };
   }
 
-  /** Ends it, and all that ends with it; also what comes late (S16). */
+  /** Revokes the lease and deletes all keys with it, also those of late transactions (S16). */
   async revoke({ id }: EtcdLease, limit: number): Promise<void> {
     try {
       await this.gateway.call('lease/revoke', { ID: id }, limit);
@@ -183,12 +186,15 @@ export class EtcdLeases {
     }
   }
 
-  /** One of its own; `seconds` may be as few as etcd grants. */
+  /** A lease for one use; `seconds` may be as few as etcd grants. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);
   }
 
-  /** Milliseconds that are left of each lease at most: etcd tells whole seconds, rounded down. 0 when it is no more. */
+  /**
+   * The most milliseconds that are left of each lease: etcd reports whole seconds, rounded down. 0 when it no longer
+   * exists.
+   */
   async left(ids: readonly string[], limit = LOOK_LIMIT_MS): Promise<ReadonlyMap<string, number>> {
     const asked = [...new Set(ids)].slice(0, MOST_ASKED);
     const left = await Promise.all(
@@ -206,7 +212,7 @@ export class EtcdLeases {
     return new Map(left);
   }
 
-  /** Ends leases with which nothing ends, so that they need not be kept by etcd; never rejects. */
+  /** Revokes unused leases, so that etcd need not keep them; never rejects. */
   async close(limit: number): Promise<void> {
     const shared = await Promise.allSettled(this.#shared.values());
     const unused = shared.flatMap((each) =>

@@ -39,14 +39,14 @@ import { Transactions } from './transactions.js';
 import { Turns } from './turns.js';
 import { Watches } from './watches.js';
 
-/** How long leaving the line may take, and ending leases when the store is closed, in milliseconds. */
+/** Milliseconds that leaving the queue may take, and revoking leases when the store is closed. */
 const LEAVE_LIMIT_MS = 2_000;
 
 /**
- * One etcd cluster: keys that end with leases of etcd's, each lock in one transaction.
+ * One etcd cluster: its keys expire with etcd leases, and each lock takes one transaction.
  *
- * Locks that are renewed until they are released share one lease for each ttl: one keepalive renews all of them. Nobody is
- * held back by marks (S22): the line is looked at in the transaction that stores a lease, and a single store keeps it.
+ * Locks that are renewed until they are released share one etcd lease for each ttl: one keepalive renews all of them.
+ * The store needs no marks (S22): the transaction that stores a lease checks the queue, and a single store keeps it.
  */
 export class EtcdStore
   implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, QueueDirectory, StoreHealth
@@ -58,7 +58,7 @@ export class EtcdStore
     step: 1_000,
     reason: 'etcd ends keys by the second, and grants no less than its time for an election allows',
   };
-  /** Each watch takes a connection, so only those have one who wait. */
+  /** Each watch takes a connection, so only waiters have one. */
   readonly subscribed = false;
   readonly #gateway: Gateway;
   readonly #leases: EtcdLeases;

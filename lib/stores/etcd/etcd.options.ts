@@ -1,18 +1,24 @@
 import type { SecureContextOptions } from 'node:tls';
 import { badOption, checkOptionNames } from '../../core/checks.js';
 
-/** Where the cluster is, and how to log in to it. */
+/** The addresses of the cluster, and the login. */
 export interface EtcdOptions {
   /**
-   * URLs of its members, such as `['http://10.0.0.1:2379', 'http://10.0.0.2:2379']`. All of one cluster: the others take over
-   * when the one that is asked does not answer.
+   * URLs of its members, such as `['http://10.0.0.1:2379', 'http://10.0.0.2:2379']`. All must belong to one cluster:
+   * another member takes over when the present one does not answer.
    */
   readonly endpoints: string | readonly string[];
 
-  /** With `password`, where the cluster has `auth` enabled. Its role needs to read and write all that begins with `prefix`. */
+  /**
+   * With `password`, if the cluster has `auth` enabled. Its role needs to read and write all keys that begin with
+   * `prefix`.
+   */
   readonly username?: string;
 
-  /** Or what gives one, which is asked whenever a new token is needed: for passwords that change. */
+  /**
+   * A password, or a function that returns one. The function is called whenever a new token is needed: for passwords
+   * that change.
+   */
   readonly password?: string | (() => string | Promise<string>);
 
   /** For `https://`: certificates and keys such as `{ ca, cert, key }`, as in `tls.createSecureContext` of Node. */
@@ -22,13 +28,13 @@ export interface EtcdOptions {
   };
 
   /**
-   * What all keys in etcd begin with. All who are to exclude each other name the same one.
+   * The prefix of all keys in etcd. Processes exclude each other only with the same prefix.
    * @defaultValue 'nestjs-redlock/'
    */
   readonly prefix?: string;
 }
 
-/** What the keys begin with unless something else is given. */
+/** The default prefix of the keys. */
 export const DEFAULT_PREFIX = 'nestjs-redlock/';
 
 const NAMES: readonly (keyof EtcdOptions)[] = ['endpoints', 'username', 'password', 'tls', 'prefix'];

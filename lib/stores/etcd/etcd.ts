@@ -3,12 +3,11 @@ import { checkEtcdOptions, type EtcdOptions } from './etcd.options.js';
 import { EtcdStore } from './etcd-store.js';
 
 /**
- * Locks in etcd 3.4 or later: the `nodes` of a module, alone, as a cluster that replicates itself is one node.
+ * Locks in etcd 3.4 or later: the `nodes` of a module, alone, because a cluster that replicates itself is one node.
  *
- * It speaks to the JSON gateway of the members over HTTP, and needs no package. A ttl is a whole number of seconds, at
- * least 2.
+ * Uses the JSON gateway of the members over HTTP, and needs no package. A ttl is a whole number of seconds, at least 2.
  *
- * @throws TypeError naming the option that does not fit
+ * @throws TypeError naming the invalid option
  * @see docs/etcd.md
  *
  * @example

@@ -8,7 +8,7 @@ import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { Transactions } from './transactions.js';
 
-/** How much later than its ttl a lock is taken for lapsed that shares its end with others, in milliseconds. */
+/** Milliseconds after its ttl at which a lock that shares an etcd lease is treated as expired. */
 const MARGIN_MS = 1_000;
 
 export interface ExtensionContext {
@@ -24,7 +24,10 @@ interface Extended {
   readonly index: number;
 }
 
-/** Makes leases live on: one keepalive for all that end together, and a look whether each of them is there still. */
+/**
+ * Extends leases: one keepalive for all locks with the same etcd lease, and a read that shows if each lock still
+ * exists.
+ */
 export class Extensions {
   constructor(private readonly context: ExtensionContext) {
     context.leases.onRenewed = (etcdLease) => this.#sweep(etcdLease);
@@ -37,7 +40,7 @@ export class Extensions {
       if (!hold || this.context.holds.hasEnded(lease)) {
         tell(index, false);
       } else if (lease.slots && hold.slots && !isSame(lease.slots, hold.slots)) {
-        // Another slot than the one that counts is given up.
+        // Frees a slot other than the lock's own.
         const given = this.context.releases.giveUp(lease, hold);
         void settle(
           given.then(() => false),
@@ -80,7 +83,7 @@ export class Extensions {
       tell(index, extendedBy(renewal, etcdLease, at, (at += hold.names.length)));
   }
 
-  /** A lock that nobody has asked to live on for its ttl must end, though what it ends with goes on for others. */
+  /** Ends locks that were not renewed for their ttl, because the shared etcd lease goes on for others. */
   #sweep(etcdLease: EtcdLease): void {
     const { holds, releases } = this.context;
     const least = performance.now() - etcdLease.ttl - MARGIN_MS;
@@ -90,7 +93,7 @@ export class Extensions {
     }
   }
 
-  /** Gives the lease an end of its own that is later: etcd prolongs a lease by the time that it was granted for only. */
+  /** Gives the lease a later end of its own: etcd renews a lease only by the time for which it was granted. */
   async #move(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
     const { transactions, leases, holds } = this.context;
     const limit = limitOf(ttl);
@@ -109,7 +112,7 @@ export class Extensions {
     }
     const next = await leases.once(secondsOf(ttl), limit);
     if (holds.hasEnded(lease)) {
-      // Its release knows nothing of this one, and would leave to its ttl what is moved there.
+      // The release does not know this etcd lease, so the moved keys would stay until the ttl has passed.
       leases.drop(next);
       return false;
     }
@@ -136,13 +139,13 @@ export class Extensions {
     before.members.delete(lease);
     hold.etcdLease = next;
     hold.doubtful = [];
-    // Nothing can be moved to the others any more: that would compare what the keys were before.
+    // No key can be moved to the other etcd leases any more: that would compare the former state of the keys.
     const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
     for (const other of others) this.context.leases.drop(other);
   }
 }
 
-/** The answer to one whose keys are at `from` to `to` of those that were looked at. */
+/** The answer for the lease whose keys are at `from` to `to` of the keys that were read. */
 function extendedBy(
   { isConfirmed, found }: Renewal,
   { id }: EtcdLease,

@@ -3,15 +3,16 @@ import type { NodeCheck } from '../../core/node-status.js';
 import { type Gateway, GatewayError, OtherClusterError } from './gateway.js';
 import type { Header } from './protocol.js';
 
-/** How long a member may take to say how it is, in milliseconds. */
+/** Milliseconds that a member has to report its state. */
 const LIMIT_MS = 3_000;
 
-/** The oldest version whose gateway has the paths that are asked here. */
+/** The oldest version whose gateway has the paths in use. */
 const OLDEST = [3, 4] as const;
 
 /**
- * The first versions whose old leaders revoke no leases when they wake up that the new one has renewed: until then a lock can
- * end while its holder counts on it (https://github.com/etcd-io/etcd/issues/15247). Seen on 3.4.23, and not on 3.5.16.
+ * The first versions in which a former leader, when it resumes, does not revoke leases that the new leader has renewed.
+ * In earlier ones a lock can end while its holder relies on it (https://github.com/etcd-io/etcd/issues/15247). Seen on
+ * 3.4.23, and not on 3.5.16.
  */
 const MENDED: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
 
@@ -25,7 +26,7 @@ interface Status {
 }
 
 /**
- * Asks the members, then does what is needed before the first lock.
+ * Checks the members, then prepares the store for the first lock.
  *
  * @throws UnfitStoreError when the cluster must not be used
  */
@@ -35,7 +36,7 @@ export async function openOrUnfit(
   warn: (message: string) => void,
 ): Promise<void> {
   const asked = await askAll(gateway);
-  // A lock in one would not exclude one in another.
+  // A lock in one cluster would not exclude a lock in another.
   const other = asked.find(({ error }) => error instanceof OtherClusterError)?.error;
   if (other) throw new UnfitStoreError(`cannot be used for locks: ${other.message}`, { cause: other });
   for (const { status } of asked) {
@@ -56,7 +57,7 @@ export async function openOrUnfit(
   }
 }
 
-/** Why a request was refused for want of rights, if that is so. */
+/** The reason, if a request was refused for want of rights. */
 function whyDenied(error: unknown): string | undefined {
   if (!(error instanceof GatewayError && error.isNotAllowed)) return undefined;
   return (
@@ -65,7 +66,7 @@ function whyDenied(error: unknown): string | undefined {
   );
 }
 
-/** What is wrong with locks in such a version, if anything is. */
+/** The weakness of locks in this version, if there is one. */
 function weakness({ version = '' }: Status): string | undefined {
   const [, line = '', patch] = /^(\d+\.\d+)\.(\d+)/.exec(version) ?? [];
   const mended = MENDED[line];
@@ -76,7 +77,7 @@ function weakness({ version = '' }: Status): string | undefined {
   );
 }
 
-/** @param tryToWrite - asks for what a lock needs, without effect */
+/** @param tryToWrite - checks the rights that a lock needs, without effect */
 export async function checkMembers(
   gateway: Gateway,
   tryToWrite: (limit: number) => Promise<void>,
@@ -112,7 +113,7 @@ async function checkOf(
   return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };
 }
 
-/** Of a cluster of one member there is no old leader. */
+/** A cluster of one member has no former leader. */
 function weaknesses(asked: readonly Asked[]): readonly string[] {
   if (asked.length === 1) return [];
   const weak = asked.map(({ status }) => status && weakness(status)).filter((text) => text !== undefined);

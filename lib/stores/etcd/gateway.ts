@@ -4,18 +4,18 @@ import { asError, NoTimeError } from '../../core/errors.js';
 import { endpointsOf, type EtcdOptions } from './etcd.options.js';
 import type { Header } from './protocol.js';
 
-/** So many requests are under way to one member at a time; others wait for theirs, and count against their time limit. */
+/** The most simultaneous requests to one member; further ones wait within their time limit. */
 const MOST_SOCKETS = 64;
 
-/** How often a cluster that does not answer is asked whether it does, in milliseconds. */
+/** Milliseconds between two checks of a cluster that does not answer. */
 const PROBE_EVERY_MS = 500;
 
 const PROBE_LIMIT_MS = 1_000;
 
-/** How long a login may take, in milliseconds. */
+/** Milliseconds that a login may take. */
 const LOGIN_LIMIT_MS = 5_000;
 
-/** Codes of gRPC by which etcd says that it has done nothing, and will not. */
+/** gRPC codes by which etcd reports that it has done nothing, and will not. */
 const DID_NOTHING: readonly number[] = [3, 5, 7, 8, 9, 11, 12, 16];
 
 const INVALID = 3;
@@ -23,16 +23,17 @@ const NOT_FOUND = 5;
 const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
-/** Like a token that has ended, but with another code: `auth` was enabled meanwhile, or users and roles were changed. */
+/** The same as an expired token, with another code: `auth` was enabled meanwhile, or users and roles were changed. */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
-/** Why there is no answer. */
+/** The reason for a missing answer. */
 export class GatewayError extends Error {
   override readonly name = 'GatewayError';
 
   /**
-   * @param certain - nothing was done, and will not be: else it may have been, or be done yet (S16)
-   * @param code - of gRPC, where etcd has answered
+   * @param certain - `true` if nothing was done and nothing will be; otherwise the request may have taken effect, or
+   * may still (S16)
+   * @param code - the gRPC code, if etcd has answered
    */
   constructor(
     message: string,
@@ -51,12 +52,12 @@ export class GatewayError extends Error {
   }
 }
 
-/** Nothing was done because of the request, and will not be (S16). */
+/** `true` if the request had no effect, and will have none (S16). */
 export function didNothing(error: unknown): boolean {
   return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
 }
 
-/** An endpoint belongs to another cluster than one that has answered before. */
+/** An endpoint belongs to another cluster than an earlier one. */
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
@@ -67,32 +68,32 @@ export class OtherClusterError extends GatewayError {
   }
 }
 
-/** An answer, and which member gave it. */
+/** An answer, and the member that gave it. */
 export interface Answer<Reply> {
   readonly reply: Reply;
   /** The index of the endpoint. */
   readonly from: number;
 }
 
-/** What is told of the way to the cluster. */
+/** Events of the connection to the cluster. */
 export interface GatewayEvents {
   readonly ready: () => void;
   readonly lost: () => void;
 }
 
-/** A stream of messages that has begun. */
+/** An open stream of messages. */
 export interface OpenStream {
   close(): void;
   /** Ends it as if the member had. */
   cut(): void;
 }
 
-/** How far a request has come: it waits for a connection, for that to be made, or may have reached the member. */
+/** The progress of a request: it waits for a connection, connects, or may have reached the member. */
 type Progress = 'waiting' | 'connecting' | 'sent';
 
 /**
- * The JSON gateway of a cluster, over HTTP. One member is asked for all, until it gives no answer: then the next one. A
- * request that may have reached a member is not sent to another one by itself (S15).
+ * The JSON gateway of a cluster, over HTTP. All requests go to one member until it gives no answer, and then to the
+ * next one. A request that may have reached a member is not repeated at another one by itself (S15).
  */
 export class Gateway {
   readonly endpoints: readonly URL[];
@@ -101,14 +102,14 @@ export class Gateway {
   /** Each stream has a connection of its own, which ends with it. */
   readonly #streamAgent: HttpAgent;
   #current = 0;
-  /** How many requests in a row had no answer. */
+  /** The number of consecutive requests without an answer. */
   #failures = 0;
   #isLost = true;
   #isClosed = false;
   #probe: NodeJS.Timeout | undefined;
   #clusterId: string | undefined;
   #token: Promise<string> | undefined;
-  /** Streams by the member that they come from. */
+  /** The streams, with the index of their member. */
   readonly #streams = new Map<OpenStream, number>();
 
   constructor(
@@ -122,17 +123,17 @@ export class Gateway {
     this.#streamAgent = new Agent({ ...options.tls, keepAlive: false });
   }
 
-  /** Whether an answer can be expected. */
+  /** `true` if an answer can be expected. */
   get available(): boolean {
     return !this.#isLost;
   }
 
   /**
-   * Asks one thing. A member that certainly did not get it is passed over for the next one.
+   * Sends one request. If a member certainly did not receive it, tries the next one.
    *
    * @param limit - milliseconds
-   * @param at - the endpoint that must answer; by default the one that answers at present
-   * @throws GatewayError, or NoTimeError when it was not asked, as others were before it
+   * @param at - the endpoint that must answer; by default the present one
+   * @throws GatewayError, or NoTimeError when the limit passed before the request was sent
    */
   async call<Reply extends { readonly header?: Header }>(
     path: string,
@@ -152,7 +153,7 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // The member was not asked, or was asked for nothing that it could do: it may well be.
+        // No request was sent to the member, so it may be able to answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
@@ -178,7 +179,7 @@ export class Gateway {
     ended: () => void,
   ): Promise<OpenStream> {
     const from = this.#current;
-    // A member without a leader ends the stream, and does not stay silent.
+    // With this header a member without a leader ends the stream, instead of sending nothing.
     const headers = { ...headersOf(await this.#login()), 'grpc-metadata-hasleader': 'true' };
     const request = this.#request(from, path, headers, this.#streamAgent);
     const stream: OpenStream = {
@@ -265,7 +266,7 @@ export class Gateway {
         const { host } = this.endpoints[from] as URL;
         reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
-      // When the thread was blocked, the answer may be there and unread: it comes first.
+      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
       const timer = setTimeout(setImmediate, limit, () => {
         const within = `within ${Math.ceil(limit)} ms`;
         if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));
@@ -291,7 +292,7 @@ export class Gateway {
     });
   }
 
-  /** etcd hangs up on who comes without TLS to where it speaks TLS, or the other way round. */
+  /** etcd closes a connection without TLS to an endpoint with TLS, and the other way round. */
   #reasonOf(error: NodeJS.ErrnoException): string {
     const reason = error.message || String(error);
     if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
@@ -311,7 +312,7 @@ export class Gateway {
     });
   }
 
-  /** The token to ask with, where there is a user; all share one login. */
+  /** The token for requests, if there is a user; all requests share one login. */
   #login(): Promise<string> | undefined {
     if (this.options.username === undefined) return undefined;
     if (!this.#token) {
@@ -322,7 +323,7 @@ export class Gateway {
     return this.#token;
   }
 
-  /** It is of no use. Somebody else may have logged in again by now. */
+  /** Discards an invalid token, unless another request has logged in again. */
   #forget(token: Promise<string>): void {
     if (this.#token === token) this.#token = undefined;
   }
@@ -348,11 +349,11 @@ export class Gateway {
       return token;
     } catch (thrown) {
       const { message, code } = thrown as GatewayError;
-      // Nobody asks for a token then.
+      // No token is needed then.
       if (message.includes('authentication is not enabled')) return '';
       if (code === INVALID)
         throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
-      // Nothing was asked yet, whatever became of the login.
+      // No request was sent, whatever the result of the login.
       throw new GatewayError(message, true);
     }
   }
@@ -367,7 +368,9 @@ export class Gateway {
     this.events.ready();
   }
 
-  /** No answer of use: the next one is asked next, and what comes from this one is not waited for. */
+  /**
+   * Counts a request without a useful answer: the next member is asked from now on, and streams of this one are ended.
+   */
   #failed(from: number): void {
     if (this.#isClosed) return;
     if (this.#current === from) this.#current = (from + 1) % this.endpoints.length;
@@ -386,14 +389,14 @@ export class Gateway {
     this.#probe = setTimeout(() => {
       this.#probe = undefined;
       this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => {
-        // A login that takes too long leaves no time to ask, which no member is to blame for.
+        // A login that takes too long leaves no time for the request. The member is not at fault.
         if (this.#isLost) this.#probeLater();
       });
     }, PROBE_EVERY_MS).unref();
   }
 }
 
-/** What the gateway answers when etcd refuses; what streams has it inside, as has the keepalive. */
+/** The gateway's answer when etcd refuses; in streams, and so for a keepalive, it is nested. */
 interface Refused {
   readonly error?: string | Refused;
   readonly message?: string;
@@ -415,7 +418,7 @@ function isObject(answer: unknown): answer is object {
   return typeof answer === 'object' && answer !== null;
 }
 
-/** Each answer has one, which that to a keepalive has inside of what streams. */
+/** Each answer has a header; the answer to a keepalive has it nested, as in streams. */
 function hasHeader(answer: { readonly header?: unknown; readonly result?: unknown }): boolean {
   return isObject(answer.header) || (isObject(answer.result) && hasHeader(answer.result));
 }

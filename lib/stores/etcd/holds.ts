@@ -2,23 +2,23 @@ import type { Lease } from '../../core/lease.js';
 import type { EtcdLease } from './etcd-leases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** What a lease has in etcd. */
+/** The keys of a lease in etcd. */
 export interface Hold {
-  /** What it ends with. */
+  /** The etcd lease with which they expire. */
   etcdLease: EtcdLease;
-  /** What it may end with in place of that: the answers to what moved it there were lost. */
+  /** Other etcd leases with which they may expire: the answers to moving them were lost. */
   doubtful: EtcdLease[];
-  /** The names of the holder of its keys, in their order. */
+  /** The holder names under its keys, in the order of the keys. */
   readonly names: readonly string[];
   /** Only with permits. */
   readonly slots: readonly number[] | undefined;
   readonly token: number;
 }
 
-/** What the leases of this process have in etcd, as far as is known. */
+/** The keys that the leases of this process have in etcd, as far as is known. */
 export class Holds {
   readonly #holds = new WeakMap<Lease, Hold>();
-  /** Released, or given up. */
+  /** Leases that were released or have failed. */
   readonly #ended = new WeakSet<Lease>();
   readonly #asking = new WeakMap<Lease, Promise<unknown>>();
 
@@ -40,7 +40,7 @@ export class Holds {
     this.#holds.delete(lease);
   }
 
-  /** Nothing is stored for it any more. */
+  /** Marks a lease for which nothing is stored any more. */
   end(lease: Lease): void {
     this.#ended.add(lease);
   }
@@ -49,12 +49,12 @@ export class Holds {
     return lease.ended || this.#ended.has(lease);
   }
 
-  /** It is asked for: a release must not overtake that (S6). */
+  /** Records a request for the lease: a release must not overtake it (S6). */
   asks(lease: Lease, answer: Promise<unknown>): void {
     this.#asking.set(lease, answer);
   }
 
-  /** Resolves when it is not asked for any more, whatever came of that. */
+  /** Resolves when no request for the lease is under way, whatever the result. */
   async answered(lease: Lease): Promise<void> {
     await this.#asking.get(lease)?.catch(() => undefined);
   }

@@ -2,24 +2,24 @@ import { canHoldTogether, type LockKind, type LockMode } from '../../core/lock-m
 import { parseHolderName, waiterOfPlace } from './names.js';
 import type { Entry } from './protocol.js';
 
-/** One who holds a key. */
+/** A holder of a key. */
 export interface FoundHolder {
   readonly name: string;
   readonly id: string;
   readonly mode: LockMode;
   readonly slot: number | undefined;
-  /** For `minHold` after its release. */
+  /** `true` while `minHold` keeps it after its release. */
   readonly kept: boolean;
   readonly owner: string;
   readonly since: number;
-  /** The number of permits that it asked for; 0 without. */
+  /** The number of permits that it asked for; 0 without permits. */
   readonly permits: number;
-  /** The revision that its fencing token is made of. */
+  /** The revision of its fencing token. */
   readonly revision: number;
   readonly etcdLease: string;
 }
 
-/** The place in line of those of one process who wait. */
+/** The queue entry of one process's waiters. */
 export interface FoundPlace {
   readonly name: string;
   readonly waiter: string;
@@ -27,13 +27,15 @@ export interface FoundPlace {
   readonly kind: LockKind;
 }
 
-/** Who holds a key and who waits for it, at one revision; in the order of their names, which is that in which waiters came. */
+/** The holders of a key and its queue, at one revision; in the order of their names, which is the order of arrival. */
 export interface KeyView {
   readonly holders: readonly FoundHolder[];
   readonly places: readonly FoundPlace[];
 }
 
-/** What a holder's name stands for in etcd. The revision is given where it is not the one that made the name (`minHold`). */
+/**
+ * The value of a holder's name in etcd. The revision is given if it is not the one that created the name (`minHold`).
+ */
 interface HolderValue {
   readonly o: string;
   readonly s: number;
@@ -83,13 +85,13 @@ export function viewOf(key: string, entries: readonly Entry[]): KeyView {
   return { holders, places };
 }
 
-/** Which slot is wanted of a key with permits. */
+/** The slot that a caller wants of a key with permits. */
 export interface SlotOf {
   readonly slot: number;
   readonly exactly: boolean;
 }
 
-/** The slot that one of the kind can have at present; 0 where slots do not matter, `undefined` when there is none. */
+/** The slot that a lease of this kind can have now; 0 if slots do not matter, `undefined` if there is none. */
 export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): number | undefined {
   if (kind.mode !== 'permits') return 0;
   const taken = new Set(holders.map(({ slot }) => slot));
@@ -110,8 +112,8 @@ export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | unde
 }
 
 /**
- * Who keeps one of the kind out; nobody when there is room for it. Of permits those whose slots it could have; of others
- * beside whom it cannot be all.
+ * The holders that exclude a lease of this kind; empty when there is room. With permits the holders of the slots that
+ * it could have.
  */
 export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly FoundHolder[] {
   const { holders } = view;
@@ -137,7 +139,7 @@ export function ahead(
   return inFront[0];
 }
 
-/** What is remembered of a tick that has run. */
+/** The stored record of a tick that has run. */
 export interface RanTick {
   readonly owner: string;
   /** When it is to be forgotten, by the clock of the process that ran it, in milliseconds since 1970. */

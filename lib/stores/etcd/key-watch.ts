@@ -4,30 +4,30 @@ import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** How long after the first in line the second is to try, in milliseconds: the first may have died. */
+/** Milliseconds after the first in line at which the second may try: the first may be dead. */
 const STANDBY_MS = 200;
 
-/** The shortest and the longest pause before a stream that has ended is opened again, in milliseconds. */
+/** The shortest and the longest pause before an ended stream is opened again, in milliseconds. */
 const SHORTEST_PAUSE_MS = 20;
 const LONGEST_PAUSE_MS = 1_000;
 
 const LOOK_LIMIT_MS = 2_000;
 
-/** One who waits for the key. */
+/** A waiter for the key. */
 export interface Watcher {
   readonly waiter: string;
-  /** It may try after so many milliseconds; `turn`: it is first in line and the key free. */
+  /** The waiter may try after `after` milliseconds; `turn` is `true` if it is first in line and the key is free. */
   readonly told: (after: number, turn: boolean, released?: string) => void;
   /** The watch has begun, or ended. */
   readonly changed: () => void;
-  /** What it was told last: nothing again until that has changed. */
+  /** The last message to the waiter, which is not repeated until it changes. */
   last: 'wait' | 'stand by' | 'try';
 }
 
 /**
- * Watches who holds a key and who waits for it, over a stream of its own, and tells those of this process when it is their
- * turn. Over the gateway each watch takes a connection, so there is one for each key, and not one for each predecessor; all
- * are told of what happens, and only the first in line asks.
+ * Watches the holders and the queue of a key, over a stream of its own, and tells the waiters of this process when it
+ * is their turn. Over the gateway each watch takes a connection, so there is one for each key, and not one for each
+ * predecessor. All processes see each change, and only the first in line asks.
  */
 export class KeyWatch {
   readonly watchers = new Set<Watcher>();
@@ -57,7 +57,10 @@ export class KeyWatch {
     this.#stream?.close();
   }
 
-  /** What is there now, and all that changes from then on: nothing is missed between the two, nor after a pause. */
+  /**
+   * Reads the present state, and then all changes from its revision on: none is missed between the two, or after a
+   * pause.
+   */
   async #open(): Promise<void> {
     try {
       const reply = await this.transactions.run({ success: [get(viewRange(this.key))] }, LOOK_LIMIT_MS);
@@ -79,7 +82,7 @@ export class KeyWatch {
     }
   }
 
-  /** Also when what it was to begin with has been compacted away: all is read again. */
+  /** Also called when the first revision of the watch has been compacted: the state is then read again. */
   #ended(): void {
     if (this.#isClosed) return;
     this.#setReady(false);
@@ -103,7 +106,7 @@ export class KeyWatch {
       this.#entries.delete(entry.key);
       if (!holder) continue;
       released = holder.id;
-      // Who was refused because of it was told to try before it came, and is to be told again.
+      // The refused waiter was told to try before this holder came, and must be told again.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);
@@ -117,7 +120,7 @@ export class KeyWatch {
     if (isReady) this.tell(undefined);
   }
 
-  /** @param released - the lease that has let the key go */
+  /** @param released - the lease that has freed the key */
   tell(released: string | undefined): void {
     const entries = [...this.#entries.values()].toSorted((a, b) => (a.key < b.key ? -1 : 1));
     const view = viewOf(this.key, entries);
@@ -131,7 +134,7 @@ export class KeyWatch {
   }
 }
 
-/** What one who waits is to do, as far as can be told from here. */
+/** The next step of a waiter, as far as is known here. */
 function stateOf(view: KeyView, waiter: string): Watcher['last'] {
   const place = view.places.find((each) => each.waiter === waiter);
   if (!place) return 'wait';

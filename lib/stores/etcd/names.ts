@@ -3,24 +3,24 @@ import type { KeyWaiter } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import type { KeyRange } from './protocol.js';
 
-// How keys in etcd are called. After the prefix:
+// The names of keys in etcd, after the prefix:
 //
-//   base                                    what is added to a revision for a fencing token
+//   base                                    the number that is added to a revision for a fencing token
 //   fence/ETCD-LEASE                        see `EtcdLease.fence`
-//   lock/KEY 0 h 0 e ID                     who holds the key, exclusively
-//   lock/KEY 0 h 0 p SLOT ID                ... one of its permits
-//   lock/KEY 0 h 0 r ID                     ... as a reader
+//   lock/KEY 0 h 0 e ID                     an exclusive holder of the key
+//   lock/KEY 0 h 0 p SLOT ID                ... a holder of one of its permits
+//   lock/KEY 0 h 0 r ID                     ... a reader
 //   ... k                                   kept after its release (`minHold`)
-//   lock/KEY 0 q 0 REVISION TIME WAITER     who waits, in the order in which they came
+//   lock/KEY 0 q 0 REVISION TIME WAITER     a waiter, in the order of arrival
 //   lock/KEY 0 t 0 SCHEDULE 0 TICK          a tick that has run
 //
-// 0 is a NUL character, which no key has. Names of holders end with the id of their lease: whoever deletes one deletes
-// nothing of anybody else (S7).
+// 0 is a NUL character, which no key has. Names of holders end with the id of their lease, so that a delete by name
+// affects no other lease (S7).
 
 const LETTERS: Readonly<Record<LockMode, string>> = { exclusive: 'e', permits: 'p', shared: 'r' };
 const MODES: Readonly<Record<string, LockMode>> = { e: 'exclusive', p: 'permits', r: 'shared' };
 
-/** Half of a pair, which has no form in UTF-8. */
+/** Half of a surrogate pair, which has no form in UTF-8. */
 const LONE_SURROGATE = /\p{Surrogate}/gu;
 
 const NUMBER_LENGTH = 16;
@@ -38,7 +38,7 @@ export class Names {
     this.#locks = `${prefix}lock/${keyPrefix}`;
   }
 
-  /** What all of a lock's key begins with. As in Redis, half of a surrogate pair is stored as U+FFFD. */
+  /** The beginning of all names of a lock's key. As in Redis, half of a surrogate pair is stored as U+FFFD. */
   of(key: string): string {
     return `${this.#locks}${wellFormed(key)}`;
   }
@@ -47,14 +47,14 @@ export class Names {
     return `${this.prefix}fence/${etcdLease}`;
   }
 
-  /** All that belongs to keys that begin with `prefix`. */
+  /** All names of keys that begin with `prefix`. */
   beginningWith(prefix: string): KeyRange {
     const from = this.of(prefix);
     // No character is larger.
     return [from, `${from}\u{10FFFF}`];
   }
 
-  /** The key that a name belongs to, if it is a holder's. */
+  /** The key of a holder's name; `undefined` for any other name. */
   heldKey(name: string): string | undefined {
     const end = name.indexOf('\0h\0', this.#locks.length);
     return end === -1 ? undefined : name.slice(this.#locks.length, end);
@@ -65,22 +65,22 @@ export function wellFormed(text: string): string {
   return text.replaceAll(LONE_SURROGATE, '\uFFFD');
 }
 
-/** Who holds the key. */
+/** The holders of the key. */
 export function holdersOf(key: string): KeyRange {
   return [`${key}\0h\0`, `${key}\0h\x01`];
 }
 
-/** Who waits for the key. */
+/** The waiters for the key. */
 export function placesOf(key: string): KeyRange {
   return [`${key}\0q\0`, `${key}\0q\x01`];
 }
 
-/** Who holds it and who waits. */
+/** The holders and the waiters. */
 export function viewRange(key: string): KeyRange {
   return [`${key}\0h\0`, `${key}\0q\x01`];
 }
 
-/** Those of the key's holders beside whom one of the kind cannot be, in the slot that it wants. */
+/** The holders of the key that exclude a lease of this kind in the slot that it wants. */
 export function rivalsOf(key: string, kind: LockKind, slot: number): readonly KeyRange[] {
   const of = (from: string, to: string): KeyRange => [`${key}\0h\0${from}`, `${key}\0h\0${to}`];
   switch (kind.mode) {
@@ -99,7 +99,7 @@ export function holderName(key: string, mode: LockMode, id: string, slot = 0): s
   return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${id}`;
 }
 
-/** What a holder's name becomes while it is kept after its release. */
+/** The name of a holder while it is kept after its release. */
 export function keptName(name: string): string {
   return `${name}k`;
 }
@@ -127,7 +127,7 @@ export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
 }
 
-/** Whose place it is. */
+/** The waiter of a queue entry. */
 export function waiterOfPlace(key: string, name: string): string {
   return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
 }
@@ -139,7 +139,7 @@ export function parsePlaceName(key: string, name: string): Pick<KeyWaiter, 'proc
   return { process, number: Number(number), since: Number(time) };
 }
 
-/** Marks of this tick of a schedule and of later ones. */
+/** The records of this tick of a schedule and of later ones. */
 export function ticksFrom(key: string, schedule: string, at: number): KeyRange {
   const of = `${key}\0t\0${encodeURIComponent(wellFormed(schedule))}`;
   return [`${of}\0${padded(at)}`, `${of}\x01`];
@@ -153,7 +153,7 @@ export function tickOf(name: string): number {
   return Number(name.slice(-NUMBER_LENGTH));
 }
 
-/** Sorts as a text like the number. */
+/** A text that sorts like the number. */
 export function padded(number: number): string {
   return String(Math.max(0, Math.floor(number))).padStart(NUMBER_LENGTH, '0');
 }

@@ -3,32 +3,32 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import type { Arrivals } from './arrivals.js';
 import { placeName, waiterName } from './names.js';
 
-/** How far apart two calls have come at least, in milliseconds, that are not taken for the same one. */
+/** Calls that are closer than this many milliseconds are treated as the same one. */
 const SAME_CALL_MS = 5;
 
-/** Where one who waits stands, and since when the call has waited that it stands for. */
+/** A waiter's queue entry, and the start of the call that it represents. */
 interface Standing {
   names: Set<string>;
   order: string;
   came: number;
 }
 
-/** The place of the call that takes over. */
+/** The queue entry of the call that takes over. */
 export interface Next {
   readonly name: string;
   readonly standing: Standing;
 }
 
-/** The places in line of those of this process who wait. */
+/** The queue entries of this process's waiters. */
 export class Places {
   readonly #standing = new Map<string, Standing>();
 
   constructor(private readonly arrivals: Arrivals) {}
 
   /**
-   * How the place of one who asks is called at a key; a new name when another call of the process asks.
+   * The name of a caller's queue entry at a key; a new name when another call of the process asks.
    *
-   * @param came - when that call came, by the monotonic clock
+   * @param came - the arrival of that call, by the monotonic clock
    */
   nameFor(key: string, waiter: WaiterId, came: number): string {
     return placeName(key, this.#of(waiter, came).order, waiter);
@@ -47,7 +47,7 @@ export class Places {
     return standing;
   }
 
-  /** Where the waiter may stand; the answer to what put it there may have been lost. */
+  /** All names under which the waiter may be in a queue; the answer to adding it may have been lost. */
   all(waiter: WaiterId): readonly string[] {
     return [...(this.#standing.get(waiterName(waiter))?.names ?? [])];
   }
@@ -56,13 +56,13 @@ export class Places {
     this.#standing.get(waiterName(waiter))?.names.add(name);
   }
 
-  /** It stands there, and nowhere else. */
+  /** Records the only queue entry of the waiter. */
   stands(name: string, waiter: WaiterId): void {
     const standing = this.#standing.get(waiterName(waiter));
     if (standing) standing.names = new Set([name]);
   }
 
-  /** The place of the call of the same process that takes over when this one is granted. */
+  /** The queue entry of the next call of the same process, which takes over when this one is granted. */
   nextAt(key: string, { waiter, next }: QueuePosition): Next | undefined {
     if (next === undefined) return undefined;
     const came = performance.now() - next;
@@ -71,7 +71,7 @@ export class Places {
     return { name, standing: { names: new Set([name]), order, came } };
   }
 
-  /** The waiter was granted, and the next call has taken over, if there is one. */
+  /** Records that the waiter was granted, and that the next call has taken over, if there is one. */
   granted(waiter: WaiterId, next: Next | undefined): void {
     if (next) this.#standing.set(waiterName(waiter), next.standing);
     else this.forget(waiter);

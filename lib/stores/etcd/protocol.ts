@@ -1,4 +1,4 @@
-// What goes to etcd's JSON gateway and comes back: bytes are base64, and 64-bit numbers are texts.
+// Requests to etcd's JSON gateway, and its answers: bytes are base64, and 64-bit numbers are texts.
 
 /** Keys from the first one to those before the second one; one key alone without that. */
 export type KeyRange = readonly [from: string, to?: string];
@@ -7,10 +7,10 @@ export type KeyRange = readonly [from: string, to?: string];
 export interface Entry {
   readonly key: string;
   readonly value: string;
-  /** The revision that made the key, and the one that changed it last. */
+  /** The revision that created the key, and the one that changed it last. */
   readonly created: number;
   readonly modified: number;
-  /** The id of the etcd lease that it ends with. */
+  /** The id of the etcd lease with which it expires. */
   readonly lease: string;
 }
 
@@ -49,14 +49,14 @@ export interface WatchReply {
   readonly error?: unknown;
 }
 
-/** A transaction: what must be so, and what is done if it is, or else. */
+/** A transaction: the conditions, and the operations for success and for failure. */
 export interface Txn {
   readonly compare?: readonly object[];
   readonly success?: readonly object[];
   readonly failure?: readonly object[];
 }
 
-/** So many comparisons, or operations of a branch, are the most that etcd takes in one transaction. */
+/** The most comparisons, or operations of a branch, that etcd accepts in one transaction. */
 export const MOST_OPERATIONS = 128;
 
 export function base64(text: string): string {
@@ -67,7 +67,7 @@ export function textOf(bytes: string): string {
   return Buffer.from(bytes, 'base64').toString();
 }
 
-/** None of the keys is there. */
+/** The condition that none of the keys exists. */
 export function absent(range: KeyRange): object {
   return { result: 'EQUAL', target: 'CREATE', create_revision: '0', ...bytesOf(range) };
 }
@@ -76,7 +76,7 @@ export function present(key: string): object {
   return { result: 'GREATER', target: 'CREATE', create_revision: '0', key: base64(key) };
 }
 
-/** The key was changed last at this revision; 0 for a key that is not there. */
+/** The condition that the key was last changed at this revision; 0 for a key that does not exist. */
 export function modifiedAt(key: string, revision: number): object {
   return { result: 'EQUAL', target: 'MOD', mod_revision: String(revision), key: base64(key) };
 }
@@ -91,7 +91,7 @@ export function remove(key: string): object {
   return { request_delete_range: { key: base64(key) } };
 }
 
-/** In the order of the keys. */
+/** Reads in the order of the keys. */
 export function get(range: KeyRange, options: { limit?: number; keys_only?: boolean } = {}): object {
   return { request_range: rangeOf(range, options) };
 }
@@ -104,12 +104,12 @@ function bytesOf([from, to]: KeyRange): object {
   return { key: base64(from), ...(to === undefined ? {} : { range_end: base64(to) }) };
 }
 
-/** What the operation at `index` of the branch that was taken has found. */
+/** The result of the operation at `index` of the executed branch. */
 export function entriesAt({ responses = [] }: TxnReply, index: number): Entry[] {
   return (responses[index]?.response_range?.kvs ?? []).map(entryOf);
 }
 
-/** How many keys the operation at `index` has deleted. */
+/** The number of keys that the operation at `index` has deleted. */
 export function deletedAt({ responses = [] }: TxnReply, index: number): number {
   return Number(responses[index]?.response_delete_range?.deleted ?? 0);
 }

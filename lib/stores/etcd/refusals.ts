@@ -23,10 +23,10 @@ import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js
 import type { Transactions } from './transactions.js';
 import type { Turns } from './turns.js';
 
-/** So many holders of a full key are named in a refusal. */
+/** The most holders of a full key that a refusal names. */
 const MOST_NAMED = 10;
 
-/** What a round that did not store it came to: an answer, or another one with these slots. */
+/** The result of a round that did not store the lease: an answer, or a repetition with these slots. */
 export type Refusal = AcquireReply | { readonly again: true; readonly slots?: readonly number[] };
 
 export interface RefusalContext {
@@ -38,7 +38,7 @@ export interface RefusalContext {
   readonly waiters: RecentWaiters;
 }
 
-/** Tells what kept a lease from being stored, of what the transaction has shown. */
+/** Finds the reason of a refusal in the result of the transaction. */
 export class Refusals {
   constructor(private readonly context: RefusalContext) {}
 
@@ -114,7 +114,9 @@ export class Refusals {
     if (places.some(({ waiter }) => waiter !== mine)) this.context.waiters.note(request.lease.keys);
   }
 
-  /** One who waits stands at the key that was refused, and at no other: it must not keep others from a key that is free. */
+  /**
+   * Adds a waiter to the queue of the key that refused it, and of no other: it must not keep others from a free key.
+   */
   async #standAt(key: string, asked: Asked, { place }: Round): Promise<void> {
     const { transactions, places } = this.context;
     const { position, lease } = asked.request;
@@ -127,7 +129,7 @@ export class Refusals {
       await transactions.run({ success }, timeLeft(asked));
       places.stands(name, position.waiter);
     } catch {
-      // It is not in line, and asks again.
+      // It is not in the queue, and asks again.
     }
   }
 
@@ -142,7 +144,7 @@ export class Refusals {
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // Of permits the first one's end makes room, else the last one's.
+    // With permits the end of the first holder makes room, else the end of the last.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
     if (!isFull) return refused;
@@ -150,7 +152,7 @@ export class Refusals {
     return { ...refused, others: others.slice(0, MOST_NAMED - 1), permits };
   }
 
-  /** One who waits is in the way. */
+  /** A waiter, in the form of a holder to wait for. */
   async #turnOf(head: FoundPlace, rivals: readonly FoundHolder[], left: number | undefined): Promise<Holder> {
     const { waiter: id, owner } = head;
     if (left !== undefined) return { id, owner, remaining: left };

@@ -8,17 +8,17 @@ import { holdersOf, keptName, type Names, tickName, wellFormed } from './names.j
 import { entriesAt, get, present, put, remove, revisionOf } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** How long after a release that failed it is tried again, in milliseconds. */
+/** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** How much later than its time a lease of etcd's is taken for ended, in milliseconds. */
+/** Milliseconds after its time at which an etcd lease is treated as ended. */
 const MARGIN_MS = 1_000;
 
-/** What must not be left in etcd. */
+/** Keys that must not stay in etcd. */
 interface Remains {
   readonly etcdLease: EtcdLease;
   readonly names: readonly string[];
-  /** A transaction that stores it may come yet: that must be made to fail first. */
+  /** `true` if a late transaction may still store them: it must be made to fail first. */
   readonly mayCome: boolean;
 }
 
@@ -29,20 +29,20 @@ export interface ReleaseContext {
   readonly holds: Holds;
 }
 
-/** Something that is tried until etcd has answered. */
+/** Work that is repeated until etcd has answered. */
 interface Pending {
   readonly run: () => Promise<void>;
-  /** What the keys in question end with at the latest. */
+  /** The etcd lease with which the keys expire at the latest. */
   readonly etcdLease: EtcdLease;
-  /** When nobody is to be told of it any more, by the monotonic clock. */
+  /** The end of the repetitions, by the monotonic clock. */
   readonly until: number;
-  /** The attempt that is under way. */
+  /** The present attempt. */
   running?: Promise<void> | undefined;
 }
 
 /**
- * Lets leases go, and sees to it that nothing is left of those whose acquisition was not answered: what is under a lease of
- * etcd's that goes on for other locks would not end by itself (S6, S16).
+ * Releases leases, and removes the remains of leases whose acquisition was not answered. Keys of an etcd lease that
+ * goes on for other locks would not expire (S6, S16).
  */
 export class Releases {
   readonly #pending = new Map<Lease, Pending>();
@@ -51,7 +51,7 @@ export class Releases {
 
   constructor(private readonly context: ReleaseContext) {}
 
-  /** @throws Error when it is not confirmed; it is tried again then */
+  /** @throws Error when it is not confirmed; the release is repeated then */
   async release(lease: Lease): Promise<void> {
     const { holds } = this.context;
     holds.end(lease);
@@ -65,26 +65,26 @@ export class Releases {
     await this.#try(lease);
   }
 
-  /** What the lease has is given up, but it may ask again. */
+  /** Frees the keys of a lease that may ask again. */
   async giveUp(lease: Lease, { names }: Hold): Promise<void> {
     await this.context.transactions.run({ success: names.map(remove) }, limitOf(lease.ttl));
     this.context.holds.delete(lease);
   }
 
-  /** It is not known what became of the lease's acquisition. */
+  /** Records that the result of the lease's acquisition is unknown. */
   doubt(lease: Lease, etcdLease: EtcdLease, names: readonly string[]): void {
     this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: true }));
     this.#retry(lease);
   }
 
-  /** The lease has lapsed, and what it ends with goes on for others. */
+  /** Deletes the keys of an expired lease whose etcd lease goes on for others. */
   lapsed(lease: Lease, { etcdLease, names }: Hold): void {
     this.context.holds.delete(lease);
     this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: false }));
     this.#retry(lease);
   }
 
-  /** Tries all again that is pending. */
+  /** Repeats all pending work. */
   retryAll(): void {
     for (const lease of this.#pending.keys()) this.#retry(lease);
   }
@@ -103,7 +103,7 @@ export class Releases {
     this.#try(lease).catch(() => undefined);
   }
 
-  /** One attempt at a time: one that is not answered lasts longer than the pause after it. */
+  /** One attempt at a time: an attempt without an answer lasts longer than the pause after it. */
   async #try(lease: Lease): Promise<void> {
     const pending = this.#pending.get(lease);
     if (!pending) return;
@@ -148,7 +148,7 @@ export class Releases {
     }
     const kept = keepFor > 0 ? await this.#kept(lease, names, keepFor, limit) : [];
     const freed = [...names.map(remove), ...others];
-    // What has lapsed is not kept.
+    // An expired hold is not kept.
     await transactions.run(
       { compare: keepFor > 0 ? names.map(present) : [], success: [...freed, ...kept], failure: freed },
       limit,
@@ -156,7 +156,7 @@ export class Releases {
     await endOwn();
   }
 
-  /** Has the keys kept for a last while, by names that are not extended. */
+  /** Keeps the keys for some time, under names that are not extended. */
   async #kept({ keys }: Lease, names: readonly string[], keepFor: number, limit: number): Promise<object[]> {
     const { transactions, leases } = this.context;
     const stored = keys.map((key) => this.context.names.of(key));
@@ -171,7 +171,7 @@ export class Releases {
     );
   }
 
-  /** Sees to it that none of it is there, and that none of it comes. */
+  /** Deletes the keys, and makes late transactions for them fail. */
   async #clean({ etcdLease, names, mayCome }: Remains): Promise<void> {
     const { transactions, leases } = this.context;
     const limit = limitOf(etcdLease.ttl);
@@ -181,13 +181,13 @@ export class Releases {
       const { header } = await transactions.run({ success: [...fence, ...names.map(remove)] }, limit);
       if (mayCome) etcdLease.fence = Math.max(etcdLease.fence, revisionOf(header));
     } catch (error) {
-      // The lease is no more, and so nothing can end with it.
+      // The etcd lease does not exist, so no key can expire with it.
       if (!(error instanceof GatewayError && error.isNotFound)) throw error;
     }
   }
 }
 
-/** Nothing has asked the lease of etcd's to live on for so long that all which ends with it has ended, or will. */
+/** `true` if all keys have expired. Keys of an etcd lease that goes on for other locks would not. */
 function isOver({ etcdLease, until }: Pending): boolean {
   return performance.now() > until && etcdLease.age > etcdLease.ttl + MARGIN_MS;
 }

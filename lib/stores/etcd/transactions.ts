@@ -2,7 +2,7 @@ import type { Arrivals } from './arrivals.js';
 import type { Gateway } from './gateway.js';
 import { revisionOf, type Txn, type TxnReply } from './protocol.js';
 
-/** The cluster is at a smaller revision than it was. */
+/** The cluster is at a smaller revision than before. */
 export class RevisionWentBackError extends Error {
   constructor() {
     super(
@@ -12,14 +12,14 @@ export class RevisionWentBackError extends Error {
   }
 }
 
-/** Runs transactions, which are linearizable also when they only look. */
+/** Runs transactions. They are linearizable, also those that only read. */
 export class Transactions {
   /**
-   * The largest revision that was seen before the cluster went back, until the base of tokens is raised above it. Whoever asks
-   * meanwhile is refused: what was begun with the base of before would give tokens of before (S7).
+   * The largest revision that was seen before the cluster went back, until the base of tokens is raised above it.
+   * Requests are refused meanwhile: with the former base they would give former tokens (S7).
    */
   wentBackFrom: number | undefined;
-  /** Called when it has gone back, and again with each refusal until the base is raised. */
+  /** Called when the revision has gone back, and again with each refusal until the base is raised. */
   onWentBack: () => void = () => undefined;
 
   constructor(
@@ -32,7 +32,7 @@ export class Transactions {
     const seen = this.arrivals.latest;
     const reply = await this.runAnyway(txn, limit);
     const revision = revisionOf(reply.header);
-    // Also where it was noticed while this one was under way.
+    // Also when another transaction has noticed it meanwhile.
     const before = Math.max(seen, this.wentBackFrom ?? 0);
     if (revision < before) {
       this.wentBackFrom = before;
@@ -44,7 +44,7 @@ export class Transactions {
     return reply;
   }
 
-  /** Also while the cluster is at a smaller revision than it was. */
+  /** Runs it even if the cluster is at a smaller revision than before. */
   async runAnyway(txn: Txn, limit: number): Promise<TxnReply> {
     const { reply } = await this.gateway.call<TxnReply>('kv/txn', txn, limit);
     return reply;

@@ -1,7 +1,7 @@
-/** How long the first in line has to take a lock that is free, in milliseconds, before others take it out of the line. */
+/** Milliseconds that the first in line has to take a free lock, before others remove it from the queue. */
 const TURN_MS = 150;
 
-/** With more keys than this those are dropped that were seen first. */
+/** The most keys; beyond that the oldest are dropped. */
 const MOST = 1_000;
 
 interface Turn {
@@ -9,11 +9,11 @@ interface Turn {
   readonly since: number;
 }
 
-/** Since when it has been the turn of those who are first in line at free keys, as far as this process has seen. */
+/** The start of the turn of the first in line at each free key, as far as this process has seen. */
 export class Turns {
   readonly #turns = new Map<string, Turn>();
 
-  /** Milliseconds that the one in this place has left to take the key, which is free. */
+  /** Milliseconds that this waiter has left to take the key, which is free. */
   left(key: string, place: string): number {
     let turn = this.#turns.get(key);
     if (turn?.place !== place) {
@@ -27,7 +27,7 @@ export class Turns {
     return turn.since + TURN_MS - performance.now();
   }
 
-  /** The key is not free. */
+  /** Records that the key is not free. */
   end(key: string): void {
     this.#turns.delete(key);
   }

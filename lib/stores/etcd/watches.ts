@@ -5,15 +5,15 @@ import { KeyWatch, type Watcher } from './key-watch.js';
 import { type Names, waiterName } from './names.js';
 import type { Transactions } from './transactions.js';
 
-/** So many keys are watched by a process at a time, each over a connection of its own; who waits for others polls. */
+/** The most keys that a process watches at a time, each over a connection of its own; waiters for other keys poll. */
 const MOST_WATCHES = 100;
 
-/** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
+/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
 const UNWATCHED_JITTER_MS = 100;
 
 type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
-/** Tells those of this process who wait when they may try. */
+/** Tells the waiters of this process when they may try. */
 export class Watches {
   readonly #watches = new Map<string, KeyWatch>();
 

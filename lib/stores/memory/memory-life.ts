@@ -1,12 +1,12 @@
 import { elapsedSince, type Instant } from '../../core/clock.js';
 
-/** When something began, and how many milliseconds it lasts. */
+/** A start and a duration in milliseconds. */
 export interface Life {
   began: Instant;
   ttl: number;
 }
 
-/** Milliseconds that are left of it; negative since it has ended. */
+/** Milliseconds that are left; negative after the end. */
 export function remainingOf({ began, ttl }: Life): number {
   return ttl - elapsedSince(began);
 }

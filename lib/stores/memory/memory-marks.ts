@@ -4,20 +4,20 @@ import type { QueuePosition } from '../../core/ports.js';
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
-/** How long a mark stands, in milliseconds; who waits sets it again every second. */
+/** The life of a mark, in milliseconds. Its waiter sets it again every second. */
 const MARK_MS = 2_000;
 
 interface Mark extends Life {
   readonly waiter: WaiterId;
-  /** When the waiter came. */
+  /** The arrival of the waiter. */
   readonly came: number;
 }
 
-/** Marks of those who wait in another mode than the one that a key is held in (S22). */
+/** Marks of waiters in another mode than the one in which a key is held (S22). */
 export class MemoryMarks {
   readonly #marks = new Map<string, Mark>();
 
-  /** An earlier waiter's mark stays; returns whether none does. */
+  /** Sets the waiter's mark, unless the mark of an earlier waiter is set. Returns `true` if it was set. */
   set(waiter: WaiterId, waited: number): boolean {
     let stands = true;
     const came = performance.now() - waited;
@@ -33,13 +33,13 @@ export class MemoryMarks {
     for (const key of waiter.keys) if (this.#marks.get(key)?.waiter === waiter) this.#marks.delete(key);
   }
 
-  /** Whose mark keeps the one out who asks, and for how many milliseconds more at most. */
+  /** The waiter whose mark keeps the caller out, and for how many milliseconds more at most. */
   against(
     key: string,
     mode: LockMode,
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
-    // The line alone is enough against exclusive locks: only those who hold together can hold it without a break.
+    // Against exclusive locks the queue alone is enough: only holders that share a key can hold it without a gap.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

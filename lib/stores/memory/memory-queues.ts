@@ -4,15 +4,15 @@ import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
-/** How long the first in line has to take a lock that is free, in milliseconds, before it is dropped. */
+/** Milliseconds that the first in line has to take a free lock before it is dropped. */
 const TURN_MS = 150;
 
-/** How long after the first in line the second is to try, in milliseconds. */
+/** Milliseconds after which the second in line may try, if the first does not. */
 const STANDBY_MS = 200;
 
 interface Waiting {
   readonly waiter: WaiterId;
-  /** When it came. */
+  /** The time of its arrival. */
   readonly arrived: number;
 }
 
@@ -20,22 +20,22 @@ interface Turn extends Life {
   readonly waiter: WaiterId;
 }
 
-/** Who is in front of one who asks. */
+/** The waiter in front of a caller. */
 export interface Ahead {
   readonly waiter: WaiterId;
-  /** For how many milliseconds more it is its turn; `undefined` while others hold the key beside whom it cannot. */
+  /** Milliseconds that are left of its turn; `undefined` while holders exclude it from the key. */
   readonly remaining: number | undefined;
 }
 
 type Heard = (after: number, turn: boolean) => void;
 
-/** The queues of those who wait for locks in memory, in the order in which they came: what the scripts do in Redis. */
+/** The queues of waiters for locks in memory, in the order of their arrival. They do what the scripts do in Redis. */
 export class MemoryQueues {
   readonly #queues = new Map<string, Waiting[]>();
   readonly #turns = new Map<string, Turn>();
   readonly #listeners = new Map<WaiterId, Heard>();
 
-  /** @param admits - whether a key has room for one more holder of that mode, whoever waits for it */
+  /** @param admits - returns `true` if a key has room for one more holder of that mode, without regard to waiters */
   constructor(private readonly admits: (key: string, mode: LockMode) => boolean) {}
 
   listen(waiter: WaiterId, heard: Heard): Subscription {
@@ -44,9 +44,9 @@ export class MemoryQueues {
   }
 
   /**
-   * Who is first in line at a key that would admit the one who asks, if that one must not pass.
+   * The first in line at a key that would admit the caller, if the caller must not pass it.
    *
-   * @param room - how many more of its mode can hold the key
+   * @param room - the number of further holders of the caller's mode that the key admits
    */
   ahead(key: string, mode: LockMode, room: number, position: QueuePosition | undefined): Ahead | undefined {
     for (;;) {
@@ -65,7 +65,7 @@ export class MemoryQueues {
     }
   }
 
-  /** Puts the one who was refused at `key` in line there, and nowhere else. */
+  /** Adds a caller that was refused at `key` to the queue of that key, and of no other. */
   wait(key: string, { waiter, waited }: QueuePosition): void {
     this.leave(
       waiter,
@@ -75,8 +75,8 @@ export class MemoryQueues {
   }
 
   /**
-   * A lease is granted: the one who asked leaves, and the next waiter of its process takes over the place. Where there is
-   * room for one more, the first in line is told.
+   * Records a grant: the caller leaves the queues, and the next waiter of its process takes over its position. If there
+   * is room for another holder, the first in line gets a message.
    */
   granted(keys: readonly string[], position: QueuePosition | undefined): void {
     if (position) {
@@ -102,13 +102,15 @@ export class MemoryQueues {
     }));
   }
 
-  /** A holder has let the key go, or will in so many milliseconds. */
+  /** Records that a holder has freed the key, or will in `after` milliseconds. */
   freed(key: string, after: number, left = 0): void {
     const [head] = this.#queues.get(key) ?? [];
     if (head && (left > 0 || this.admits(key, head.waiter.mode))) this.#wake(key, Math.max(after, left));
   }
 
-  /** Nobody in front of it stays out because of it: all can hold it together, and there is room for all. */
+  /**
+   * `true` if the caller keeps nobody out who came earlier: all can hold the key together, and there is room for all.
+   */
   #mayPass(key: string, mode: LockMode, room: number, position: QueuePosition | undefined): boolean {
     const queue = this.#queues.get(key) ?? [];
     if (queue[0]?.waiter === position?.waiter) return true;
@@ -117,7 +119,7 @@ export class MemoryQueues {
     return inFront.length < room && inFront.every(({ waiter }) => canHoldTogether(waiter.mode, mode));
   }
 
-  /** Tells the first in line, unless it has just been told. */
+  /** Sends a message to the first in line, unless it has just had one. */
   #wakeNext(key: string): void {
     const turn = this.#turns.get(key);
     const [head] = this.#queues.get(key) ?? [];
@@ -126,8 +128,8 @@ export class MemoryQueues {
   }
 
   /**
-   * Tells the first in line when it may try, and the second for the case that it does not react. Readers next to each
-   * other go together.
+   * Tells the first in line when it may try, and the second in case the first does not react. Adjacent readers get a
+   * message together.
    */
   #wake(key: string, after: number): void {
     const [head, ...others] = this.#queues.get(key) ?? [];

@@ -5,34 +5,34 @@ import type { HeldKey, Holder, KeyHolder, SlotWish } from '../../core/ports.js';
 import { type Life, remainingOf } from './memory-life.js';
 import { freeSlot, MemorySlots } from './memory-slots.js';
 
-/** How long the last tokens of a key are kept after it was released or has lapsed, in milliseconds. */
+/** Milliseconds for which the last tokens of a key are kept after its release or expiry. */
 const LINGER_MS = 30_000;
 
-/** So many holders of a full key are named in a refusal. */
+/** The most holders of a full key that a refusal names. */
 const MOST_NAMED = 10;
 
-/** With fewer readers than this none is worth purging. */
+/** Below this number of readers a purge is not worth its cost. */
 const LEAST_PURGED = 100;
 
-/** What a lease has of a key, or had until it lapsed: with an end of its own (S23). */
+/** A lease's hold of a key, perhaps expired, with an end of its own (S23). */
 interface Hold extends Life {
   readonly lease: Lease;
-  /** When it was asked for, in milliseconds since 1970. */
+  /** The time of the request, in milliseconds since 1970. */
   readonly since: number;
   token: number;
   readonly slot: number | undefined;
-  /** For `minHold` after its release: in the way of others, and not to be extended. */
+  /** `true` while `minHold` keeps it after its release: it excludes others, and must not be extended. */
   kept: boolean;
 }
 
-/** Why a lease is refused: the one to wait for, and others. */
+/** The reason of a refusal: the holder to wait for, and others. */
 export interface Refusal {
   readonly holder: Holder;
   readonly others?: readonly KeyHolder[];
   readonly permits?: number;
 }
 
-/** What a lease is to get of a key. */
+/** The part of a key that a lease is to get. */
 export interface Grant {
   readonly since: number;
   readonly token: number;
@@ -40,17 +40,17 @@ export interface Grant {
   readonly slot: number | undefined;
 }
 
-/** One key: who holds it, and its last tokens. */
+/** One key: its holders and its last tokens. */
 export class MemoryRecord {
-  /** Of the last grant. */
+  /** The mode of the last grant. */
   #mode: LockMode = 'exclusive';
-  /** The largest that was granted. */
+  /** The largest granted token. */
   #token = 0;
-  /** Of the present holders, or the last ones. */
+  /** The slots of the present or last holders. */
   #slots = new MemorySlots(0);
-  /** By the ids of their leases; some have lapsed. */
+  /** Holds by the ids of their leases; some have expired. */
   readonly #holds = new Map<string, Hold>();
-  /** The last that was released, so that its acquisition is not granted again. */
+  /** The id of the last released lease, so that a late duplicate of its acquisition is refused. */
   #released: string | undefined;
   #releasedAt: Instant = now();
   #purgeAt = LEAST_PURGED;
@@ -60,45 +60,45 @@ export class MemoryRecord {
     return false;
   }
 
-  /** Whether it ended so long ago that its tokens need not be remembered any more. */
+  /** `true` if it ended so long ago that its tokens need not be kept any more. */
   get isForgotten(): boolean {
     for (const hold of this.#holds.values()) if (remainingOf(hold) > -LINGER_MS) return false;
     return elapsedSince(this.#releasedAt) > LINGER_MS;
   }
 
-  /** Milliseconds until the last holder's end. */
+  /** Milliseconds until the end of the last holder. */
   get remaining(): number {
     const last = this.#live().at(-1);
     return last ? remainingOf(last) : 0;
   }
 
-  /** The most permits that were asked for lately; 0 without permits. */
+  /** The largest recent number of permits; 0 without permits. */
   get permits(): number {
     return this.#slots.permits;
   }
 
-  /** Whether there is room for one more holder of that mode. */
+  /** `true` if there is room for one more holder of that mode. */
   admits(mode: LockMode): boolean {
     return !this.isHeld || (this.#joins(mode) && this.room(mode, this.#slots.permits) > 0);
   }
 
-  /** How many more can hold it together. */
+  /** The number of further holders that the key admits. */
   room(mode: LockMode, permits: number): number {
     if (mode !== 'permits') return Infinity;
     return permits - this.#live().filter(({ slot = 0 }) => slot < permits).length;
   }
 
-  /** The token and the slot that the lease has while it holds the key. */
+  /** The lease's token and slot while it holds the key. */
   held({ id }: Lease): { readonly token: number; readonly slot: number | undefined } | undefined {
     return this.#held(id);
   }
 
-  /** Whether the lease was granted before and holds it no more. */
+  /** `true` if the lease was granted before and no longer holds the key. */
   hasEnded({ id }: Lease): boolean {
     return this.#released === id || (this.#holds.has(id) && !this.#held(id));
   }
 
-  /** Why the lease cannot have it, if it cannot. */
+  /** The reason why the lease cannot have the key, if there is one. */
   refusal({ kind }: Lease, wish: SlotWish | undefined, index: number): Refusal | undefined {
     if (!this.isHeld || this.joinsReaders(kind.mode)) return undefined;
     const live = this.#live();
@@ -116,7 +116,7 @@ export class MemoryRecord {
     return freeSlot(new Set(this.#live().map(({ slot }) => slot)), permits, wish, index);
   }
 
-  /** The smallest token for a lease that is not held yet: one who joins readers may have theirs (S21). */
+  /** The smallest token for a new lease: a reader that joins others may get their token (S21). */
   leastToken(mode: LockMode, slot: number | undefined): number {
     if (this.joinsReaders(mode)) return this.#token;
     return (slot !== undefined && this.isHeld ? this.#slots.lastToken(slot) : this.#token) + 1;
@@ -141,7 +141,7 @@ export class MemoryRecord {
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });
   }
 
-  /** Whether the lease's token can be lifted to this one: not when it is larger already. */
+  /** `true` if the lease's token can be raised to this one: not if it is larger already. */
   canRaise({ id }: Lease, token: number, slot: number | undefined): boolean {
     const hold = this.#held(id);
     if (!hold || (slot !== undefined && hold.slot !== slot)) return false;
@@ -157,9 +157,9 @@ export class MemoryRecord {
   }
 
   /**
-   * Lets the lease go, also when it has lapsed, as long as nobody else got what it had.
+   * Releases the lease, even if it has expired, unless another lease has got its place.
    *
-   * @param keepFor - milliseconds for which it stays in the way of others; 0 to free it
+   * @param keepFor - milliseconds for which it still excludes others; 0 to free it
    */
   release({ id }: Lease, keepFor: number): void {
     const hold = this.#holds.get(id);
@@ -173,7 +173,7 @@ export class MemoryRecord {
     return hold?.kept === true && remainingOf(hold) > 0;
   }
 
-  /** Ends a hold of any kind at once; returns whether there was one. */
+  /** Ends a hold of any kind at once; returns `true` if there was one. */
   end(id: string): boolean {
     const hold = this.#holds.get(id);
     if (!hold) return false;
@@ -183,7 +183,7 @@ export class MemoryRecord {
     return remainingOf(hold) > 0;
   }
 
-  /** Ends what the lease has, which may ask again: for another slot. */
+  /** Ends the hold of a lease that may ask again, for another slot. */
   giveUp({ id }: Lease): void {
     this.end(id);
     this.#released = undefined;
@@ -205,7 +205,7 @@ export class MemoryRecord {
     return hold && !hold.kept && remainingOf(hold) > 0 ? hold : undefined;
   }
 
-  /** First to end first. */
+  /** The holds that have not expired, the first to end first. */
   #live(): Hold[] {
     const live = [...this.#holds.values()].map((hold) => ({ hold, remaining: remainingOf(hold) }));
     const ends = live.filter(({ remaining }) => remaining > 0).toSorted((a, b) => a.remaining - b.remaining);
@@ -217,14 +217,16 @@ export class MemoryRecord {
     return slot === undefined ? holder : { ...holder, slot };
   }
 
-  /** Nobody holds it: what the last ones had is of no use any more, but for the largest of their tokens. */
+  /** Begins a new phase when nobody holds the key: of the last phase only the largest token matters. */
   #begin(): void {
     this.#holds.clear();
     this.#released = undefined;
     this.#slots = new MemorySlots(this.#token);
   }
 
-  /** Drops those who have lapsed: their slots are others' now. Of readers seldom, as there may be thousands. */
+  /**
+   * Removes expired holds, whose slots other leases can have. Removes readers seldom, because there may be thousands.
+   */
   #purge(): void {
     if (this.#mode === 'shared' && this.#holds.size < this.#purgeAt) return;
     for (const [id, hold] of this.#holds) if (remainingOf(hold) <= 0) this.#holds.delete(id);

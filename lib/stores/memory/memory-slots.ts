@@ -1,13 +1,13 @@
 import type { SlotWish } from '../../core/ports.js';
 
-/** The slots of a key from when the first permit of it is held until none is. Each has a row of tokens of its own. */
+/** The slots of a key, from its first permit until no permit is held. Each has a sequence of tokens of its own. */
 export class MemorySlots {
-  /** The largest number of permits that was asked for. */
+  /** The largest requested number of permits. */
   #permits = 0;
   /** The last token of each slot. */
   readonly #rows: number[] = [];
 
-  /** @param floor - the last token of the key: those of all slots are above it */
+  /** @param floor - the last token of the key, below the tokens of all slots */
   constructor(private readonly floor: number) {}
 
   get permits(): number {
@@ -24,7 +24,7 @@ export class MemorySlots {
   }
 }
 
-/** The next slot from the wished one on that is not taken, or that one alone. */
+/** The next free slot from the wished one on, or that one alone. */
 export function freeSlot(
   taken: ReadonlySet<number | undefined>,
   permits: number,

@@ -25,13 +25,13 @@ import { MemoryQueues } from './memory-queues.js';
 import { MemoryRecord, type Refusal } from './memory-record.js';
 import { MemoryTicks } from './memory-ticks.js';
 
-/** With fewer records than this there is nothing worth sweeping. */
+/** Below this number of records a sweep is not worth its cost. */
 const LEAST_SWEPT = 1_000;
 
-/** So many keys make a page of a scan. */
+/** The number of keys in a page of a scan. */
 const PAGE = 500;
 
-/** Locks inside this process: the same, but nobody outside the process sees them. */
+/** Locks inside this process, with the same behaviour as in Redis. Other processes do not see them. */
 export class MemoryStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
 {
@@ -45,7 +45,7 @@ export class MemoryStore
   readonly available = true;
   readonly subscribed = true;
 
-  /** How many keys are held. */
+  /** The number of held keys. */
   get size(): number {
     return [...this.#records.values()].filter((record) => record.isHeld).length;
   }
@@ -137,7 +137,7 @@ export class MemoryStore
     return Promise.resolve();
   }
 
-  /** Ends those of the key's holders that have one of these ids; returns the ids of those. */
+  /** Ends the holders of the key that have one of these ids; returns the ids of those. */
   protected endHolders(key: string, ids: readonly string[]): readonly string[] {
     const record = this.#find(key);
     const ended = ids.filter((id) => record?.end(id));
@@ -170,7 +170,9 @@ export class MemoryStore
     return granted;
   }
 
-  /** Asked twice it grants again, the same; unless the lease is to have other slots now, for which it gives up those. */
+  /**
+   * Repeats the grant of a lease that is stored already. If the lease asks for other slots now, frees its present ones.
+   */
   #again({ lease, wish }: AcquireRequest): AcquireReply | Error | undefined {
     const { keys } = lease;
     const held = keys.map((key) => this.#find(key)?.held(lease));
@@ -210,7 +212,7 @@ export class MemoryStore
     const slots = records.map((record, index) =>
       kind.mode === 'permits' ? record.freeSlot(kind.permits, wish, index) : undefined,
     );
-    // Readers who join others have the token that those have.
+    // A reader that joins others gets their token.
     const joins = records.every((record) => record.joinsReaders(kind.mode));
     const least = joins ? 0 : Math.max(tokenAt(Date.now()), proposal);
     const token = Math.max(
@@ -254,13 +256,13 @@ export class MemoryStore
     this.#queues.freed(key, 0);
   }
 
-  /** What is known of a key. */
+  /** The record of a key, if there is one. */
   #find(key: string): MemoryRecord | undefined {
     const record = this.#records.get(key);
     return record?.isForgotten ? undefined : record;
   }
 
-  /** Drops what nobody needs any more; seldom enough to cost nothing per lock. */
+  /** Removes records that nobody needs; runs seldom enough to cost nothing per lock. */
   #sweep(): void {
     for (const [key, record] of this.#records) if (record.isForgotten) this.#records.delete(key);
     this.#ticks.sweep();
@@ -276,7 +278,7 @@ function grantOf(token: number, slots: readonly (number | undefined)[]): Grant {
   return known.length === 0 ? { granted: true, token } : { granted: true, token, slots: known };
 }
 
-/** One who waits is in the way. */
+/** A waiter, in the form of a holder to wait for. */
 function holderOf({ process, number, owner }: WaiterId, remaining: number): Holder {
   return { id: `${process}:${number}`, owner, remaining };
 }

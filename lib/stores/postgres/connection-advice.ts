@@ -1,10 +1,10 @@
 import { UnfitStoreError } from '../../core/errors.js';
 
-/** The error that a connection ended in, with what to do about it where that is known. */
+/** Adds advice to the error of a lost connection, if there is any. */
 export function withAdvice(error: Error): Error {
   if (error instanceof UnfitStoreError) return error;
   const { code = '' } = error as { code?: string };
-  // Where a name has several addresses, none of which answers, the message is empty.
+  // The message is empty if a name has several addresses and none answers.
   const message = error.message === '' ? code : error.message;
   const [, advice] = ADVICE.find(([pattern]) => pattern.test(`${code} ${message}`)) ?? [];
   return advice === undefined

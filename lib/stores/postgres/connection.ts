@@ -3,10 +3,13 @@ import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
 import { withAdvice } from './connection-advice.js';
 
-/** A server that has not answered for so many milliseconds is asked nothing more until it does. */
+/** A server without an answer for this many milliseconds gets no further requests until it answers. */
 const SILENT_AFTER_MS = 1_000;
 
-/** A connection without an answer for so many milliseconds is taken for dead: TCP itself would wait for a quarter of an hour. */
+/**
+ * A connection without an answer for this many milliseconds is treated as dead: TCP itself would wait for a quarter of
+ * an hour.
+ */
 const HUNG_AFTER_MS = 5_000;
 
 /** The longest pause between two attempts to connect, in milliseconds. */
@@ -15,20 +18,20 @@ const LONGEST_PAUSE_MS = 500;
 /** The server has become a standby, or was made read-only: a new connection may lead to the primary. */
 const READ_ONLY = '25006';
 
-/** Values come as the server writes them, whatever parsers the application has given to `pg`. */
+/** Values arrive as the server writes them, whatever parsers the application has given to `pg`. */
 const AS_TEXT = { getTypeParser: () => (value: string) => value };
 
-/** What is told of a connection. */
+/** Events of a connection. */
 export interface ConnectionEvents {
-  /** Connected: what must be done before anything else is sent. Throws when the server is not to be used. */
+  /** Called after connecting, before any other request. Throws when the server must not be used. */
   readonly prepare: (client: Client) => Promise<void>;
   readonly ready: () => void;
   readonly lost: () => void;
 }
 
 /**
- * One connection, made anew when it is lost. What is sent while there is none fails at once, and what is unanswered when it
- * is lost is not sent again: a request that runs late could store what was given up (S15).
+ * One connection, which is replaced when it is lost. A request without a connection fails at once. A request that is
+ * unanswered when the connection is lost is not repeated: a late one could store a lease that has ended (S15).
  */
 export class Connection {
   #client: Client | undefined;
@@ -46,19 +49,19 @@ export class Connection {
     private readonly events: ConnectionEvents,
   ) {}
 
-  /** Resolves when it is ready; rejects when the first attempt fails, and goes on trying. */
+  /** Resolves when it is ready; rejects when the first attempt fails, and keeps trying. */
   async open(): Promise<void> {
     if (this.#isReady) return;
     const error = await this.#connect();
     if (error) throw error;
   }
 
-  /** Whether an answer can be expected. */
+  /** `true` if an answer can be expected. */
   get available(): boolean {
     return this.#isReady && !(this.#unanswered > 0 && performance.now() - this.#since > SILENT_AFTER_MS);
   }
 
-  /** Runs one statement that gives one value, as text; `undefined` for null. */
+  /** Runs one statement with one value as its result, as text; `undefined` for null. */
   async run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
     const client = this.#client;
     if (!client || !this.#isReady) throw this.#away();
@@ -74,12 +77,12 @@ export class Connection {
     }
   }
 
-  /** Ends it, so that it is made anew. */
+  /** Ends the connection, so that it is replaced. */
   drop(reason: string): void {
     if (this.#client) this.#lose(this.#client, new Error(reason));
   }
 
-  /** Milliseconds for which something is unanswered. */
+  /** Milliseconds since the start of the present silence. */
   get silence(): number {
     return this.#unanswered > 0 ? performance.now() - this.#since : 0;
   }
@@ -107,7 +110,7 @@ export class Connection {
     } catch (thrown) {
       const error = withAdvice(asError(thrown));
       this.#lose(client, error);
-      // Also when it was closed meanwhile.
+      // It may have been closed meanwhile.
       client.end().catch(() => undefined);
       return error;
     }
@@ -123,7 +126,7 @@ export class Connection {
     this.#client = undefined;
     this.#isReady = false;
     this.#failure = error;
-    // Ends the socket at once where something is unanswered.
+    // Ends the socket at once if there is an unanswered request.
     client.end().catch(() => undefined);
     if (this.#isClosed) return;
     this.events.lost();
@@ -144,7 +147,7 @@ export class Connection {
   }
 
   #lookLater(): void {
-    // When the thread was blocked, the answer may be there and unread: it comes first.
+    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
     this.#watch = setTimeout(setImmediate, SILENT_AFTER_MS, () => this.#look()).unref();
   }
 
@@ -154,7 +157,7 @@ export class Connection {
   }
 }
 
-/** The one value of a statement's one row. */
+/** The value in the only row and column of a result. */
 export async function valueOf(
   client: Client,
   text: string,

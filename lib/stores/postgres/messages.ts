@@ -6,21 +6,21 @@ import { withTimeout } from '../../core/with-timeout.js';
 import { Connection, valueOf } from './connection.js';
 import { waiterName } from './request.js';
 
-/** How long the message that tries the way may take once it is sent, in milliseconds. */
+/** Milliseconds in which the test message must arrive after it was sent. */
 const HEARD_WITHIN_MS = 1_000;
 
-/** How often the way is tried again on which no message came, in milliseconds. */
+/** Milliseconds until the test is repeated when no message arrived. */
 const TRY_AGAIN_MS = 30_000;
 
-/** How often a connection that somebody listens on must answer, in milliseconds. */
+/** Milliseconds between two checks of a connection with listeners. */
 const HEARTBEAT_MS = 1_000;
 
-/** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
+/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
-/** What the messages are told with, and who is told that none come. */
+/** The functions that send messages, and report that none arrive. */
 export interface MessageTerms {
   /** Sends a message over the connection for commands. */
   readonly send: (channel: string, text: string) => Promise<unknown>;
@@ -28,25 +28,25 @@ export interface MessageTerms {
 }
 
 /**
- * Messages to those of this process who wait, over a connection of its own, on one channel. They are hints: one that is lost
+ * Messages to the waiters of this process, over a connection of its own, on one channel. They are hints: a lost one
  * costs time and nothing else.
  *
- * A pooler that gives a server connection to each transaction takes the `LISTEN`, and passes no message on. So a message to
- * ourselves must come first.
+ * A pooler that assigns a server connection for each transaction accepts the `LISTEN` and delivers no message. So a
+ * message from the process to itself must arrive first.
  */
 export class Messages {
-  /** Where messages to this process are sent. */
+  /** The channel for messages to this process. */
   readonly channel = `redlock_${randomBytes(8).toString('hex')}`;
   readonly #connection: Connection;
   readonly #listeners = new Map<string, OnMessage>();
   #opening: Promise<void> | undefined;
   #isReady = false;
   #isTrying = false;
-  /** How often the connection was lost. */
+  /** The number of lost connections. */
   #losses = 0;
   #isClosed = false;
   #heard: ((text: string) => void) | undefined;
-  /** Until the way is tried again on which no message came. */
+  /** The timer until the next test, after one without a message. */
   #again: NodeJS.Timeout | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
 
@@ -61,7 +61,7 @@ export class Messages {
       },
       ready: () => undefined,
       lost: () => {
-        // The next connection may lead elsewhere: it is tried at once.
+        // The next connection may lead to another server: it is tested at once.
         this.#endPause();
         this.#losses++;
         this.#setReady(false);
@@ -84,7 +84,7 @@ export class Messages {
     await this.try();
   }
 
-  /** Finds out whether messages come. */
+  /** Tests if messages arrive. */
   async try(): Promise<void> {
     this.#endPause();
     if (this.#isClosed || this.#isReady || this.#isTrying || !this.#connection.available) return;
@@ -125,7 +125,7 @@ export class Messages {
     await this.#connection.close();
   }
 
-  /** `undefined` when nothing could be sent. */
+  /** `undefined` when the test message could not be sent. */
   async #hearsItself(): Promise<boolean | undefined> {
     const sent = randomBytes(8).toString('hex');
     const heard = new Promise<void>((resolve) => {
@@ -157,7 +157,7 @@ export class Messages {
       told(isReady ? 0 : Math.random() * UNSUBSCRIBED_JITTER_MS, false);
   }
 
-  /** A server that hangs ends no connection, and its messages do not come. */
+  /** Checks the connection: a server that hangs does not end it, and sends no messages. */
   #beat(): void {
     const beat = (): void => {
       this.#beat();
@@ -167,7 +167,7 @@ export class Messages {
         if (!this.#again) void this.try();
       } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
     };
-    // When the thread was blocked, the answer may be there and unread: it comes first.
+    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
     this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
   }
 }

@@ -30,16 +30,17 @@ import { Sweeper } from './sweeper.js';
 import { storedKey, storedOwner } from './text.js';
 import { Turns } from './turns.js';
 
-/** So many keys make a page of a scan. */
+/** The number of keys in a page of a scan. */
 const PAGE = 500;
 
-/** Errors of PostgreSQL that say that it does not write: no space, no memory, too many of something, no rights. */
+/** Error codes of a PostgreSQL that does not write: no space, no memory, too many objects, no rights. */
 const REFUSES_TO_WRITE = /^(53|42501|25006)/;
 
 /**
- * One PostgreSQL: rows with the server's time. Acquiring and releasing take one round trip each, however many keys and leases.
+ * One PostgreSQL: rows with the server's time. An acquisition or release takes one round trip, for any number of keys
+ * and leases.
  *
- * Two connections of its own: one for what is asked, one on which messages come to those who wait.
+ * It has two connections of its own: one for requests, one for messages to waiters.
  */
 export class PostgresStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, StoreHealth
@@ -197,7 +198,7 @@ export class PostgresStore
 
   async #call<Answer>(call: string, values: readonly unknown[]): Promise<Answer | undefined> {
     const text = await this.#connection.run(`select to_json("${this.#schema}".${call})`, values);
-    // What a function returns that returns nothing.
+    // The result of a function without a value.
     return text === undefined || text === '""' ? undefined : (JSON.parse(text) as Answer);
   }
 }

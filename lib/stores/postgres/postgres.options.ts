@@ -2,11 +2,11 @@ import type { ConnectionOptions } from 'node:tls';
 import { badNumber, badOption, checkOptionNames } from '../../core/checks.js';
 import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
 
-/** Where the database is, and where in it the locks are. */
+/** The address of the database, and the schema of the locks. */
 export interface PostgresOptions {
   /**
-   * A URL such as `postgres://user:password@host:5432/database`. Of the primary: a standby is refused. What is given beside it
-   * counts only where the URL says nothing of it.
+   * A URL such as `postgres://user:password@host:5432/database` of the primary: a standby is refused. The other options
+   * apply only where the URL has no value.
    */
   readonly connectionString?: string;
 
@@ -21,27 +21,30 @@ export interface PostgresOptions {
 
   readonly user?: string;
 
-  /** Or what gives one, which is asked for every connection: for passwords that expire. */
+  /**
+   * A password, or a function that returns one. The function is called for every connection: for passwords that expire.
+   */
   readonly password?: string | (() => string | Promise<string>);
 
   /** `true`, or options of TLS, such as `{ ca }`. */
   readonly ssl?: boolean | ConnectionOptions;
 
   /**
-   * The schema of the tables and functions. All who are to exclude each other name the same one.
+   * The schema of the tables and functions. Processes exclude each other only with the same schema.
    * @defaultValue 'redlock'
    */
   readonly schema?: string;
 
   /**
-   * A URL for the one connection on which messages come to those who wait. For a pooler that gives a server connection to each
-   * transaction (PgBouncer in transaction mode): no messages come through it, so that waiters poll. Give a URL past it.
+   * A URL for the one connection that receives messages for waiters. Needed for a pooler that assigns a server
+   * connection for each transaction (PgBouncer in transaction mode): it delivers no messages, so waiters poll. Give a
+   * URL that bypasses it.
    * @defaultValue as `connectionString`
    */
   readonly listenConnectionString?: string;
 
   /**
-   * What the server shows as `application_name`.
+   * The `application_name` on the server.
    * @defaultValue 'nestjs-redlock'
    */
   readonly applicationName?: string;
@@ -101,7 +104,7 @@ function checkUrl(option: string, url: unknown): void {
   if (url === undefined) return;
   if (typeof url !== 'string')
     throw new TypeError(`Expected \`${option}\` to be ${URL_RULE}, got ${typeof url}`);
-  // A folder of a Unix socket in place of the host makes it no URL for Node.
+  // For Node it is no URL if a folder of a Unix socket replaces the host.
   if (/^postgres(ql)?:\/\//.test(url) && (URL.canParse(url) || url.includes('%2F'))) return;
   throw badOption(option, URL_RULE, url.replace(/^(\w*:?\/\/)?.*@/, '$1***@'));
 }

@@ -3,13 +3,13 @@ import { checkPostgresOptions, type PostgresOptions } from './postgres.options.j
 import { PostgresStore } from './postgres-store.js';
 
 /**
- * Locks in PostgreSQL: the `nodes` of a module, alone, as a database that replicates itself is one node.
+ * Locks in PostgreSQL: the `nodes` of a module, alone, because a database that replicates itself is one node.
  *
- * It opens two connections of its own for each process, and never uses one of the application's: a lock that is taken inside
- * a transaction would go with its rollback, and be seen only after its commit. Its tables are made at start-up, or by the
- * migration that `npx nestjs-redlock postgres-migration` prints.
+ * It opens two connections of its own for each process, and never uses one of the application's: a lock inside a
+ * transaction would disappear with its rollback, and be visible only after its commit. Its tables are created at
+ * start-up, or by the migration that `npx nestjs-redlock postgres-migration` prints.
  *
- * @throws TypeError or RangeError naming the option that does not fit
+ * @throws TypeError or RangeError naming the invalid option
  * @see docs/postgres.md
  *
  * @example

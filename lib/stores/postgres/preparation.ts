@@ -4,7 +4,7 @@ import { valueOf } from './connection.js';
 import { SCHEMA_VERSION, schemaSql } from './schema.js';
 import { DESCRIBE } from './sql/fitness.js';
 
-/** What the server says of itself, see {@link DESCRIBE}. */
+/** The server's report about itself, see {@link DESCRIBE}. */
 export interface ServerDescription {
   readonly standby: boolean;
   readonly readOnly: boolean;
@@ -24,11 +24,11 @@ const MISSING = ['3F000', '42883'];
 const NOT_ALLOWED = '42501';
 
 /**
- * Finds out whether the server can be used, and makes the schema where it is missing or old.
+ * Checks if the server can be used, and creates the schema if it is missing or old.
  *
- * @param mayMake - whether the schema is to be made where it is missing
- * @param learn - told the server's time as soon as it is known
- * @throws UnfitStoreError when it must not be used
+ * @param mayMake - `true` to create a missing schema
+ * @param learn - called with the server's time as soon as it is known
+ * @throws UnfitStoreError when the server must not be used
  */
 export async function prepare(
   client: Client,
@@ -45,7 +45,7 @@ export async function prepare(
   try {
     await client.query(schemaSql(schema));
   } catch (thrown) {
-    // Of the transaction that has failed.
+    // Ends the failed transaction.
     await client.query('rollback').catch(() => undefined);
     const { code, message } = thrown as { code?: string; message: string };
     if (code !== NOT_ALLOWED) throw asError(thrown);
@@ -57,7 +57,7 @@ export async function prepare(
   }
 }
 
-/** Of the schema; 0 when there is none. */
+/** The version of the schema; 0 when there is none. */
 async function versionOf(client: Client, schema: string): Promise<number> {
   try {
     return Number(await valueOf(client, `select "${schema}".version()`));
@@ -73,7 +73,7 @@ async function versionOf(client: Client, schema: string): Promise<number> {
   }
 }
 
-/** Why the server must not be used for locks, if it must not; goes on after its name. */
+/** The reason why the server must not be used for locks, if there is one; it continues after the server's name. */
 export function unfitBecause({
   standby,
   readOnly,
@@ -83,7 +83,7 @@ export function unfitBecause({
   if (standby) return 'cannot be used for locks: it is a standby; give the primary';
   if (readOnly)
     return 'cannot be used for locks: default_transaction_read_only is on; turn it off for this role';
-  // Statements would look at what was there before they waited for a row.
+  // Statements would read the state from before they waited for a row.
   if (isolation !== 'read committed')
     return (
       `cannot be used for locks: default_transaction_isolation is ${isolation}; set it for this role: ` +
@@ -94,7 +94,7 @@ export function unfitBecause({
   return undefined;
 }
 
-/** What makes its locks weaker than they could be, and what to change. */
+/** Settings that make its locks weaker, and how to change them. */
 export function weakBecause({ fsync, synchronousCommit }: ServerDescription): string[] {
   const weak: string[] = [];
   if (fsync === 'off') weak.push('fsync is off, so a crash of the machine forgets locks; turn it on');

@@ -1,29 +1,33 @@
 import type { Lease } from '../../core/lease.js';
 
-/** More releases than this are not kept for a server that is away; the oldest end with their ttl. */
+/** The most pending releases of an unreachable server; the oldest leases beyond that end with their ttl. */
 const MOST_PENDING = 10_000;
 
-/** How long after a release that failed it is tried again, in milliseconds. */
+/** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** How much later than by our clock a deadline may pass on the server's, in milliseconds. */
+/** Milliseconds by which a deadline may pass later on the server's clock than on ours. */
 const MARGIN_MS = 500;
 
 /**
- * Releases that came to nothing, to be sent again; and those of leases that a statement may store yet whose answer was lost:
- * they count from its deadline on (S6). The server goes on with a statement when the connection is cut, and locks the rows
- * before it looks at the deadline, so a release after that either finds what it stored, or it stores nothing.
+ * Failed releases, to be sent again; and releases of leases whose acquisition has no answer and may still be stored,
+ * which count only from its deadline on (S6). The server continues with a statement when the connection is lost, and
+ * locks the rows before it checks the deadline. A release after that either finds the stored lease, or the statement
+ * stores nothing.
  */
 export class Releases {
-  /** Since when, by `performance.now()`: a wall clock that is put forward must not end them. */
+  /** By the `performance.now()` of the failure: a wall clock that is set forward must not end them. */
   readonly #pending = new Map<Lease, number>();
-  /** Until when a release of the lease does not count. */
+  /** The time until which a release of the lease does not count. */
   readonly #doubtful = new Map<Lease, number>();
   #timer: NodeJS.Timeout | undefined;
 
   constructor(private readonly send: (lease: Lease) => void) {}
 
-  /** The answer to the lease's acquisition was lost; the server does nothing for it any more after so many milliseconds. */
+  /**
+   * Records that the answer to the lease's acquisition was lost, and that the server does nothing for it after
+   * `deadline` milliseconds.
+   */
   mayComeLater(lease: Lease, deadline: number): void {
     this.#doubtful.set(lease, performance.now() + Math.max(0, deadline) + MARGIN_MS);
     this.#keep(lease);
@@ -39,12 +43,12 @@ export class Releases {
     this.#pending.delete(lease);
   }
 
-  /** Sends all that is pending. */
+  /** Sends all pending releases. */
   retry(): void {
     for (const [lease, since] of this.#pending) {
       const isOver = performance.now() - since > lease.pendingFor;
       if (isOver) this.#forget(lease);
-      // One that was asked for by nobody else yet belongs to an attempt that has not given up.
+      // A lease that has not ended belongs to an attempt that is still under way.
       else if (lease.ended) this.send(lease);
     }
     if (this.#pending.size > 0) this.#later();

@@ -11,14 +11,14 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { NoTimeError } from '../../core/errors.js';
 import { storedOwner } from './text.js';
 
-// What goes to the functions of the database, and what comes back. `sql/acquire.ts` and its neighbours say what each is.
+// Requests to the functions of the database, and their results. `sql/acquire.ts` and its neighbours describe them.
 
 export interface AcquireTerms {
   readonly keys: readonly string[];
   readonly ordered: boolean;
   /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
   readonly deadline: number;
-  /** Where messages to this process are sent. */
+  /** The channel for messages to this process. */
   readonly channel: string;
 }
 
@@ -58,7 +58,7 @@ export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly strin
   return { ...released, schedule, tick: at, life, owner: storedOwner(owner) };
 }
 
-/** What one process's waiters for some keys are called in the queue and in messages. */
+/** The name of one process's waiters for some keys, in the queue and in messages. */
 export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
 }
@@ -76,7 +76,7 @@ export function keyWaiterOf({ waiter, owner, mode, since }: FoundWaiter): KeyWai
   return { process, number: Number(number), owner, mode, since: Math.round(since) };
 }
 
-/** What the database says of a holder; without a token one whose turn it is. */
+/** A holder in an answer of the database; without a token it is a waiter whose turn it is. */
 interface Named {
   readonly id: string;
   readonly owner: string;
@@ -87,7 +87,7 @@ interface Named {
   readonly slot?: number | null;
 }
 
-/** What `acquire_lease` returns. */
+/** The result of `acquire_lease`. */
 export interface Acquired {
   readonly token?: number;
   readonly slots?: readonly number[] | null;
@@ -101,7 +101,7 @@ export interface Acquired {
   readonly error?: string;
 }
 
-/** What `turn` returns. */
+/** The result of `turn`. */
 export interface TurnAnswer {
   readonly at: number;
   readonly released: readonly boolean[];
@@ -141,7 +141,7 @@ function holderOf({ id, owner, remaining, since, token, mode, slot }: Named): Ke
   return typeof slot === 'number' ? { ...known, slot } : known;
 }
 
-/** What `read` returns for a key. */
+/** The result of `read` for a key. */
 export interface Found {
   readonly mode: KeyHolder['mode'];
   readonly permits: number;

@@ -12,10 +12,12 @@ import { SWEEP } from './sql/sweep.js';
 import { TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
-/** Grows with every change of what {@link schemaSql} makes. A larger one serves all smaller ones. */
+/**
+ * Increases with every change of the result of {@link schemaSql}. A schema of a larger version serves all smaller ones.
+ */
 export const SCHEMA_VERSION = 4;
 
-/** The schema that is used unless another one is named. */
+/** The default schema. */
 export const DEFAULT_SCHEMA = 'redlock';
 
 const ENTRY_POINTS: readonly EntryPoint[] = [
@@ -36,7 +38,7 @@ const PARTS: readonly EntryPoint[] = [...QUEUE, SETTLE, GIVE_UP, ...ACQUIRE_PART
 /** PostgreSQL cuts longer names off without an error. */
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
-/** Whether it is a plain name, which needs no more than quotes in a statement: it cannot be a parameter of one. */
+/** `true` for a plain name, which only needs quotes in a statement: a name cannot be a parameter. */
 export function isIdentifier(name: unknown): name is string {
   return typeof name === 'string' && IDENTIFIER.test(name);
 }
@@ -46,7 +48,7 @@ export function quotedIdentifier(name: string): string {
 }
 
 /**
- * Makes the schema with all that is in it, or brings it up to date; harmless when it is there. One transaction, and one at a
+ * Creates the schema with all its contents, or updates it; harmless if it is up to date. One transaction, and one at a
  * time: `create ... if not exists` and `create or replace` fail when two run side by side.
  *
  * @param role - gets the rights that an application needs, and no others
@@ -84,7 +86,7 @@ ${grants}commit;
 
 const VERSION = 'version()';
 
-/** Functions that returned something else before version 3: what a function returns cannot be replaced. */
+/** Functions with another result type before version 3: the result type of a function cannot be replaced. */
 const DROPPED = `do $$ begin
   if exists (
     select from pg_proc
@@ -95,8 +97,9 @@ const DROPPED = `do $$ begin
 end $$;`;
 
 /**
- * A role that was given these functions before has the new ones as well, and those that had to be dropped, whoever runs this and
- * with which role: one that may not call a single one would not be told.
+ * Gives a role that has the right to the former functions the right to the new ones, and to those that were dropped and
+ * created again. The role that runs the migration does not matter: an application without the right to a single
+ * function would get no report of that.
  */
 function keptGrants(schema: string): string {
   const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);
@@ -116,7 +119,7 @@ begin
 end $$;`;
 }
 
-/** `scan(prefix text, page integer)` as the function is named where rights are given: `scan(text, integer)`. */
+/** The name of a function in a grant: `scan(text, integer)` for `scan(prefix text, page integer)`. */
 function withoutNames(signature: string): string {
   return signature.replaceAll(/([(,]\s*)\w+ /g, '$1');
 }

@@ -1,15 +1,15 @@
-/** How often old rows are looked for, in milliseconds; each process begins at another time. */
+/** Milliseconds between two searches for old rows; each process begins at another time. */
 const EVERY_MS = 600_000;
 
-/** So many rows are removed in one statement. */
+/** The number of rows that one statement removes. */
 const PIECE = 1_000;
 
-/** Has the rows removed that nobody needs any more. What fails is tried again the next time. */
+/** Removes rows that nobody needs any more. A failed removal is repeated the next time. */
 export class Sweeper {
   #timer: NodeJS.Timeout | undefined;
   #isEnded = false;
 
-  /** @param sweep - removes so many rows at most, and tells whether there are more */
+  /** @param sweep - removes rows up to a number, and resolves to `true` if there are more */
   constructor(private readonly sweep: (most: number) => Promise<boolean | undefined>) {}
 
   begin(): void {
@@ -29,7 +29,7 @@ export class Sweeper {
     try {
       while (!this.#isEnded && (await this.sweep(PIECE)) === true);
     } catch {
-      // The next time.
+      // The next run repeats it.
     }
     this.#plan(EVERY_MS * (0.5 + Math.random()));
   }

@@ -1,15 +1,15 @@
-/** An index of PostgreSQL has room for 2,704 bytes of an entry. */
+/** An entry of a PostgreSQL index has at most 2,704 bytes. */
 const LONGEST_KEY_BYTES = 2_600;
 
-/** Half of a pair, which has no form in UTF-8. */
+/** Half of a surrogate pair, which has no form in UTF-8. */
 const LONE_SURROGATE = /\p{Surrogate}/gu;
 
-/** What is stored for a key: as in Redis, half of a surrogate pair is stored as U+FFFD. */
+/** The stored form of a key: as in Redis, half of a surrogate pair is stored as U+FFFD. */
 export function storedKey(keyPrefix: string, key: string): string {
   return `${keyPrefix}${key}`.replaceAll(LONE_SURROGATE, '\uFFFD');
 }
 
-/** Why none of these can be a key here; `undefined` when all can. */
+/** The reason why one of these cannot be a key here; `undefined` when all can. */
 export function whyNotKeys(stored: readonly string[]): Error | undefined {
   for (const key of stored) {
     if (key.includes('\0')) return new Error('cannot store a key with a NUL character');

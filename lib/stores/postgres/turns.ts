@@ -10,7 +10,7 @@ import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
 import { storedKey, whyNotKeys } from './text.js';
 
-/** So many leases of a kind are asked for in one statement: it keeps their rows locked until its end. */
+/** The most leases of a kind in one statement, which keeps their rows locked until its end. */
 const MOST_LEASES = 500;
 
 interface Release {
@@ -33,7 +33,7 @@ interface Acquisition {
   readonly tell: (reply: AcquireReply | Error) => void;
 }
 
-/** What the turns of one store have in common. */
+/** Shared by the turns of one store. */
 export interface TurnContext {
   readonly connection: Connection;
   readonly keyPrefix: string;
@@ -119,7 +119,7 @@ export class Turns {
     this.#isSending = false;
   }
 
-  /** What has ended is not started: its release is on its way already, and would leave it to its ttl (S15). */
+  /** Omits leases that have ended: their release has been sent already, so they would stay until the ttl has passed (S15). */
   #wanted(asked: readonly Acquisition[]): Acquisition[] {
     return asked.filter(({ request, asked: since, tell }) => {
       const { lease, limit } = request;

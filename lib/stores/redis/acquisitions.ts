@@ -10,30 +10,30 @@ import type { RedisNode } from './redis-node.js';
 import { acquireAnswers, isPlain, isTooLate, showsWaiters, tooYoungFor } from './scripts/acquire.js';
 import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
 
-/** How long a node that could not vote is not asked to keep the order of waiters, in milliseconds. */
+/** Milliseconds for which a node that could not vote is not used as the queue node. */
 const UNFIT_FOR_MS = 1_000;
 
 /**
- * A duplicate of an acquisition must be refused by its deadline before the record of its lease is forgotten, also with a
- * clock that was stepped back meanwhile (S16).
+ * The longest deadline of an acquisition. A duplicate must be refused by its deadline before the record of its lease is
+ * forgotten, even if the clock stepped back meanwhile (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
-/** What one node is asked to store, and how it answers. */
+/** Sends acquisitions to one node, and reads its answers. */
 export class Acquisitions {
   /**
-   * Leases that a client of the user's was asked to store and has not answered for, with what is to be done then. It may
-   * send them again by itself after a cut, behind a release that was sent meanwhile, and so have them stored with nobody
+   * Leases without an answer on a client that was passed in, with a function to call after the answer. Such a client
+   * may resend them after a lost connection, behind a release that was sent meanwhile. They would be stored with nobody
    * to release them (S15).
    */
   readonly #unanswered = new Map<Lease, (() => void) | undefined>();
   #toldTooYoung = false;
-  /** When the node last could not vote; `undefined` since it could. */
+  /** The last moment at which the node could not vote; `undefined` since it could. */
   #unfitSince: Instant | undefined;
 
   constructor(readonly node: RedisNode) {}
 
-  /** Whether the node could not vote a moment ago. */
+  /** `true` if the node could not vote a moment ago. */
   get isUnfit(): boolean {
     return this.#unfitSince !== undefined && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
   }
@@ -49,7 +49,7 @@ export class Acquisitions {
     );
   }
 
-  /** Does something once the lease is answered for; `false` when it is already, or was never asked for. */
+  /** Calls `then` after the answer about the lease; returns `false` if there is no request without an answer. */
   whenAnswered(lease: Lease, then: () => void): boolean {
     if (!this.#unanswered.has(lease)) return false;
     this.#unanswered.set(lease, then);
@@ -68,7 +68,7 @@ export class Acquisitions {
     return afterwards;
   }
 
-  /** The vote that an answer of the script is to what was asked with that wish. */
+  /** The vote in a script's answer to a request with that wish. */
   voteOf(
     { lease, guard }: AcquireRequest,
     answer: unknown,
@@ -89,7 +89,7 @@ export class Acquisitions {
     return reply;
   }
 
-  /** Logged once for each time that the node is kept from voting. */
+  /** Logs once for each period in which the node is kept from voting. */
   #tooYoung(wait: number): Error {
     const { name, context } = this.node;
     const error = new GuardedNodeError(wait);
@@ -99,7 +99,7 @@ export class Acquisitions {
   }
 }
 
-/** What was asked in one turn of the event loop: mostly one command. Requests are told apart by their index. */
+/** The requests of one turn of the event loop, usually in one command. A request is identified by its index. */
 class AcquireBatch {
   readonly #asked = now();
 
@@ -121,7 +121,7 @@ class AcquireBatch {
     for (const index of this.requests.keys()) this.#answered(index, error);
   }
 
-  /** What one command is for has one mode, one ttl, one time limit and one form; mostly everything has. */
+  /** Sends the requests. One command has one mode, one ttl, one time limit and one form, and usually one is enough. */
   #ask(indexes: readonly number[], again: boolean): void {
     const { isCluster } = this.acquisitions.node;
     let left = this.#withoutEnded(indexes);
@@ -135,30 +135,33 @@ class AcquireBatch {
     }
   }
 
-  /** What has ended is not started: its release is on its way already, and would leave it to its ttl (S15). */
+  /**
+   * Omits leases that have ended. Their release has been sent already, so the acquisition would stay until its ttl has
+   * passed (S15).
+   */
   #withoutEnded(indexes: readonly number[]): readonly number[] {
     if (!indexes.some((index) => this.#at(index).lease.ended)) return indexes;
     return indexes.filter((index) => {
       const { ended } = this.#at(index).lease;
-      if (ended) this.#answered(index, new Error('given up before it could be asked'));
+      if (ended) this.#answered(index, new Error('the attempt ended before the request was sent'));
       return !ended;
     });
   }
 
-  /** @param again - whether to ask once more where the server finds that it was asked too late */
+  /** @param again - `true` to ask once more if the server finds that the deadline has passed */
   #send(indexes: readonly number[], again: boolean): void {
     const { channel, probe } = this.acquisitions.node;
     const { connection } = probe;
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
     const packed = this.#pack(requests);
-    // As they are asked for now: an attempt may ask for other slots before the answer comes.
+    // A copy of the present wishes: an attempt may ask for other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
     channel.run(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
-        // The client sent it again by itself, to a server that had not been probed.
+        // The client resent the command by itself, to a server that had not been probed.
         if (connection !== probe.connection) this.#replaced(indexes);
         else this.#take(indexes, acquireAnswers(reply, requests), wishes, again);
       },
@@ -180,7 +183,8 @@ class AcquireBatch {
       ordered: this.ordered,
       marker,
       deadline: Math.ceil((probe.clock.now() ?? 0) + left),
-      // A restart from old data brings an old marker with it. While that is so, no marker is old enough.
+      // A server that restarted from old data has its old marker. While its uptime is below the guard, no marker counts
+      // as old enough.
       guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,
     });
   }
@@ -197,8 +201,8 @@ class AcquireBatch {
       const index = indexes[at] as number;
       const request = this.#at(index);
       const answer = answers[at];
-      // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
-      // suspended machine or a step. It is right now.
+      // The caller still waits, so the estimate of the server's clock was behind: after a long silence, a suspended
+      // machine or a clock step. The answer has corrected it.
       if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
       else this.#answered(index, this.acquisitions.voteOf(request, answer, wishes[at], this.ordered));
     }
@@ -211,7 +215,7 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // The server did not know the script, and some are not wanted any more; or it is about the keys of one of them.
+    // The server did not know the script, and some leases have ended; or the error is about the keys of one lease.
     const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

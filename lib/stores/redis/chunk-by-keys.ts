@@ -1,18 +1,18 @@
 import type { Lease } from '../../core/lease.js';
 
-/** The most keys that one command is for. A key takes the server a few microseconds, and others wait meanwhile. */
+/** The most keys of one command. A key takes the server a few microseconds, and other commands wait meanwhile. */
 const MOST_KEYS = 100;
 
 /**
- * Parts of what is asked of a server that one command each can carry. On a Cluster everything has a command of its own,
- * as the keys of one command must be in one slot.
+ * Splits requests into parts of one command each. On a Cluster each request has a command of its own, because the keys
+ * of one command must be in one slot.
  */
 export function chunkByKeys<T>(
   items: readonly T[],
   leaseOf: (item: T) => Lease,
   isCluster: boolean,
 ): (readonly T[])[] {
-  // Mostly all fit, and nothing is copied.
+  // Usually one command is enough, and nothing is copied.
   if (!isCluster && countKeys(items, leaseOf) <= MOST_KEYS) return [items];
   const parts: T[][] = [];
   let count = Infinity;

@@ -12,7 +12,7 @@ export interface IoredisClient {
   duplicate(...args: never[]): unknown;
 }
 
-/** What `createClient` of node-redis 5 or 6 returns, or `createCluster` or `createSentinel` of node-redis 6. */
+/** The result of `createClient` of node-redis 5 or 6, or of `createCluster` or `createSentinel` of node-redis 6. */
 export interface NodeRedisClient {
   readonly isOpen: boolean;
   readonly isReady: boolean;
@@ -20,14 +20,16 @@ export interface NodeRedisClient {
   duplicate(...args: never[]): unknown;
 }
 
-/** A client of the application's, by what it can do and not by its class: there may be another copy of its package. */
+/**
+ * A client of the application, described by its methods and not by its class: there may be another copy of its package.
+ */
 export type RedisClient = IoredisClient | NodeRedisClient;
 
 export function isClient(node: object): node is RedisClient {
   return isIoredis(node) || isNodeRedis(node);
 }
 
-/** Makes a driver of a client, of which it closes nothing. */
+/** Makes a driver from a client, which it never closes. */
 export function driverFor(client: RedisClient): Driver {
   if (isIoredis(client)) return client as unknown as Driver;
   if ('masters' in client) return new ClusterDriver(client as unknown as ClusterClient);
@@ -39,7 +41,10 @@ function isIoredis(node: object): node is IoredisClient {
   return 'evalsha' in node && 'status' in node;
 }
 
-/** Clusters of node-redis 5 do not tell whether they are ready, those of 4 have no `socketEpoch`, and pools neither. */
+/**
+ * Clusters of node-redis 5 do not report if they are ready, clients of version 4 have no `socketEpoch`, and pools have
+ * neither.
+ */
 function isNodeRedis(node: object): node is NodeRedisClient {
   if (!('sendCommand' in node && 'isReady' in node)) return false;
   return 'masters' in node || 'getSentinelNode' in node || 'socketEpoch' in node;

@@ -1,15 +1,13 @@
 import type { Tick } from '../../core/tick.js';
 
-/**
- * The Redis key of a lock's record. The braces make Redis Cluster put all that belongs to one lock into one slot (S19).
- */
+/** The Redis key of a lock's record. The braces make Redis Cluster put all keys of one lock into one slot (S19). */
 export function recordKey(prefix: string, key: string): string {
   return `${prefix}{${key}}`;
 }
 
 /**
- * The Redis key that says which tick of a schedule has run last, beside the first of the keys that its runs lock: all keys
- * of a lock are in one slot.
+ * The Redis key of the last tick of a schedule that has run. It contains the first key that the runs lock, because all
+ * keys of a lock are in one slot.
  */
 export function tickKey(
   prefix: string,
@@ -19,62 +17,66 @@ export function tickKey(
   return `${prefix}{${key}}:t:${schedule}`;
 }
 
-/** The Redis key of the queue of those who wait for a lock. */
+/** The Redis key of the queue of waiters for a lock. */
 export function queueKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:q`;
 }
 
-/** The Redis key of those who hold a lock that several can hold, by when their leases end. */
+/** The Redis key of the holders of a lock that several can hold, by the ends of their leases. */
 export function holdersKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:h`;
 }
 
-/** The Redis key of what is told of each of them. */
+/** The Redis key of the details of each holder. */
 export function detailsKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:s`;
 }
 
-/** The Redis key of the mark of one who waits, and holds back those in another mode who come later (S22). */
+/** The Redis key of the mark with which a waiter keeps out later callers of another mode (S22). */
 export function markKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:w`;
 }
 
-/** What the names of channels begin with that wake those who wait. On a Cluster they begin with a queue's key, to lie in its slot. */
+/**
+ * The prefix of the channels that wake waiters. On a Cluster a channel's name begins with a queue's key, to be in the
+ * same slot.
+ */
 export function channelBase(prefix: string): string {
   return `${prefix}wake:`;
 }
 
 /**
- * The channel that wakes those of one process who wait for a lock: one for all keys; on a Cluster one for each key, beside
- * its queue, as a channel lies in a slot.
+ * The channel that wakes a process's waiters: one for all keys, but on a Cluster one for each key, in the slot of the
+ * key's queue.
  */
 export function wakeChannel(prefix: string, inCluster: boolean, key: string, process: string): string {
   return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;
 }
 
 /**
- * The Redis key of a node's marker: since when it has had its data (S12), and the largest token that was ahead of its clock.
+ * The Redis key of a node's marker. The marker has the age of the node's data (S12), and the largest token that was
+ * ahead of its clock.
  */
 export function markerKey(prefix: string): string {
   return `${prefix}redlock-node`;
 }
 
-/** A Redis key that is never written: whether it could be tells whether locks can. */
+/** A Redis key that is never written. It is used to check if a user has the right to write locks. */
 export function probeKey(prefix: string): string {
   return `${prefix}redlock-probe`;
 }
 
-/** The pattern, in the notation of Redis, of the Redis keys of all locks whose keys begin with `start`. */
+/** The pattern, in Redis' notation, of the Redis keys of all locks whose keys begin with `start`. */
 export function lockPattern(prefix: string, start: string): string {
   return `${escapeGlob(`${prefix}{${start}`)}*}`;
 }
 
-/** The key of a lock, given its Redis key. */
+/** The lock's key that belongs to a Redis key. */
 export function keyOfLock(prefix: string, redisKey: string): string {
   return redisKey.slice(`${prefix}{`.length, -'}'.length);
 }
 
-/** Makes the characters that mean something in a pattern mean themselves. */
+/** Escapes the special characters of a pattern. */
 function escapeGlob(text: string): string {
   return text.replaceAll(/[\\*?[\]]/g, String.raw`\$&`);
 }

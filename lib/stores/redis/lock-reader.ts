@@ -8,8 +8,8 @@ import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
- * How many keys of any kind one SCAN goes through: about a quarter of a millisecond of the server's time, and no more
- * than that again to look at what it found.
+ * The number of keys of any kind in one SCAN: about a quarter of a millisecond of server time, and no more than that
+ * again to read what it found.
  */
 const SCAN_COUNT = 500;
 
@@ -33,13 +33,13 @@ export class LockReader {
     return (await Promise.all(found)).flat();
   }
 
-  /** Pages of keys. SCAN and not KEYS, which would block the server for as long as it takes to go through all keys. */
+  /** Pages of keys. With SCAN and not KEYS, which would block the server until it has gone through all keys. */
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     const { client } = this.channel;
-    // ioredis does not take its own prefix off what SCAN finds.
+    // ioredis does not remove its own prefix from the keys that SCAN returns.
     const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
-    // Sent, so that a Cluster that is not connected is an error and not one without masters.
+    // Through the channel, so that a Cluster that is not connected is an error and not a Cluster without masters.
     const servers = await this.channel.send(async () => mastersOf(client));
     for (const server of servers) {
       let cursor = '0';
@@ -58,7 +58,7 @@ export class LockReader {
     return this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
   }
 
-  /** In as many commands as it takes, as each keeps the server from all else. */
+  /** Uses several commands if necessary, because each one blocks the server. */
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
     const states: KeyState[] = [];
     let from = BEGINNING;
@@ -67,7 +67,7 @@ export class LockReader {
       const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
       for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
         const { state, next } = readPage(answer);
-        // Where readers do not hold it any more, none of those that were told does.
+        // If the lock is no longer shared, none of the readers read so far holds it.
         const isShared = state && 'mode' in state && state.mode === 'shared';
         const isWhole = from === BEGINNING && next === BEGINNING;
         if (isShared && !isWhole) readers.add(state.holders);

@@ -1,9 +1,9 @@
 /**
- * Sends commands about the same thing one after the other, each when the one before was answered. A script that the server does
- * not know is sent once more with its text, and a command that was sent meanwhile would overtake it.
+ * Sends the commands about one subject one after the other, each after the answer to the one before. A script that the
+ * server does not know is sent again with its text, and a later command would overtake it.
  */
 export class OneAfterAnother {
-  /** The last one about each thing, while it is under way. */
+  /** The last command about each subject, until it is answered. */
   readonly #last = new Map<string, Promise<unknown>>();
 
   async send<T>(about: string, command: () => Promise<T>): Promise<T> {

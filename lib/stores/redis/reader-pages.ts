@@ -1,7 +1,7 @@
 import { elapsedSince, type Instant, now } from '../../core/clock.js';
 import type { KeyHolder } from '../../core/ports.js';
 
-/** The readers of a lock, as they come in pages: each once, as it was told last. */
+/** The readers of a lock from several pages: each once, in its latest state. */
 export class ReaderPages {
   readonly #found = new Map<string, { readonly holder: KeyHolder; readonly at: Instant }>();
 
@@ -10,7 +10,9 @@ export class ReaderPages {
     for (const holder of page) this.#found.set(holder.id, { holder, at });
   }
 
-  /** First to end first. One that was to end meanwhile may have been renewed: it is not left out. */
+  /**
+   * The first to end first. A reader whose end has passed is not left out, because it may have been renewed meanwhile.
+   */
   get holders(): KeyHolder[] {
     return [...this.#found.values()]
       .map(({ holder, at }) => ({ ...holder, remaining: Math.max(0, holder.remaining - elapsedSince(at)) }))

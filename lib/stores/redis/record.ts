@@ -6,49 +6,50 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { ID_LENGTH } from '../../core/lease.js';
 
 /**
- * How long a record is kept after its lock was released or has lapsed, in milliseconds: as long as the key's last token must
- * be remembered. What comes after that is larger by the clock alone, unless the clock was set back by so much.
+ * Milliseconds that a record is kept after its lock was released or has expired, because the key's last token must be
+ * remembered. Later tokens are larger because of the clock alone, unless the clock was set back by that much.
  *
- * Part of the data format: a process with a larger one would take a live lock for a lapsed one.
+ * Part of the data format: a process with a larger value would take a held lock for an expired one.
  */
 export const LINGER_MS = 30_000;
 
 /**
- * The one record of a lock, the string under its Redis key. Every field but the last has a fixed width, so that scripts
- * cut it by position and parse nothing:
+ * The record of a lock, which is the string under its Redis key. Every field but the last has a fixed width, so that
+ * scripts read it by position without parsing:
  *
  * | position | field |
  * | --- | --- |
- * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` permits of it are |
- * | 2 | `w` when somebody waits in the queue of the key, else `-` |
+ * | 1 | state: `H` held, `F` free, `K` kept for `minHold` after its release; `S` held by readers, `P` held by permits |
+ * | 2 | `w` when a waiter is in the queue of the key, else `-` |
  * | 3-18 | the last fencing token, in decimal |
  * | 20-51 | the id of the lease |
- * | 52 | `+` when readers hold it and others lie beside it, else a colon |
- * | 53-65 | when the lease was asked for, by its owner's clock, in milliseconds since 1970; for people |
+ * | 52 | `+` when there are further readers besides the named one, else a colon |
+ * | 53-65 | the time of the lease's request, by its owner's clock, in milliseconds since 1970; for people |
  * | 67- | the owner's name; for people |
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
  *
- * Where several hold it, id, time and owner are those of the one who ends last, as is the expiry, and the token is that of the
- * phase of the readers or the largest of the permits. So whoever wants the lock alone reads this record alone. What it says of
- * permits besides is in scripts/permits.ts. Of readers the others lie beside it, and live longer: so one alone needs the record
- * alone. What is there without a `+` in the record is left of an earlier phase, and counts for nothing.
+ * With several holders, the record names the one that ends last: its id, time, owner and expiry. The token is that of
+ * the readers' phase, or the largest of the permits. So a caller that wants the lock alone reads only the record.
+ * scripts/permits.ts describes the further fields of permits. Further readers are stored in two keys beside the record,
+ * which live longer, so a single reader needs only the record. If the record has no `+`, the two keys are left from an
+ * earlier phase and do not count.
  *
- * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash: for each id its token in 16 digits, a colon, when it was asked for in 13, a colon, and the owner; also for the
- *   reader whom the record names, if its token is not the record's.
+ * - `:h`, a sorted set: the ids of the leases, with the end of each in milliseconds since 1970 by the server's clock;
+ * - `:s`, a hash: for each id its token in 16 digits, a colon, the time of its request in 13, a colon, and the owner.
+ *   The reader that the record names is there only if its token is not the record's.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 
-/** Length of the random name of a process, with which the name of a waiter begins. */
+/** The length of the random name of a process, which is the beginning of a waiter's name. */
 export const PROCESS_LENGTH = 16;
 
-/** The letter of a waiter's mode, which comes next. */
+/** The letter for a waiter's mode, which follows the process. */
 const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's', permits: 'p' };
 
 const MODES = Object.keys(LETTER) as LockMode[];
 
-/** Where that letter stands in a waiter's name, as Lua counts, and its codes. */
+/** The position of that letter in a waiter's name, as Lua counts, and its codes. */
 export const WAITER = {
   mode: PROCESS_LENGTH + 1,
   shared: LETTER.shared.charCodeAt(0),
@@ -56,8 +57,8 @@ export const WAITER = {
 } as const;
 
 /**
- * A mark of one who waits: when it came, in 13 digits of milliseconds since 1970 by the server's clock, a colon, and its name.
- * Positions as Lua counts.
+ * The mark of a waiter: its arrival, in 13 digits of milliseconds since 1970 by the server's clock, a colon, and its
+ * name. Positions as Lua counts.
  */
 export const MARK = { came: [1, 13], name: 15, mode: 14 + WAITER.mode, shortest: 15 + WAITER.mode } as const;
 
@@ -79,20 +80,20 @@ export const RECORD = {
 /**
  * The part of a record that the client writes: id, time and owner. The script puts state and token before it.
  *
- * @param fields - what its mode has before the owner
+ * @param fields - the fields of its mode, before the owner
  */
 export function leasePart({ lease: { id, owner }, since }: AcquireRequest, fields = ''): string {
   return `${id}:${String(since).padStart(13, '0')}:${fields}${owner}`;
 }
 
-/** What a record says. */
+/** The contents of a record. */
 export interface LockRecord extends Pick<Holder, 'id' | 'owner'> {
   readonly fencingToken: number;
   /** In milliseconds since 1970, by the owner's clock. */
   readonly since: number;
 }
 
-/** Reads a record that a script has found to be one. */
+/** Parses a record that a script has recognised as one. */
 export function parseRecord(record: string): LockRecord {
   return {
     fencingToken: Number(record.slice(2, 18)),
@@ -102,31 +103,34 @@ export function parseRecord(record: string): LockRecord {
   };
 }
 
-/** In which mode a lock is held, by its record. */
+/** The mode in which a lock is held, from its record. */
 export function modeOfRecord(record: string): LockMode {
   if (record.startsWith(STATE.shared)) return 'shared';
   return record.startsWith(STATE.permits) ? 'permits' : 'exclusive';
 }
 
-/** What is told of a reader beside the record. */
+/** Parses the details of a reader beside the record. */
 export function parseDetails(details: string): Omit<LockRecord, 'id'> {
   const fencingToken = Number(details.slice(0, 16));
   return { fencingToken, since: Number(details.slice(17, 30)), owner: details.slice(31) };
 }
 
-/** What the key of a schedule's last tick holds: the tick in 16 digits, and the name of who ran it, which is for people. */
+/**
+ * The value under the key of a schedule's last tick: the tick in 16 digits, and for people the name of the process that
+ * ran it.
+ */
 export function tickMark({ owner }: Lease, { at }: TickMark): string {
   return `${String(at).padStart(16, '0')}:${owner}`;
 }
 
-/** The owner's name in such a mark. */
+/** The owner's name in such a value. */
 export function ownerOfMark(mark: string): string {
   return mark.slice(17);
 }
 
 /**
- * What a queue holds for a waiter: the process, a letter for the mode, the number, by which it is told, and the owner's name,
- * which is for people.
+ * A waiter's member in a queue: the process, a letter for the mode, the number that the messages use, and for people
+ * the owner's name.
  */
 export function waiterName({ process, mode, number, owner }: WaiterId): string {
   return `${process}${LETTER[mode]}${number}:${owner}`;
@@ -144,7 +148,7 @@ export function parseWaiter(name: string): Omit<WaiterId, 'keys'> {
   };
 }
 
-/** The owner's name in what a queue holds. */
+/** The owner's name in such a member. */
 export function ownerOfWaiter(name: string): string {
   return name.slice(name.indexOf(':', PROCESS_LENGTH + 1) + 1);
 }

@@ -49,14 +49,14 @@ import type { Script } from './scripts/script.js';
 import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
-/** For how long at most waiters are left asleep when messages cease to arrive, in milliseconds: not all of them ask at once. */
+/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
  * One Redis, over a client of ioredis, iovalkey or node-redis.
  *
- * One command and one round trip for each kind of request, but after a `SCRIPT FLUSH` or on a new server, where the script
- * is sent once.
+ * Each kind of request takes one command and one round trip, except after a `SCRIPT FLUSH` or on a new server, to which
+ * the script is sent once.
  */
 export class RedisStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
@@ -91,9 +91,7 @@ export class RedisStore
     this.#releases.sendPending();
   };
 
-  /**
-   * @param opened - whether the client was made for us, so that it is ours to close
-   */
+  /** @param opened - `true` if the library made the client, and so closes it */
   constructor(
     private readonly client: Driver,
     private readonly opened: boolean,
@@ -162,7 +160,7 @@ export class RedisStore
         this.#whenReady = resolve;
         this.client.once('ready', resolve);
       });
-      // The promise of a Cluster's `connect` never settles when the client has to connect anew.
+      // The promise of a Cluster's `connect` never settles if the client has to connect again.
       if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
@@ -190,8 +188,8 @@ export class RedisStore
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    // The new master does not hear of what is renewed here, and lets it lapse, perhaps before our validity ends. So the
-    // holder is told now that it is gone.
+    // The new master does not receive these renewals, so the lock expires there, perhaps before our validity ends. The
+    // holder is therefore told at once that the lock is gone.
     if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
     const [lease] = leases;
     if (!lease) return;
@@ -211,7 +209,7 @@ export class RedisStore
     for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
       const first = before;
       before += part.length;
-      // When the server has lost the script and one of the leases has ended, the others wait for their next renewal.
+      // If the server has lost the script and one of the leases has ended, the others wait for their next renewal.
       const wanted = (): boolean => part.every(({ ended }) => !ended);
       this.#channel.run(script, pack(part, ttl, keyPrefix, base), wanted).then(
         (outcomes) => {
@@ -247,7 +245,7 @@ export class RedisStore
     await this.#probe.passed();
     const { connection } = this.#probe;
     for await (const page of this.#reader.scan(prefix)) {
-      // To another server, or the same one after a restart, the place where a SCAN stands means nothing.
+      // The cursor of a SCAN is not valid on another server, or on the same one after a restart.
       if (connection !== this.#probe.connection) throw new Error('the connection was replaced meanwhile');
       yield page;
     }
@@ -320,7 +318,7 @@ export class RedisStore
     await this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
   }
 
-  /** In order: a mark that was left after its waiter had gone would keep others out for nobody. */
+  /** In order: a mark that is set after its waiter has left would keep others out for nobody. */
   #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
   }
@@ -340,7 +338,7 @@ export class RedisStore
     return Promise.resolve();
   }
 
-  /** On a Cluster a script makes the name of a channel of a key, before which the client has put its own prefix. */
+  /** On a Cluster a script computes the channel from a key, to which the client has added its own prefix. */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
@@ -349,7 +347,7 @@ export class RedisStore
   /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
   async #age(): Promise<number> {
     const marker = this.#probe.guarded ? this.#marker : undefined;
-    // Answers also without a marker, and leaves one where it is gone, so that the time until the node votes begins.
+    // Works without a marker, too, and sets a missing one, so that the time until the node votes begins.
     const packed: Packed = marker === undefined ? [0] : [1, marker];
     const [micros, born] = (await this.#channel.run(BIRTH, packed)) as [unknown, unknown];
     if (marker === undefined) return Infinity;
@@ -363,7 +361,7 @@ export class RedisStore
       : [`${this.#channelBase}*`, '+subscribe +publish'];
     const denied = (): void =>
       this.context.warnOnce(
-        `${this.name}: its user may not subscribe to channels, so that those who wait for a lock have to poll; allow it ` +
+        `${this.name}: its user may not subscribe to channels, so that waiters have to poll; allow it ` +
           `with ACL SETUSER <user> &${channels} ${commands}`,
       );
     if (client.isCluster) return new ClusterSubscriber(client, denied);

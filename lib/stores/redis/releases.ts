@@ -9,17 +9,17 @@ import { scriptsFor } from './scripts/mode-scripts.js';
 import { releaseAnswer } from './scripts/release.js';
 import { splitBy } from './split-by.js';
 
-/** More releases than this are not kept for a node that is away; the oldest end with their ttl. */
+/** The most pending releases of an unreachable node; the oldest leases beyond that end with their ttl. */
 const MOST_PENDING_RELEASES = 10_000;
 
-/** How long after a release that failed it is tried again, in milliseconds. */
+/** Milliseconds after which a failed release is sent again. */
 const RELEASE_AGAIN_MS = 500;
 
-/** What one node is asked to let go, until it has. */
+/** Sends releases to one node, and repeats them until the node has confirmed. */
 export class Releases {
   /**
-   * Releases that came to nothing, and since when by `performance.now()`: a wall clock that is put forward must not end
-   * them. They are sent again when the node is back, and a while after it refused one: the lease may have been stored by a
+   * Failed releases, with the `performance.now()` of the failure: a wall clock that is set forward must not end them.
+   * They are sent again when the node is back, or a while after it refused one. The lease may have been stored by a
    * command whose reply was lost (S6).
    */
   readonly #pending = new Map<Lease, number>();
@@ -47,7 +47,8 @@ export class Releases {
       before += part.length;
       this.#send(part, (index, reply) => {
         const request = part[index] as ReleaseRequest;
-        // At once in any case, as the process may end before there is an answer (S6); and once more behind the answer.
+        // Sent at once in any case, because the process may end before there is an answer (S6); and once more behind
+        // the answer.
         const isKept = this.acquisitions.whenAnswered(request.lease, () =>
           this.#send([request], (_, again) => tell(first + index, again)),
         );
@@ -56,7 +57,7 @@ export class Releases {
     }
   }
 
-  /** What fails stays pending until the next time. */
+  /** A release that fails again stays pending. */
   sendPending(): void {
     for (const [lease, since] of this.#pending) {
       if (performance.now() - since > lease.pendingFor) this.#pending.delete(lease);

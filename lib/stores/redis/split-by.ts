@@ -1,6 +1,9 @@
 import type { Tell } from '../../core/ports.js';
 
-/** Asks for the items that fit, and then for the others; each answer is told by the index that its item has among all. */
+/**
+ * Asks for the items that fit, and then for the others. Each answer is reported with the item's index in the whole
+ * list.
+ */
 export function splitBy<T, Reply>(
   items: readonly T[],
   fits: (item: T) => boolean,

@@ -2,30 +2,31 @@ import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Stores a lease under all its keys or under none, and gives it a fencing token. Where order is kept it does not pass those
- * who came earlier, and who is refused and has a place is put in line.
+ * Stores a lease under all its keys or under none, and gives it a fencing token. With `ordered` it refuses a lease
+ * while an earlier waiter is in line, and adds a refused waiter to the queue.
  *
- * request  `id`, `keys`, `owner`, `mode`; `since`: when it was asked for, by the owner's clock, in milliseconds since 1970;
+ * request  `id`, `keys`, `owner`, `mode`; `since`: the time of the request by the owner's clock, in milliseconds since 1970;
  *          `ttl` in milliseconds; `deadline`: the time on this server's clock, in milliseconds since 1970, after which nobody
  *          waits for the answer (S16); `ordered`;
  *          for permits `permits`; `wish`: slots to begin with, one for each key; `exactly`: those and no others;
  *          for a tick `schedule` and `tick` (milliseconds since 1970);
  *          for several stores `proposal`, the least token;
- *          for one who waits `waiter`, `waiter_owner`, `channel`; `waited` milliseconds; `next`: milliseconds that the next waiter of its
- *          process has waited, who takes over its place
+ *          for a waiter `waiter`, `waiter_owner`, `channel`; `waited` milliseconds; `next`: milliseconds that the next waiter of its
+ *          process has waited, which takes over its position
  * Returns  one of
  *          { token, slots, permits, waits, first }
- *                                             stored; slots and permits (the most that others have asked for of late) only
- *                                             with permits; waits: others do; first: the one who got the place is the first
- *          { holder, others, permits }        refused by { id, owner, remaining, since, token, mode, slot }, or by one whose
- *                                             turn it is: { id, owner, remaining }; permits: the most that others have asked
- *                                             for of late
- *          { ran }                            that tick or a later one has run, as { id, owner, remaining } says
+ *                                             stored; slots and permits (the largest recent request of others) only
+ *                                             with permits; waits: there are waiters; first: the next waiter of the process is the
+ *                                             first of them
+ *          { holder, others, permits }        refused by { id, owner, remaining, since, token, mode, slot }, or by the waiter
+ *                                             whose turn it is: { id, owner, remaining }; permits: the largest recent request of
+ *                                             others
+ *          { ran }                            that tick or a later one has run, as { id, owner, remaining } describes
  *          { late }                           the deadline had passed by so many milliseconds
  *          { error }
  *
- * Asked twice for the same lease it grants again, the same. Once a lease has ended, a duplicate is refused while the row
- * tells its id, and by its deadline after that.
+ * A repeated request for the same lease gets the same grant. After a lease has ended, a duplicate is refused while the
+ * row has its id, and later by its deadline.
  */
 export const ACQUIRE: EntryPoint = {
   signature: 'acquire_lease(request jsonb, at timestamptz)',
@@ -207,9 +208,9 @@ end`,
 };
 
 /**
- * The next slot from `wished` on that nobody has, or that one alone; null when there is none.
+ * The next free slot from `wished` on, or that one alone; null when there is none.
  *
- * are_taken  whether any can be: permits are held at present
+ * are_taken  true while permits are held, so that slots can be taken
  */
 const FREE_SLOT: EntryPoint = {
   signature:
@@ -232,11 +233,11 @@ end`,
 };
 
 /**
- * Who keeps others out: of an exclusive lock its holder, of a shared one the last to end, of permits those whose end makes
- * room, first to end first, up to ten.
+ * The holders that exclude a lease: of an exclusive lock its holder, of a shared one the last to end. Of permits up to
+ * ten whose end makes room, the first to end first.
  *
- * n     how many permits are asked for; null for one who cannot hold it together with those who do
- * just  the one slot that is asked for; null for any
+ * n     the requested number of permits; null for a lease of a mode that excludes the holders
+ * just  the only requested slot; null for any
  */
 const HOLDERS_IN_THE_WAY: EntryPoint = {
   signature: 'holders_in_the_way(k text, n integer, just integer, at timestamptz)',
@@ -261,7 +262,7 @@ begin
 end`,
 };
 
-/** One more holder of several. */
+/** Adds a holder to a lock that several can hold. */
 const JOIN_HOLDERS: EntryPoint = {
   signature:
     'join_holders(k text, lease text, wanted text, n integer, by text, since bigint, got bigint, place integer, ' +

@@ -4,11 +4,11 @@ import type { EntryPoint } from './sql-function.js';
  * Makes leases live for at least their ttl from now, each of them if it holds all its keys.
  *
  * asked    an array of `{ id, keys, ttl, slots }`: ttl in milliseconds; slots only with permits, as far as they are known
- * Returns  an array of whether each of them holds all its keys; null for none
+ * Returns  an array with true for each lease that holds all its keys; null for none
  *
- * Only what is held is extended: a late extension must not revive what was released or has lapsed. A longer life is left
- * alone, because an older extension that was delayed must not cut short what a newer one promised. One statement each for
- * exclusive locks and for others, however many there are.
+ * Only a held lease is extended: a late extension must not restore a released or expired one. A longer life is not
+ * shortened: a delayed older extension must not undo a newer one. One statement each for exclusive locks and for
+ * others, for any number of leases.
  */
 export const EXTEND: EntryPoint = {
   signature: 'extend_leases(asked jsonb, at timestamptz)',

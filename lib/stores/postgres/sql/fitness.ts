@@ -1,6 +1,6 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Writes what a lock writes, so that a full disk or a lack of rights shows. */
+/** Makes the same writes as a lock, to detect a full disk or a lack of rights. */
 export const TRY_TO_WRITE: EntryPoint = {
   signature: 'try_to_write()',
   returns: 'void',
@@ -10,9 +10,7 @@ begin
 end`,
 };
 
-/**
- * What kind of server it is. Needs no rights, and no schema; runs on a standby.
- */
+/** Describes the server. Needs no rights and no schema; runs on a standby. */
 export const DESCRIBE = `select json_build_object(
   'standby', pg_is_in_recovery(),
   'readOnly', current_setting('default_transaction_read_only') = 'on',

@@ -1,6 +1,6 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Ends those of a key's holders that have one of these ids, and tells the first in line; returns the ids that it ended. */
+/** Ends the holders of a key that have one of these ids, and tells the first in line; returns the ids that it ended. */
 export const FORCE_RELEASE: EntryPoint = {
   signature: 'force_release(k text, ids text[])',
   returns: 'text[]',

@@ -1,6 +1,6 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** A waiter gives up: it is taken out of the queues, and its turn passed on where the key is free. */
+/** Removes a waiter that gives up from the queues, and passes its turn on if the key is free. */
 export const LEAVE: EntryPoint = {
   signature: 'leave(keys text[], who text)',
   returns: 'void',

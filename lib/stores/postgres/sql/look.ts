@@ -5,7 +5,7 @@ import type { EntryPoint } from './sql-function.js';
 const MOST_OF_QUEUE = 100;
 
 /**
- * Who holds keys, and changes nothing.
+ * Reads the holders of keys, and changes nothing.
  *
  * Returns  an array, in the order of the keys: null, or { mode, permits, holders }, first to end first
  */
@@ -35,7 +35,7 @@ begin
 end`,
 };
 
-/** The next keys after one that begin with a prefix and are held, in order. */
+/** The next held keys after a given one that begin with a prefix, in order. */
 export const SCAN: EntryPoint = {
   signature: 'scan(prefix text, after text, page integer)',
   returns: 'text[]',

@@ -1,12 +1,12 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** How long a mark stands, in milliseconds; who waits sets it again every second. */
+/** The life of a mark, in milliseconds. Its waiter sets it again every second. */
 const MARK_MS = 2_000;
 
 /**
- * Keeps those out who come later and ask in another mode that several can hold; an earlier waiter's mark stays (S22).
+ * Keeps out later callers of another mode that several can hold at a time. The mark of an earlier waiter stays (S22).
  *
- * Returns  whether the mark stands for each key
+ * Returns  true if the waiter's mark is set for each key
  */
 export const HOLD_BACK: EntryPoint = {
   signature: 'hold_back(keys text[], who text, wanted text, by text, waited double precision)',

@@ -1,15 +1,15 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** How long the first in line has to take a lock that is free, in milliseconds, before it is dropped. */
+/** Milliseconds that the first in line has to take a free lock before it is removed. */
 const TURN_MS = 150;
 
-/** How long after the first in line those behind it are to try, in milliseconds: it may be dead. */
+/** Milliseconds after which the waiters behind the first in line may try: the first may be dead. */
 const STANDBY_MS = 200;
 
-/** Who waits asks every few seconds. One who has not for so many milliseconds is dead, or has given up. */
+/** A waiter asks every few seconds. After this many milliseconds without a request it is dead, or has given up. */
 export const WAITER_LIFE_MS = 60_000;
 
-/** Whether two who ask in these modes can hold a key at the same time. */
+/** True if holders in these modes can have a key at the same time. */
 const TOGETHER: EntryPoint = {
   signature: 'together(one text, other text)',
   returns: 'boolean',
@@ -19,7 +19,7 @@ begin
 end`,
 };
 
-/** Whether a key has room for one more holder of a mode, whoever waits for it. */
+/** True if a key has room for one more holder of a mode, without regard to waiters. */
 const ADMITS: EntryPoint = {
   signature: 'admits(k text, wanted text, at timestamptz)',
   returns: 'boolean',
@@ -40,11 +40,11 @@ end`,
 };
 
 /**
- * Makes it the turn of the first in line, and tells it when; and the two behind it for the case that it does not react.
- * Readers next to each other go together.
+ * Begins the turn of the first in line, and sends it the time; and sends it to the two behind it in case the first does
+ * not react. Adjacent readers get a message together.
  *
  * after     milliseconds until the turn begins
- * released  the lease whose end makes it so; null when none did
+ * released  the lease whose end begins it; null when there is none
  */
 const WAKE: EntryPoint = {
   signature: 'wake(k text, after double precision, released text, at timestamptz)',
@@ -76,7 +76,10 @@ begin
 end`,
 };
 
-/** A holder has let the key go, or will in so many milliseconds: tells the first in line if there is room for it. */
+/**
+ * Records that a holder has freed the key, or will in some milliseconds: tells the first in line if there is room for
+ * it.
+ */
 const FREED: EntryPoint = {
   signature: 'freed(k text, after double precision, released text, will_end boolean, at timestamptz)',
   returns: 'void',
@@ -108,7 +111,7 @@ begin
 end`,
 };
 
-/** Puts the one who was refused at a key in line there, and nowhere else. */
+/** Adds a waiter to the queue of the key that refused it, and of no other. */
 const STAND: EntryPoint = {
   signature:
     'stand(refused text, keys text[], who text, channel text, mode text, owner text, came timestamptz, at timestamptz)',
@@ -124,7 +127,7 @@ begin
 end`,
 };
 
-/** Takes a waiter out of the queues of keys, and passes its turn on. */
+/** Removes a waiter from the queues of keys, and passes its turn on. */
 const QUIT: EntryPoint = {
   signature: 'quit(who text, keys text[], at timestamptz)',
   returns: 'void',
@@ -142,11 +145,11 @@ end`,
 };
 
 /**
- * Who is first in line at a key that would admit the one who asks, if that one must not pass; null if it may.
+ * The first in line at a key that would admit the caller, if the caller must not pass it; null if it may.
  *
- * mode     of the one who asks; `permits` and `who` null without, `came` infinity without a place
- * Returns  `{ id, owner, remaining }`: remaining is for how many milliseconds it is its turn, or until the last holder's
- *          end while others hold the key beside whom it cannot
+ * mode     of the caller; `permits` and `who` null without, `came` infinity without a position
+ * Returns  `{ id, owner, remaining }`: the milliseconds left of its turn, or until the last holder's end while
+ *          holders exclude it from the key
  */
 const AHEAD: EntryPoint = {
   signature: 'ahead(k text, wanted text, n integer, who text, came timestamptz, at timestamptz)',
@@ -193,5 +196,5 @@ begin
 end`,
 };
 
-/** Those who wait for a key stand in `waiters`, in the order in which they came. */
+/** The waiters for a key are in `waiters`, in the order of their arrival. */
 export const QUEUE: readonly EntryPoint[] = [TOGETHER, ADMITS, WAKE, FREED, PASS_ON, STAND, QUIT, AHEAD];

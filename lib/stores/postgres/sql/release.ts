@@ -1,13 +1,15 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Frees what a lease holds, and nothing else (S7), also when it has lapsed and nobody else has it yet; or keeps it for a last
- * while (`minHold`). Tells the first in line when it may try. Then remembers the tick that has run, unless a later one is
- * known: whoever holds the keys by now, it has run.
+ * Frees the keys of a lease, and no others (S7), even if it has expired and no other lease has them yet. With `keep` it
+ * keeps them for some time (`minHold`). Tells the first in line when it may try.
+ *
+ * Then stores the tick that has run, unless a later one is stored. The present holder of the keys does not matter,
+ * because the tick has run.
  *
  * request  `id`, `keys`; `pause`: milliseconds after which the first in line may try; `keep`: milliseconds that the keys are
  *          kept, 0 to free them; for a tick `schedule`, `tick` (milliseconds since 1970), `owner` and `life` (milliseconds)
- * Returns  whether others wait
+ * Returns  true if there are waiters
  */
 export const RELEASE: EntryPoint = {
   signature: 'release_lease(request jsonb, at timestamptz)',
@@ -64,8 +66,8 @@ end`,
 };
 
 /**
- * A holder of several has come, gone or changed its end: the row of the key tells the end of the last one, and is free when
- * there is none.
+ * Updates the row of a key after one of several holders has come, gone or changed its end: to the end of the last one,
+ * or to free when there is none.
  *
  * released  the lease that has gone
  */
@@ -82,7 +84,7 @@ begin
 end`,
 };
 
-/** Ends what a lease has, which may ask again: for another slot. */
+/** Ends the hold of a lease that may ask again, for another slot. */
 export const GIVE_UP: EntryPoint = {
   signature: 'give_up(k text, lease text, at timestamptz)',
   returns: 'void',

@@ -1,4 +1,4 @@
-/** A function of the database that applications call; the others are called by these. */
+/** A function of the database that applications call; the other functions are called by these. */
 export interface EntryPoint {
   /** Name and parameters, as they follow `create function`. */
   readonly signature: string;
@@ -8,14 +8,14 @@ export interface EntryPoint {
 }
 
 /**
- * How long one of them waits for a row that somebody else has locked, in milliseconds. Only statements as short as these lock
- * them, so whoever has one for longer hangs.
+ * Milliseconds that a function waits for a row locked by another transaction. Only statements as short as these lock
+ * the rows, so a longer lock shows that its owner hangs.
  */
 const LOCK_TIMEOUT_MS = 2_000;
 
 /**
- * Creates or replaces it. It runs with the rights of who created it, so that an application needs none but to call it; and
- * with a search path of its own, so that nobody puts other tables before these.
+ * Creates or replaces the function. It runs with the rights of its creator, so that an application needs only the right
+ * to call it. It has a search path of its own, so that nobody can put other tables before these.
  */
 export function entryPointSql({ signature, returns, body }: EntryPoint, schema: string): string {
   return (

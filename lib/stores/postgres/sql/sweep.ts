@@ -2,17 +2,17 @@ import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * How long the last token of a key is kept after its lock ended. One that the clock had not passed so long ago is kept, too:
- * it was given while the clock was ahead. So what comes later is larger by the clock alone, unless the clock of the server
- * is set back by more than this.
+ * The time for which the last token of a key is kept after its lock ended. A token that was ahead of the clock at that
+ * time is kept, too. Later tokens are thus larger because of the clock alone, unless the server's clock is set back by
+ * more than this.
  */
 const KEPT_FOR = '1 hour';
 
 /**
- * Removes what nobody needs any more, up to so many rows of each table. Rows that somebody works on are left for the next
- * time; one process at a time sweeps.
+ * Removes rows that nobody needs any more, up to a number in each table. Locked rows are left for the next time; one
+ * process at a time sweeps.
  *
- * Returns  whether there is more
+ * Returns  true if there are more
  */
 export const SWEEP: EntryPoint = {
   signature: 'sweep(most integer)',

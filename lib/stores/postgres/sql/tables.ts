@@ -1,16 +1,16 @@
 /**
- * What is kept. A row of `locks` guards everything that is under its key: whoever reads or changes any of it has locked that
- * row first, several in the order of their keys, so that no two statements wait for each other.
+ * The tables. A row of `locks` guards all data of its key. A statement that reads or changes any of it has locked that
+ * row first, several rows in the order of their keys, so that no two statements wait for each other.
  *
- * The rows of keys that are free stay for an hour, as they hold the last token. Half of a page is left free, and no index has
- * `ends` in it, so that an update stays in its page (HOT), and what it replaces is cleared away without a vacuum.
+ * The rows of free keys stay for an hour, because they have the last token. Half of a page is left free, and no index
+ * contains `ends`. An update then stays in its page (HOT), and the old version is removed without a vacuum.
  *
- * - `locks`: of an exclusive lock all there is of it; of a shared one, and of permits, `ends` of the last holder, and the
- *   largest token. Held while it is not `free` and `ends` is to come; `kept` is what `minHold` keeps after its release.
+ * - `locks`: all data of an exclusive lock; of a shared one, and of permits, `ends` of the last holder, and the largest
+ *   token. Held while it is not `free` and `ends` is in the future; `kept` while `minHold` keeps it after its release.
  * - `ended` is the lease that was released last: a late duplicate of its acquisition must not store it again.
- * - `floor` is the largest token that the key had before permits: those of all slots are above it.
- * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is one who waits in another mode than the one
- *   that the key is held in (S22).
+ * - `floor` is the largest token that the key had before permits, below the tokens of all slots.
+ * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter in another mode than the one
+ *   in which the key is held (S22).
  */
 export const TABLES = `
 create table if not exists locks (

@@ -1,17 +1,17 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * What a process asked for in one turn of its event loop, in one statement, which is one transaction: releases, then
- * extensions, then acquisitions, in the order in which they were asked for.
+ * Runs all requests that a process made in one turn of its event loop, in one statement, which is one transaction:
+ * releases, then extensions, then acquisitions, in the order of the requests.
  *
  * keys     all keys of all of them; their rows are locked first, in one order for everybody
  * asked    `releases`: see `release_lease`; `extensions`: see `extend_leases`; `acquisitions`: see `acquire_lease`; each may
  *          be missing
- * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: of each lease whether
- *          others wait; `extended`: of each lease whether it is held; `acquired`: the answers
+ * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease true if
+ *          there are waiters; `extended`: for each lease true if it is held; `acquired`: the answers
  *
- * Without an acquisition nothing of a key that is not known can matter, so its row is not made. `do update ... where false`
- * locks a row that is there and changes nothing.
+ * Without an acquisition a key without a row cannot matter, so its row is not created. `do update ... where false`
+ * locks an existing row and changes nothing.
  */
 export const TURN: EntryPoint = {
   signature: 'turn(keys text[], asked jsonb)',

@@ -1,14 +1,17 @@
 import type { Cluster } from 'ioredis';
 
-/** So many times as long as the client lets a server take to name the slots may one take to say whether the Cluster is up. */
+/**
+ * The time that a server may take to report the state of the Cluster, as a multiple of the client's limit for naming
+ * the slots.
+ */
 const PATIENCE = 2;
 
 /**
- * Makes the client of a Cluster connect anew when the master that it asks hangs.
+ * Makes the client of a Cluster connect again when the master that it asks hangs.
  *
- * Before it is ready, the client asks one master, by chance, whether the Cluster is up, and waits for the answer without
- * a limit: while that one hangs, nothing can be asked of the others (seen with ioredis 5.11 and 6.0). To begin anew is
- * what ioredis does when the master is away or the Cluster down, after what `clusterRetryStrategy` says. Chance leads to
+ * Before it is ready, the client asks one random master for the state of the Cluster, and waits for the answer without
+ * a limit. While that master hangs, no command reaches the others (seen with ioredis 5.11 and 6.0). ioredis connects
+ * again when the master is unreachable or the Cluster is down, after the delay of `clusterRetryStrategy`. It picks
  * another master sooner or later.
  */
 export class ClusterConnecting {
@@ -17,7 +20,7 @@ export class ClusterConnecting {
   readonly #begin = (): void => {
     const limit = PATIENCE * (this.client.options.slotsRefreshTimeout ?? 1_000);
     clearTimeout(this.#timer);
-    // When the thread was blocked, the answer may be there and unread: it comes first.
+    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
     this.#timer = setTimeout(setImmediate, limit, this.#beginAnew).unref();
   };
 
@@ -25,12 +28,12 @@ export class ClusterConnecting {
 
   readonly #beginAnew = (): void => {
     const { client } = this;
-    // The user has closed it, or another module that uses the client was first.
+    // The user has closed the client, or another module that uses it has reconnected it.
     if (client.status !== 'connect') return;
     const servers = client.nodes();
     client.disconnect(true);
-    // A master that hangs does not close its side. ioredis would wait for that (`disconnectTimeout`), and then drop its new
-    // connection to the same master in place of the old one.
+    // A master that hangs does not close its side. ioredis would wait for that (`disconnectTimeout`), and then drop its
+    // new connection to the same master in place of the old one.
     for (const { stream } of servers) stream?.destroy();
   };
 

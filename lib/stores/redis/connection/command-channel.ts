@@ -9,49 +9,44 @@ import { StallDetector } from './stall-detector.js';
 const SILENT = new Error('has not answered for a while; check whether it hangs');
 
 const OLD_MASTER = new Error(
-  'the client that was passed in is still connected to a server that is the master no more, as a Sentinel says; give ' +
+  'the client that was passed in is still connected to a server that is no longer the master, according to a Sentinel; give ' +
     'its options in `nodes` in place of the client, so that the connection is replaced at once',
 );
 
 const READS_DATA = new Error('LOADING the server is still reading its data into memory');
 const LOADING = new Error(`${READS_DATA.message}; wait until it has`, { cause: READS_DATA });
 
-/** The application did not connect its client, or has closed it. */
+/** The error of a client that the application did not connect, or has closed. */
 export const CLOSED = new Error(
   'the client that was passed in as `nodes` is not open; connect it before the module starts, such as with ' +
     '`await client.connect()`, and close it after the module has shut down',
 );
 
-/** How often a server that reads its data is asked whether it still does, in milliseconds. */
+/** Milliseconds between two checks of a server that loads its data. */
 const LOADING_AGAIN_MS = 1_000;
 export type { Packed } from './driver.js';
 
-/**
- * Sends commands over a client now or never: what ioredis would queue is not sent (S15).
- */
+/** Sends a command at once or not at all. A command that ioredis would queue is not sent (S15). */
 export class CommandChannel {
   readonly #silence: StallDetector;
   #lastError: Error | undefined;
   #notConnected: Error | undefined;
   #lacksDatabase = false;
-  /** A connection that is not ours and leads to a server that is the master no more. */
+  /** A connection of a passed-in client whose server is no longer the master. */
   #left: Redis['stream'] | undefined;
   #isLoading = false;
   #loadingTimer: NodeJS.Timeout | undefined;
 
-  /**
-   * @param opened - whether the client was made for us, so that its errors are ours to hear and its connections ours
-   * to replace
-   */
+  /** @param opened - `true` if the library made the client, and so handles its errors and replaces its connections */
   constructor(
     readonly client: Driver,
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
-    // A listener here would silence the errors of a client that is not ours.
+    // A listener here would hide the errors of a client that belongs to the application.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
-      // ioredis adds the command that failed, with its arguments: for AUTH, the password.
+      // ioredis adds the failed command with its arguments, for AUTH the password.
       delete error.command;
       this.#lastError = error;
       if (/DB index is out of range/.test(error.message)) this.#lacksDatabase = true;
@@ -61,34 +56,37 @@ export class CommandChannel {
     });
   }
 
-  /** Whether a command would be written now, to a server that answers as far as is known. */
+  /** `true` if a command would be written now, to a server that is not known to be silent. */
   get canSend(): boolean {
     return canSendNow(this.client) && !this.#silence.isSilent && !this.leadsToOldMaster;
   }
 
-  /** The client of the user's is connected to a server that is the master no more, though it says that it is. */
+  /** `true` if a passed-in client is connected to a former master that still reports itself as the master. */
   get leadsToOldMaster(): boolean {
     return (
       this.#left !== undefined && this.#left === (this.client as Redis).stream && canSendNow(this.client)
     );
   }
 
-  /** The server has no database of the number that the connection is for: ioredis goes on with database 0. */
+  /** `true` if the server has no database of the connection's number: ioredis goes on with database 0. */
   get lacksDatabase(): boolean {
     return this.#lacksDatabase;
   }
 
-  /** Nothing will be connected by itself: the application has to. */
+  /** `true` if nothing will reconnect the client: the application must. */
   get isClosed(): boolean {
     return !this.opened && this.client.status === 'end';
   }
 
-  /** There is a new connection, of which nothing bad is known. */
+  /** Resets the state for a new connection. */
   connected(): void {
     this.#silence.end();
   }
 
-  /** The master is there: a connection that leads elsewhere is replaced if it is ours, and else not used any more. */
+  /**
+   * Follows the master to this address. A connection to another server is replaced if the library made the client;
+   * otherwise it is not used any more.
+   */
   follow(master: MasterAddress): void {
     const { stream } = this.client as Redis;
     this.#left = undefined;
@@ -103,7 +101,7 @@ export class CommandChannel {
     this.#onConnect();
   }
 
-  /** Takes what was added to the client away. */
+  /** Removes the listeners from the client. */
   close(): void {
     this.client.off('connect', this.#onConnect);
     clearTimeout(this.#loadingTimer);
@@ -114,15 +112,15 @@ export class CommandChannel {
     try {
       await this.client.connect();
     } catch (error) {
-      // ioredis says only that the connection was closed; the reason came as an event.
+      // ioredis reports only that the connection was closed; the reason came in an event.
       throw this.#lastError ?? error;
     }
   }
 
   /**
-   * Runs a script by its hash, and with its text where the server does not know it and the answer is still `wanted`.
+   * Runs a script by its hash. If the server does not know it and the answer is still `wanted`, sends the text.
    *
-   * ioredis can do that by itself, but it would do it for a lease that was released meanwhile, and so store a lock
+   * ioredis can do that by itself, but it would also do it for a lease that was released meanwhile, and so store a lock
    * that nobody holds (S15).
    */
   run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
@@ -138,16 +136,16 @@ export class CommandChannel {
   /**
    * Sends a command, if it would be written now.
    *
-   * Not an async function, and neither are those around it: at a hundred thousand commands a second their Promises are
-   * what the time goes into.
+   * Neither this function nor its callers are async: at a hundred thousand commands a second their Promises would take
+   * most of the time.
    *
-   * @param refused - what to do about an error that the server or the client answered with; by default it is thrown
+   * @param refused - handles an error that the server or the client answered with; throws it by default
    */
   send<T>(command: () => Promise<T>, refused: (error: Error) => Promise<T> = rethrow): Promise<T> {
     if (!this.canSend) return Promise.reject(this.#unreachable());
     this.#silence.asked();
     return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
-      // Others, such as a time limit of the client's own, are no sign of life.
+      // Other errors, such as a time limit of the client's own, do not show that the server answers.
       if (isRefusal(error)) this.#silence.answered();
       else this.#silence.failed();
       return refused(this.explained(error));
@@ -161,14 +159,14 @@ export class CommandChannel {
       this.#askWhetherLoading(this.client as Redis);
   };
 
-  /** A client that is connected is not ready until the server has read its data, and does not say why. */
+  /** Asks a server if it loads its data. Until it has, the client is connected but not ready, and gives no reason. */
   #askWhetherLoading(client: Redis): void {
     if (client.status !== 'connect') return;
     this.#silence.asked();
     const answered = (info: string): void => {
       this.#silence.answered();
       this.#isLoading = /^loading:1/m.test(info);
-      // It is asked again, so that it is not taken for dead.
+      // Repeated, so that the server is not taken for hung.
       const again = (): void => this.#askWhetherLoading(client);
       if (this.#isLoading) this.#loadingTimer = setTimeout(again, LOADING_AGAIN_MS).unref();
     };
@@ -180,7 +178,7 @@ export class CommandChannel {
     return reply;
   };
 
-  /** One error for all that cannot be sent for the same reason: while a node is away there can be thousands a second. */
+  /** One error object for all commands that cannot be sent for the same reason: there can be thousands a second. */
   #unreachable(): Error {
     if (this.leadsToOldMaster) return OLD_MASTER;
     if (this.#isLoading && this.client.status === 'connect') return LOADING;
@@ -196,7 +194,7 @@ export class CommandChannel {
     return this.#notConnected;
   }
 
-  /** What an error of the server means, in words that help; ends a connection that leads to a replica by now. */
+  /** Adds an explanation to an error of the server. Ends a connection whose server has become a replica. */
   explained(error: Error): Error {
     if (error.message.startsWith('CROSSSLOT')) {
       return new Error(
@@ -210,7 +208,7 @@ export class CommandChannel {
   }
 }
 
-/** A client of the user's may throw where it should reject. */
+/** A passed-in client may throw where it should reject. */
 function started<T>(command: () => Promise<T>): Promise<T> {
   try {
     return command();
@@ -227,17 +225,20 @@ function rethrow(error: Error): never {
   throw error;
 }
 
-/** The server answered, with an error. */
+/** `true` if the server answered with an error. */
 export function isRefusal(error: unknown): error is Error {
   return error instanceof Error && error.name === 'ReplyError';
 }
 
-/** The server does not know the script by its hash. */
+/** `true` if the server does not know the script by its hash. */
 export function isNoScript(error: unknown): boolean {
   return error instanceof Error && error.message.startsWith('NOSCRIPT');
 }
 
-/** A command was refused for some of its keys, before anything was done: outside a user's rights, or in different slots. */
+/**
+ * `true` if a command was refused for its keys before it ran: the user has no right to them, or they are in different
+ * slots.
+ */
 export function isAboutKeys({ message, cause }: Error): boolean {
   return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);
 }

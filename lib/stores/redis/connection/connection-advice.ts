@@ -1,6 +1,6 @@
 import { UnfitStoreError } from '../../../core/errors.js';
 
-/** The error that a connection ended in, with what to do about it where that is known. */
+/** Adds advice to the error of a lost connection, if there is any. */
 export function withAdvice(error: Error): Error {
   const advice = adviceOnConnection(error.message);
   if (error instanceof UnfitStoreError || advice === undefined || error.message.includes(advice))
@@ -8,7 +8,7 @@ export function withAdvice(error: Error): Error {
   return new Error(`${error.message.replace(/\.$/, '')}; ${advice}`, { cause: error });
 }
 
-/** What to do about an error that a connection ended in; `undefined` for one that says it itself, or is not known. */
+/** Advice for the error of a lost connection; `undefined` if the error says enough, or is unknown. */
 export function adviceOnConnection(message: string): string | undefined {
   return ADVICE.find(([pattern]) => pattern.test(message))?.[1];
 }

@@ -5,9 +5,8 @@ import type { Driver, DriverOptions, Server } from './driver.js';
 export type Client = Redis | Cluster;
 
 /**
- * Settings of the connections that we open ourselves. A command of ours must run now or never: one that waits in a
- * queue, or is sent again after a cut, runs after its caller has given up and leaves a lock that nobody knows of
- * (S15).
+ * Settings of our own connections. A command must run now or never. A command that is queued, or resent after a lost
+ * connection, runs after its caller has given up, and leaves a lock without an owner (S15).
  */
 const FORCED: RedisOptions = {
   enableOfflineQueue: false,
@@ -16,16 +15,17 @@ const FORCED: RedisOptions = {
   enableAutoPipelining: false,
   stringNumbers: false,
   lazyConnect: true,
-  // MasterWatch does it: a message that comes while the client is connecting would end it for good.
+  // MasterWatch does it: with ioredis' own detector, a message that comes while the client connects would end the
+  // client for good.
   failoverDetector: false,
 };
 
-/** Settings that the user's own override. */
+/** Settings that the user's own settings override. */
 const PREFERRED: RedisOptions = {
   connectionName: 'nestjs-redlock',
   connectTimeout: 2_000,
-  // How long a client that is closed waits for the other side, with a timer that keeps the process alive, even where
-  // there is no connection any more. What was written is sent all the same.
+  // The time that a closed client waits for the other side, with a timer that keeps the process alive, even if there is
+  // no connection. Written commands are sent in any case.
   disconnectTimeout: 100,
   retryStrategy: (times) => Math.min(times * 50, 1_000),
 };
@@ -37,17 +37,17 @@ export function openClient(node: string | RedisOptions): Redis {
     : new Redis({ ...PREFERRED, ...node, ...FORCED });
 }
 
-/** Whether a command would be written to the socket at once. Otherwise the client may queue it (S15). */
+/** `true` if a command would be written to the socket at once. Otherwise the client may queue it (S15). */
 export function canSendNow(client: Driver): boolean {
   return client.status === 'ready' && (client.stream?.writable ?? true);
 }
 
-/** What a client puts before the keys of its commands by itself, but not before patterns, arguments and most channels. */
+/** The prefix that a client adds to the keys of its commands, but not to patterns, arguments and most channels. */
 export function keyPrefixOf({ options }: { readonly options: DriverOptions }): string {
   return options.keyPrefix ?? '';
 }
 
-/** Where a client connects to, without credentials. A Cluster and Sentinels are told apart by the first address given. */
+/** The client's address, without credentials. For a Cluster and for Sentinels it is the first given address. */
 export function addressOf(client: Driver | Server): string {
   if ('address' in client && client.address !== undefined) return client.address;
   if ('isCluster' in client && client.isCluster) {
@@ -64,7 +64,10 @@ export function addressOf(client: Driver | Server): string {
   return `${host ?? 'localhost'}:${port ?? 6379}${db ? `/${db}` : ''}`;
 }
 
-/** A name for a client that none of the `taken` has, and adds it to them: what is counted by name must not collapse. */
+/**
+ * A name for a client, different from all `taken` names, to which it is added: metrics that count by name need distinct
+ * ones.
+ */
 export function nameOf(client: Driver, taken: Set<string>): string {
   const address = addressOf(client);
   let name = address;

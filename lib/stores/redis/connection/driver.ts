@@ -1,13 +1,13 @@
 /** The number of keys, the keys, and the arguments of a script. */
 export type Packed = readonly [keys: number, ...rest: (string | number)[]];
 
-/** Where a server is. */
+/** The address of a server. */
 export interface ServerAddress {
   readonly host: string;
   readonly port: number;
 }
 
-/** What is read of the options of a client; the names are those of ioredis. */
+/** The options of a client that the library reads; the names are those of ioredis. */
 export interface DriverOptions {
   readonly host?: string | undefined;
   readonly port?: number | undefined;
@@ -16,14 +16,14 @@ export interface DriverOptions {
   readonly keyPrefix?: string | undefined;
 }
 
-/** Hears what happens to a connection. */
+/** Emits the events of a connection. */
 interface Emitter {
   on(event: string, listener: (...args: any[]) => void): unknown;
   once(event: string, listener: (...args: any[]) => void): unknown;
   off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
-/** One server, behind a client of its own or as one of those of a Cluster. */
+/** One server: a client of its own, or one server of a Cluster. */
 export interface Server {
   readonly options: DriverOptions;
   info(): Promise<string>;
@@ -36,40 +36,43 @@ export interface Server {
     size: number,
   ): Promise<[cursor: string, keys: string[]]>;
   exists(key: string): Promise<number>;
-  /** Makes a connection for messages, of this server or of another one of its Cluster. Without it there is `duplicate`. */
+  /**
+   * Makes a connection for messages, to this server or to another one of its Cluster. Without this method `duplicate`
+   * is used.
+   */
   messages?(at?: ServerAddress): MessageConnection;
 }
 
 /**
- * What a store needs of a client. A client of ioredis or iovalkey is a driver as it is, with nothing between that would cost
- * time; one of node-redis gets an adapter, see `driverFor`. Both tell of a connection by the events `connect`, `ready`
- * and `close`, and of the masters of a Cluster by `refresh`.
+ * The methods that a store needs of a client. A client of ioredis or iovalkey is a driver without an adapter, which
+ * would cost time; a client of node-redis gets one, see `driverFor`. Both emit `connect`, `ready` and `close` for a
+ * connection, and `refresh` for the masters of a Cluster.
  */
 export interface Driver extends Emitter {
-  /** `ready` when commands are written at once; `wait` before it was told to connect; `end` when it was closed. */
+  /** `ready` when commands are written at once; `wait` before the first connect; `end` after it was closed. */
   readonly status: string;
   readonly isCluster: boolean;
   readonly options: DriverOptions;
-  /** The socket, where there is one and the client shows it. */
+  /** The socket, if there is one and the client shows it. */
   readonly stream?: { readonly writable: boolean; destroy(): unknown } | undefined;
   evalsha(sha: string, ...packed: Packed): Promise<unknown>;
   eval(lua: string, ...packed: Packed): Promise<unknown>;
   connect(): Promise<unknown>;
   disconnect(): void;
 
-  /** The masters, where the driver is not a server itself. */
+  /** The masters, if the driver is not a server itself. */
   nodes?(role: 'master'): readonly Server[];
-  /** Where it leads, for people; without it the options say so. */
+  /** The address for messages; without it the options have it. */
   readonly address?: string;
-  /** Why it is not connected, where the application's own listener does not keep that from us. */
+  /** The reason why it is not connected, if the application's own listener does not hide it. */
   readonly lastError?: Error | undefined;
   /** Begins to listen to the application's client. */
   attach?(): void;
-  /** Takes what was added to the application's client away, and closes what was opened beside it. */
+  /** Removes the listeners from the application's client, and closes what was opened beside it. */
   detach?(): void;
 }
 
-/** A connection that messages arrive on, by the events `message` and `smessage`. */
+/** A connection for messages, which emits `message` and `smessage`. */
 export interface MessageConnection extends Emitter {
   readonly stream?:
     | {
@@ -80,13 +83,13 @@ export interface MessageConnection extends Emitter {
     | undefined;
   connect(): Promise<unknown>;
   disconnect(): void;
-  /** Subscribing once more changes nothing; what comes back says that the connection works. */
+  /** A repeated subscription changes nothing; its answer shows that the connection works. */
   subscribe(channel: string): Promise<unknown>;
   ssubscribe(channel: string): Promise<unknown>;
   sunsubscribe(channel: string): Promise<unknown>;
 }
 
-/** The servers that have the keys: the masters of a Cluster, or the one that the client leads to. */
+/** The servers with the keys: the masters of a Cluster, or the client's one server. */
 export function mastersOf(client: Driver): readonly Server[] {
   return client.nodes?.('master') ?? [client as Driver & Server];
 }

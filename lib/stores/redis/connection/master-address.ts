@@ -1,6 +1,6 @@
 import type { ServerAddress } from './driver.js';
 
-/** Where a Sentinel says that the master is: by IP address, or by name where the Sentinels go by names. */
+/** The address of the master according to a Sentinel: an IP address, or a name if the Sentinels use names. */
 export type MasterAddress = ServerAddress;
 
 /** One side of a connection. */
@@ -9,7 +9,7 @@ interface Stream {
   readonly remotePort?: number | undefined;
 }
 
-/** Whether a connection leads there. */
+/** `true` if the connection leads to that address. */
 export function leadsTo({ remoteAddress, remotePort }: Stream, { host, port }: MasterAddress): boolean {
   return remoteAddress === host && remotePort === port;
 }

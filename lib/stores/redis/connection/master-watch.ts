@@ -4,12 +4,12 @@ import { openClient } from './connection.js';
 import type { MasterAddress } from './master-address.js';
 
 /**
- * How often each Sentinel is asked, in milliseconds. They take most of a second themselves to notice a promotion
- * (0.8 s seen with Redis 7.0).
+ * Milliseconds between two requests to each Sentinel. The Sentinels themselves take most of a second to notice a
+ * promotion (0.8 s seen with Redis 7.0).
  */
 const ASK_EVERY_MS = 500;
 
-/** One Sentinel, and where it said last that the master is. */
+/** A Sentinel, and the last address of the master from it. */
 interface Sentinel {
   readonly client: Redis;
   readonly channel: CommandChannel;
@@ -18,20 +18,19 @@ interface Sentinel {
 
 /**
  * Asks the Sentinels of a client which server is the master. The client itself asks only when it connects. But after a
- * fail-over that was requested the old master stays one for ten seconds more, and renews there what the new master lets
- * lapse.
+ * requested fail-over the old master remains one for ten seconds, and renews locks there that expire on the new master.
  *
- * All Sentinels are asked: they learn of it one after the other, and the client may ask one that does not know yet. Only
- * a change counts: a Sentinel that is cut off from the others names the old master for ever, and must not end one
- * connection after the other.
+ * All Sentinels are asked: they learn of the fail-over at different times, and the client may ask one that does not
+ * know yet. Only a change counts: a Sentinel that is cut off from the others names the old master for ever, and must
+ * not end one connection after the other.
  *
- * The `failoverDetector` of ioredis waits for the message `+switch-master`. It misses one that is sent while it is not
- * connected, and one that comes while the client is connecting ends the client for good (seen with 5.11).
+ * The `failoverDetector` of ioredis waits for the message `+switch-master`. It misses a message that is sent while it
+ * is not connected, and a message that comes while the client connects ends the client for good (seen with 5.11).
  */
 export class MasterWatch {
   #sentinels: readonly Sentinel[] | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** The newest answer, if the connection of the client has not been compared with it yet. */
+  /** The newest answer, if it has not been compared with the client's connection yet. */
   #newest: MasterAddress | undefined;
 
   /** @param moved - called when a Sentinel names another master than before, and the client is connected */
@@ -40,7 +39,7 @@ export class MasterWatch {
     private readonly moved: (master: MasterAddress) => void,
   ) {}
 
-  /** A connection of the client is ready. */
+  /** Starts the watch when a connection of the client is ready. */
   begin(): void {
     this.#sentinels ??= (this.client.options.sentinels ?? []).map((address) => this.#open(address));
     this.#timer ??= setInterval(() => this.#askAll(), ASK_EVERY_MS).unref();
@@ -58,7 +57,7 @@ export class MasterWatch {
   #open(address: SentinelAddress): Sentinel {
     const client = openClient(optionsFor(this.client.options, address));
     const sentinel: Sentinel = { client, channel: new CommandChannel(client, true), said: undefined };
-    // What it says later is compared with its first answer, so that is wanted at once.
+    // Later answers are compared with its first one, so that is requested at once.
     client.on('ready', () => this.#ask(sentinel));
     sentinel.channel.open().catch(() => undefined);
     return sentinel;
@@ -74,12 +73,12 @@ export class MasterWatch {
     sentinel.channel
       .send(() => client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name))
       .then((answer) => this.#hear(sentinel, answer))
-      // The others are asked, too. Where none answers, nobody can say that there was a fail-over.
+      // The other Sentinels are asked, too. If none answers, a fail-over cannot be noticed.
       .catch(() => undefined);
   }
 
   #hear(sentinel: Sentinel, answer: unknown): void {
-    // It may not know the name.
+    // The Sentinel may not know the name.
     if (!Array.isArray(answer)) return;
     const before = sentinel.said;
     const said = `${answer[0]}:${answer[1]}`;
@@ -102,7 +101,7 @@ export class MasterWatch {
 
 type SentinelAddress = NonNullable<RedisOptions['sentinels']>[number];
 
-/** As ioredis connects to a Sentinel. */
+/** The options with which ioredis connects to a Sentinel. */
 function optionsFor(
   { sentinelUsername, sentinelPassword, sentinelTLS, family }: RedisOptions,
   address: SentinelAddress,

@@ -1,37 +1,40 @@
 import type { Driver } from './driver.js';
 
-/** Who has not answered for so many milliseconds is asked nothing more until an answer comes. */
+/** A server without an answer for this many milliseconds gets no further commands until it answers. */
 const SILENT_AFTER_MS = 1_000;
 
 /**
- * A connection that has not answered for so many milliseconds is taken for dead. TCP itself would keep trying for a
- * quarter of an hour when packets vanish.
+ * A connection without an answer for this many milliseconds is treated as dead. TCP itself would retry for a quarter of
+ * an hour when packets are lost.
  */
 const HUNG_AFTER_MS = 5_000;
 
-/** So much may be unanswered by a Cluster before it is asked nothing more: one of its masters may be silent, and others not. */
+/**
+ * The number of unanswered commands after which a Cluster gets no more: one of its masters may hang while the others
+ * answer.
+ */
 const CLUSTER_MAY_OWE = 1_000;
 
 /**
- * Notices when a client gets no answers: a server that hangs, a connection on which packets vanish.
+ * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
  *
- * What would be asked of it then only piles up in the memory of this process, and whoever waits for its vote waits in
- * vain. What was asked before is still on its way, so its answer tells when the server is back.
+ * Further commands would only fill the memory of this process, and their callers would wait for nothing. Earlier
+ * commands are still on their way, so their answer shows that the server is back.
  *
- * A connection of ours is replaced after a while, also when it hangs in its handshake (S15). The `socketTimeout` of
- * ioredis does not do that: its timer outlives the connection that it was set for, so it ends the next one, and it
+ * A connection of our own is replaced after a while, even if it hangs in its handshake (S15). The `socketTimeout` of
+ * ioredis does not do that: its timer outlives the connection for which it was set, so it ends the next one, and it
  * keeps the process alive (seen with 5.11).
  */
 export class StallDetector {
   #unanswered = 0;
   #inHandshake = false;
-  /** Since when something is asked and nothing has come back, on the monotonic clock. */
+  /** The start of the present silence, by the monotonic clock. */
   #since: number | undefined;
-  /** Runs on when the answer is there: a timer for each command would cost more than all the rest of this. */
+  /** Stays set when the answer arrives: a timer for each command would cost more than the rest of this class. */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
 
-  /** @param opened - whether the client is ours, so that its connections are ours to end */
+  /** @param opened - `true` if the library made the client, and so ends its connections */
   constructor(
     private readonly client: Driver,
     private readonly opened: boolean,
@@ -46,30 +49,33 @@ export class StallDetector {
     client.on('close', handshake(false));
   }
 
-  /** Whether there has been no answer for so long that asking more is of no use. */
+  /** `true` after a silence of such length that further commands are of no use. */
   get isSilent(): boolean {
     return this.#silent && this.#unanswered > (this.client.isCluster ? CLUSTER_MAY_OWE : 0);
   }
 
-  /** Something was sent that must be answered. */
+  /** Records a sent command that must be answered. */
   asked(): void {
     this.#unanswered++;
     this.#since ??= performance.now();
     if (!this.#timer) this.#lookAfter(SILENT_AFTER_MS);
   }
 
-  /** It was answered. */
+  /** Records an answer. */
   answered(): void {
     this.#unanswered--;
     this.#heard();
   }
 
-  /** It came to nothing, which is no sign of life. When nothing is left that could be answered, more may be asked. */
+  /**
+   * Records a failed command, which does not show that the server answers. When no unanswered command is left, more may
+   * be sent.
+   */
   failed(): void {
     this.#unanswered--;
   }
 
-  /** What was silent is gone: there is another connection. */
+  /** Resets the state: there is another connection. */
   end(): void {
     this.#heard();
   }
@@ -82,7 +88,7 @@ export class StallDetector {
   }
 
   #lookAfter(delay: number): void {
-    // When the thread was blocked, the answer may be there and unread: it comes first.
+    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
     this.#timer = setTimeout(setImmediate, delay, () => this.#look()).unref();
   }
 

@@ -11,40 +11,41 @@ import { type ServerReport, parseInfo } from './server-report.js';
 import { BIRTH } from '../scripts/birth.js';
 import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
 
-/** How long a server that was not fit is taken to be so, in milliseconds, before it is asked again. */
+/** Milliseconds until a server that was not fit is asked again. */
 const UNFIT_FOR_MS = 1_000;
 
-/** How long a Cluster is kept from voting by a master that does not answer, in milliseconds. */
+/** Milliseconds for which a master without an answer keeps its Cluster from voting. */
 const MASTER_LIMIT_MS = 2_000;
 
-/** What one server says of itself. */
+/** The answer of one server about itself. */
 interface Answer {
-  /** Which master of a Cluster it is; empty for a node that is one server. */
+  /** The address of a master of a Cluster; empty for a node that is one server. */
   readonly which: string;
   readonly report: ServerReport;
   readonly appendfsync: string | undefined;
 }
 
 /**
- * Asks every new connection of a node what it leads to, before the node votes: whether that is fit for locks (S17), how
- * long it has been up (S12), and what its clock shows (S16).
+ * Checks every new connection of a node before the node votes: if its server is fit for locks (S17), its uptime (S12),
+ * and its clock (S16).
  *
  * Once for a connection and not with every vote: a server that restarts ends its connections. A Cluster is all its
- * masters, which may be others without a new connection of its client: then it is asked again, and votes meanwhile.
+ * masters, and they can change without a new connection of its client: then the Cluster is checked again, and votes
+ * meanwhile.
  */
 export class ServerProbe {
   readonly clock = new ServerClock();
   /** Counts the connections of the node, one after the other. */
   connection = 0;
-  /** What was found at the last connection to make locks weaker than they could be. */
+  /** Weak settings that the last check found. */
   weaknesses: readonly string[] = [];
   #pending: Promise<void> | undefined;
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
-  /** How long the server had been up, at a time of `performance.now()`. */
+  /** The server's uptime at a time of `performance.now()`. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
-  /** Those that were asked last. */
+  /** The servers of the last check. */
   #servers: readonly Server[] = [];
-  /** Those in the list of the context that are of this node. */
+  /** The entries of this node in the context's list of run ids. */
   #runIds: readonly string[] = [];
 
   constructor(
@@ -53,44 +54,47 @@ export class ServerProbe {
     private readonly context: StoreContext,
   ) {}
 
-  /** Whether the node can be kept from voting after a restart. The marker and the keys of a Cluster lie in different slots. */
+  /**
+   * `true` if the node can be kept from voting after a restart. Not on a Cluster, where the marker and the keys are in
+   * different slots.
+   */
   get guarded(): boolean {
     return this.context.guarded && !this.channel.client.isCluster;
   }
 
-  /** Whether it does not matter here how the server is written to disk. */
+  /** `true` if persistence does not matter. */
   get #mayForget(): boolean {
     return this.guarded || (this.context.mayForget ?? false);
   }
 
-  /** A new connection is ready. */
+  /** Starts the check of a new connection. */
   begin(): void {
     this.connection++;
     this.clock.forget();
     this.#pending = this.#conclude(this.#inspect());
   }
 
-  /** The client has asked which servers there are. */
+  /** Called when the client has read the list of its servers. */
   refreshed(): void {
     const servers = this.#serversNow();
     const same =
       servers.length === this.#servers.length && servers.every((one) => this.#servers.includes(one));
-    // Before the client is ready, the inspection of the connection is still to come.
+    // Before the client is ready, the check of the connection is still to come.
     if (same || !this.channel.canSend) return;
     if (this.#pending) this.begin();
     else void this.#conclude(this.#inspectServers());
   }
 
-  /** Whether the node may vote, as far as is known now; otherwise {@link passed} waits, or says why not. */
+  /** `true` if the node may vote, as far as is known now. Otherwise {@link passed} waits, or throws the reason. */
   get isFit(): boolean {
     return !this.#pending && !this.#unfit;
   }
 
   /**
-   * Waits for the inspection that is under way. A server that was not fit may be by now, without ending the connection:
-   * a replica was made master, there is memory again.
+   * Waits for the current check. A server that was not fit may have become fit without ending the connection: a replica
+   * was promoted, or memory was freed.
    *
-   * @throws why the node must not vote
+   * @throws the reason why the node must not vote
    */
   async passed(): Promise<void> {
     if (!this.#pending && this.#unfit && elapsedSince(this.#unfit.since) > UNFIT_FOR_MS) this.begin();
@@ -99,8 +103,9 @@ export class ServerProbe {
   }
 
   /**
-   * Milliseconds since the server started, at least; `Infinity` when it would not say. By the monotonic clock: a wall
-   * clock that is put forward must not end the guard (S12), and one that is put back need not lengthen it.
+   * Milliseconds since the server started, at least; `Infinity` if the server does not report it. By the monotonic
+   * clock: a wall clock that is set forward must not end the guard (S12), and one that is set back need not lengthen
+   * it.
    */
   age(): number {
     return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
@@ -112,7 +117,7 @@ export class ServerProbe {
       () => undefined,
       (error: Error) => error,
     );
-    // A newer connection has its own inspection.
+    // A newer connection has its own check.
     if (connection !== this.connection) return;
     this.#unfit = reason && { reason, since: now() };
     this.#pending = undefined;
@@ -125,18 +130,18 @@ export class ServerProbe {
       );
     }
     await this.#inspectServers();
-    // Leaves the marker by which a loss of data will be noticed (S12).
+    // Sets the marker that will show a loss of data (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
     await this.#inTime(this.#tryKinds());
   }
 
-  /** Whether the user has the rights that a lock needs which several can hold; exclusive ones work without. */
+  /** Checks the user's rights to the commands of shared locks and permits; exclusive locks work without them. */
   async #tryKinds(): Promise<void> {
     const key = probeKey(this.context.keyPrefix);
     const advice = await this.channel.run(PROBE_KINDS, [1, key]).then(adviceOnKinds, (error: unknown) => {
-      // What keeps it from running any script is said of what locks.
+      // An error that affects every script is reported when a lock is acquired.
       if (isRefusal(error)) return undefined;
       throw error;
     });
@@ -160,12 +165,15 @@ export class ServerProbe {
     return mastersOf(this.channel.client);
   }
 
-  /** Waits for an answer, from a Cluster not for ever: the other masters vote. Resolves to whether it is there. */
+  /**
+   * Waits for an answer, with a limit on a Cluster, where the other masters can vote. Resolves to `true` if there is an
+   * answer.
+   */
   async #inTime(answer: Promise<unknown>): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<boolean>((resolve) => {
       if (!this.channel.client.isCluster) return;
-      // When the thread was blocked, the answer may be there and unread: it comes first.
+      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
       timer = setTimeout(setImmediate, MASTER_LIMIT_MS, () => resolve(false)).unref();
     });
     try {
@@ -175,7 +183,7 @@ export class ServerProbe {
     }
   }
 
-  /** `undefined` when its user may not ask, or a master of a Cluster is away. */
+  /** `undefined` if the user has no right to ask, or if a master of a Cluster is unreachable. */
   async #ask(server: Server): Promise<Answer | undefined> {
     try {
       const report = parseInfo(await this.channel.send(() => server.info()));
@@ -196,7 +204,7 @@ export class ServerProbe {
   }
 
   #judge(answers: readonly (Answer | undefined)[]): void {
-    // SELECT was sent before INFO, so it is known by now whether it failed.
+    // The client of a Cluster finds the masters itself; the check shows if another node has them, too.
     if (this.channel.lacksDatabase) this.#refuse(NO_SUCH_DATABASE);
     const { runIds } = this.context;
     for (const runId of this.#runIds) runIds.delete(runId);
@@ -204,7 +212,7 @@ export class ServerProbe {
     const known = answers.filter((answer) => answer !== undefined);
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
-      // The client of a Cluster finds its masters; what counts is whether another node has them, too.
+      // The client of a Cluster finds the masters itself; the check is if another node has them, too.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
       // Not every server that speaks the protocol has a run id.
       const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));
@@ -224,7 +232,7 @@ export class ServerProbe {
     throw new UnfitStoreError(`cannot be used for locks: ${reason}`);
   }
 
-  /** `undefined` when the server does not say, as many that are hosted by others. */
+  /** `undefined` if the server does not report it, as many hosted ones do not. */
   async #appendfsync(server: Server): Promise<string | undefined> {
     try {
       const [, value] = (await this.channel.send(() => server.config('GET', 'appendfsync'))) as string[];
@@ -236,7 +244,7 @@ export class ServerProbe {
   }
 }
 
-/** INFO is forbidden, or renamed. Other errors pass: the server may be busy. */
+/** INFO is forbidden or renamed. Other errors are temporary: the server may be busy. */
 function isDenied(error: unknown): boolean {
   return isRefusal(error) && /^NOPERM|unknown command/i.test(error.message);
 }

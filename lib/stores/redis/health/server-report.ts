@@ -1,19 +1,19 @@
-/** What a server says of itself, as far as locks are concerned. */
+/** A server's report about itself, as far as it matters for locks. */
 export interface ServerReport {
-  /** Different for every start of every server; empty when it does not say. */
+  /** Different for every start of every server; empty if not reported. */
   readonly runId: string;
-  /** `undefined` when it does not say. */
+  /** `undefined` if not reported. */
   readonly mode: 'standalone' | 'cluster' | 'sentinel' | undefined;
-  /** `undefined` when it does not say. */
+  /** `undefined` if not reported. */
   readonly role: 'master' | 'slave' | undefined;
-  /** Milliseconds that the server has been up at least. */
+  /** The uptime of the server in milliseconds, at least. */
   readonly uptime: number;
   readonly evictionPolicy: string;
-  /** Whether there is an append-only file; `appendfsync` is not in INFO. */
+  /** `true` with an append-only file; `appendfsync` is not in INFO. */
   readonly appendOnly: boolean;
 }
 
-/** Reads the answer to INFO. */
+/** Parses the answer to INFO. */
 export function parseInfo(info: string): ServerReport {
   const fields = new Map<string, string>();
   for (const line of info.split('\r\n')) {
@@ -24,7 +24,7 @@ export function parseInfo(info: string): ServerReport {
     runId: fields.get('run_id') ?? '',
     mode: modeIn(fields),
     role: ROLES.get(fields.get('role') ?? ''),
-    // Redis subtracts two whole seconds, so what it says can be almost a second too much.
+    // Redis subtracts two whole seconds, so the reported value can be almost a second too large.
     uptime: Math.max(0, Number(fields.get('uptime_in_seconds') ?? 0) - 1) * 1_000,
     evictionPolicy: fields.get('maxmemory_policy') ?? 'noeviction',
     appendOnly: fields.get('aof_enabled') === '1',
@@ -39,7 +39,7 @@ const ROLES: ReadonlyMap<string, ServerReport['role']> = new Map([
 
 const MODES: readonly ServerReport['mode'][] = ['standalone', 'cluster', 'sentinel'];
 
-/** Valkey calls `server_mode` from version 8 on what Redis calls `redis_mode`. */
+/** Valkey from version 8 on has `server_mode` in place of Redis' `redis_mode`. */
 function modeIn(fields: ReadonlyMap<string, string>): ServerReport['mode'] {
   const told = fields.get('redis_mode') ?? fields.get('server_mode');
   const mode = MODES.find((each) => each === told);

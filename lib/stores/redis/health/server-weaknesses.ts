@@ -1,7 +1,7 @@
 import type { ServerReport } from './server-report.js';
 
 /**
- * Why locks on a node would not be safe (S17); such a node does not vote.
+ * The reason why locks on a node would not be safe (S17), if there is one. Such a node does not vote.
  *
  * @param twin - the name of another node that is the same server
  */
@@ -21,7 +21,10 @@ export function unsafeBecause({ mode, role }: ServerReport, twin: string | undef
   return undefined;
 }
 
-/** What a server does not say, so that {@link unsafeBecause} cannot tell. It is used, as what is not known may be fine. */
+/**
+ * The properties that a server does not report, so that {@link unsafeBecause} cannot check them. The server is used all
+ * the same.
+ */
 export function untoldBy({ mode, role }: ServerReport): string[] {
   const untold: string[] = [];
   if (mode === undefined) {
@@ -38,14 +41,15 @@ export function untoldBy({ mode, role }: ServerReport): string[] {
   return untold;
 }
 
-/** Why a node of whose server the database does not exist does not vote: it would lock in database 0. */
+/** The reason for a node that does not vote because its database does not exist: its locks would be in database 0. */
 export const NO_SUCH_DATABASE =
   'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
 
 /**
- * What makes locks on a node weaker than they could be (S13, S14), and what to change.
+ * Settings that make locks on a node weaker (S13, S14), and how to change them.
  *
- * @param mayForget - whether a restart may forget locks: the node does not vote for a while then, or it is accepted
+ * @param mayForget - `true` if a restart may forget locks: the node then does not vote for a while, or the application
+ * accepts it
  */
 export function weakBecause(
   { mode, evictionPolicy, appendOnly }: ServerReport,

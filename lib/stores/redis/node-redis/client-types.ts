@@ -1,10 +1,11 @@
 import type { EventEmitter } from 'node:events';
 
-// What is used of node-redis 5 and 6, by structure: the package is the application's, and no peer of ours.
+// The used parts of node-redis 5 and 6, as structural types: the package belongs to the application, and is no peer
+// dependency.
 
 export type Listener = (message: string, channel: string) => void;
 
-/** For one command; what is `undefined` overrides what the client has for all of them. */
+/** The options of one command; `undefined` overrides an option of the client. */
 export interface CommandOptions {
   readonly timeout: undefined;
   readonly abortSignal: undefined;
@@ -26,14 +27,14 @@ export interface ClientOptions {
 interface Shared extends EventEmitter {
   readonly isOpen: boolean;
   readonly isReady: boolean;
-  /** What its own methods put before keys, and `sendCommand` does not; from 6.3 on. */
+  /** The prefix that the client's own methods add to keys, and `sendCommand` does not; from 6.3 on. */
   readonly _keyPrefix?: string | undefined;
   connect(): Promise<unknown>;
   subscribe(channel: string, listener: Listener): Promise<void>;
   unsubscribe(channel: string, listener: Listener): Promise<void>;
 }
 
-/** What `createClient` returns. */
+/** The result of `createClient`. */
 export interface SingleClient extends Shared {
   readonly options: ClientOptions;
   /** Counts its connections, one after the other. */
@@ -45,14 +46,14 @@ export interface SingleClient extends Shared {
   destroy(): void;
 }
 
-/** A master of what `createCluster` returns. */
+/** A master of a client from `createCluster`. */
 export interface ClusterMaster {
   readonly host: string;
   readonly port: number;
   readonly client?: SingleClient | undefined;
 }
 
-/** What `createCluster` returns. */
+/** The result of `createCluster`. */
 export interface ClusterClient extends Shared {
   readonly masters: readonly ClusterMaster[];
   readonly _options: {
@@ -69,7 +70,7 @@ export interface ClusterClient extends Shared {
   nodeClient(master: ClusterMaster): Promise<SingleClient>;
 }
 
-/** What `createSentinel` returns. */
+/** The result of `createSentinel`. */
 export interface SentinelClient extends Shared {
   sendCommand(isReadOnly: boolean, args: readonly string[], options: CommandOptions): Promise<unknown>;
   getSentinelNode(): ServerNode | undefined;
@@ -83,7 +84,7 @@ interface ServerNode {
   readonly port: number;
 }
 
-/** A command of ours has no time limit in the client (S16), and its reply comes as ioredis would give it. */
+/** A command has no time limit in the client (S16), and its reply has the same form as from ioredis. */
 export const PLAINLY: CommandOptions = {
   timeout: undefined,
   abortSignal: undefined,

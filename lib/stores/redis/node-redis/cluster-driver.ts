@@ -11,12 +11,12 @@ import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 import { NodeRedisServer } from './node-redis-server.js';
 
-/** What `createCluster` of node-redis returns. */
+/** The driver for a client from `createCluster` of node-redis. */
 export class ClusterDriver extends NodeRedisDriver {
   readonly isCluster = true;
   readonly options: DriverOptions & { readonly natMap: (address: string) => ServerAddress | undefined };
   readonly address: string;
-  /** The servers, and the connection that each had when it was made: behind a new one can be another server. */
+  /** The servers, with the connection of each at its creation: a new connection can lead to another server. */
   readonly #servers = new WeakMap<ClusterMaster, { readonly epoch: number; readonly server: Server }>();
   #wasReady = false;
 
@@ -55,7 +55,7 @@ export class ClusterDriver extends NodeRedisDriver {
     for (const event of EVENTS) this.client.on(event, this.#look);
     this.client.on('node-ready', this.#onNodeReady);
     this.client.on('node-error', this.#onError);
-    // Another kind of listener would silence the errors of a client that is not ours.
+    // Another kind of listener would hide the errors of a client that belongs to the application.
     this.client.on(errorMonitor, this.#onError);
   }
 
@@ -70,7 +70,7 @@ export class ClusterDriver extends NodeRedisDriver {
     return this.client.sendCommand(key, false, args, PLAINLY);
   }
 
-  /** With `minimizeConnections` a master has no client until something is asked of it. */
+  /** With `minimizeConnections` a master has no client until its first command. */
   get #isReady(): boolean {
     return this.client.isReady && this.client.masters.some(({ client }) => client?.isReady ?? true);
   }
@@ -93,7 +93,9 @@ export class ClusterDriver extends NodeRedisDriver {
     this.#look();
   };
 
-  /** For a master that has gone node-redis would make a client that tries to connect for ever, and that nobody ends. */
+  /**
+   * For a master that is gone, node-redis would make a client that tries to connect for ever, and that nobody closes.
+   */
   async #clientOf(master: ClusterMaster): Promise<SingleClient> {
     if (!this.client.masters.includes(master)) throw new Error('is no master of the Cluster any more');
     return this.client.nodeClient(master);

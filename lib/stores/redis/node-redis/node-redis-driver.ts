@@ -1,12 +1,11 @@
 import { EventEmitter } from 'node:events';
 import type { Driver, DriverOptions, Packed, Server } from '../connection/driver.js';
 
-/** An error of the server begins with its code, such as `NOSCRIPT` or `ERR`; one of the client does not. */
+/** An error of the server begins with its code, such as `NOSCRIPT` or `ERR`; an error of the client does not. */
 const CODE = /^[A-Z]{2,}[A-Z_]* /;
 
 /**
- * A client of node-redis that was passed in, as a {@link Driver}: the same commands, answers, events and names of errors as
- * ioredis has.
+ * A passed-in client of node-redis as a {@link Driver}, with the commands, answers, events and error names of ioredis.
  */
 export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   abstract readonly status: string;
@@ -26,7 +25,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   abstract attach(): void;
   abstract detach(): void;
 
-  /** It is the application's. */
+  /** The client belongs to the application. */
   disconnect(): void {
     this.detach();
   }
@@ -39,7 +38,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
     return this.#run('EVAL', lua, packed);
   }
 
-  /** @param key - the first of the command's keys */
+  /** @param key - the first key of the command */
   protected abstract send(args: readonly string[], key: string | undefined): Promise<unknown>;
 
   #run(command: string, script: string, packed: Packed): Promise<unknown> {
@@ -54,7 +53,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   }
 }
 
-/** Gives the errors of a server, also those inside an answer, the name by which the rest knows them. */
+/** Gives the errors of a server, also those inside an answer, the error name that ioredis uses. */
 export function likeIoredis<T>(answer: Promise<T>): Promise<T> {
   return answer.then(
     (reply) => {

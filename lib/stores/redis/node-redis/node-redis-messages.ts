@@ -2,16 +2,16 @@ import { EventEmitter } from 'node:events';
 import type { MessageConnection, ServerAddress } from '../connection/driver.js';
 import { PLAINLY, type SingleClient } from './client-types.js';
 
-/** How long a connection may take until it is ready, in milliseconds. */
+/** Milliseconds that a connection may take until it is ready. */
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * A connection for messages like that of a client of node-redis. A client that has lost its connection is replaced: a
- * server that hangs ends none, and node-redis has no way to end it but for good.
+ * A connection for messages, like that of a client of node-redis. A client that has lost its connection is replaced: a
+ * server that hangs ends no connection, and node-redis can only end it for good.
  */
 export class NodeRedisMessages extends EventEmitter implements MessageConnection {
   #client: SingleClient | undefined;
-  /** Those that the server has confirmed. */
+  /** The channels that the server has confirmed. */
   readonly #confirmed = new Set<string>();
   #attempts = 0;
   #timer: NodeJS.Timeout | undefined;
@@ -40,7 +40,7 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
     if (client) destroy(client);
   }
 
-  /** node-redis does not ask the server again for what it has subscribed to. */
+  /** node-redis does not repeat a subscription to the server, so this sends it. */
   subscribe(channel: string): Promise<unknown> {
     return this.#confirm(channel, (client) => client.subscribe(channel, this.#receive));
   }
@@ -116,7 +116,7 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
 
 function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClient {
   return client.duplicate({
-    // It would win over the address below; what else it says is in the options by now.
+    // The url would override the address below; its other settings are in the options already.
     url: undefined,
     name: 'nestjs-redlock-messages',
     disableOfflineQueue: true,
@@ -128,7 +128,7 @@ function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClie
   });
 }
 
-/** It throws when it is closed already. */
+/** `destroy` throws if the client is closed already. */
 function destroy(client: SingleClient): void {
   if (client.isOpen) client.destroy();
 }

@@ -4,18 +4,19 @@ import { PLAINLY, type SentinelClient } from './client-types.js';
 import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisServer } from './node-redis-server.js';
 
-/** How often a copy that is not connected is looked at, in milliseconds. */
+/** Milliseconds between two checks of a copy that is not connected. */
 const LOOK_MS = 50;
 
-/** How often a copy that is not connected is asked something, which makes it look for the master, in milliseconds. */
+/** Milliseconds between two commands to a copy that is not connected, which make it look for the master. */
 const ASK_MS = 1_000;
 
 /**
- * What `createSentinel` of node-redis returns. Commands go over a copy of it, with a connection of its own.
+ * The driver for a client from `createSentinel` of node-redis. Commands use a copy of the client, with a connection of
+ * its own.
  *
- * The client lends its connection to one command after the other where several begin at once, and one that waits for it is
- * overtaken by those that come later, for as long as there are any (seen with 6.3). And of a connection that was
- * replaced it tells only whom it passes the errors of its parts on to.
+ * The client passes its connection from one command to the next when several begin at once, and later commands overtake
+ * a waiting one for as long as there are any (seen with 6.3). It also reports a replaced connection only to a listener
+ * of its parts' errors.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;
@@ -59,7 +60,7 @@ export class SentinelDriver extends NodeRedisDriver {
     copy.on('error', this.#onError);
     copy.on('topology-change', this.#onChange);
     while (copy === this.#copy && !copy.isOpen) {
-      // After a while it gives up; it can be told to connect again.
+      // It gives up after a while, and can be told to connect again.
       await copy.connect().catch(this.#onError);
     }
     if (copy === this.#copy) this.#look();
@@ -87,7 +88,7 @@ export class SentinelDriver extends NodeRedisDriver {
   /** The application has connected its client. */
   readonly #onOpen = (): void => void this.connect();
 
-  /** The application has closed its client; when it opens that again, there is another copy. */
+  /** The application has closed its client. When it opens the client again, there is another copy. */
   readonly #onEnd = (): void => {
     this.#end();
     this.emit('close');
@@ -102,7 +103,7 @@ export class SentinelDriver extends NodeRedisDriver {
     copy?.destroy().catch(() => undefined);
   }
 
-  /** Those of Sentinels and of the connection for messages end no connection to the master. */
+  /** Errors of Sentinels and of the connection for messages end no connection to the master. */
   readonly #onError = (error: unknown): void => {
     this.lastError = error instanceof Error ? error : new Error(String(error));
     if (this.lastError.message.startsWith('Master Client')) this.#lost();
@@ -112,7 +113,7 @@ export class SentinelDriver extends NodeRedisDriver {
     if (type === 'MASTER_CHANGE') this.#lost();
   };
 
-  /** There is another connection soon, or the same: which one it is, is not told. */
+  /** There is a new connection soon, or the same one: the client does not report which. */
   #lost(): void {
     if (this.#isReady) {
       this.#isReady = false;
@@ -144,11 +145,11 @@ export class SentinelDriver extends NodeRedisDriver {
 }
 
 /**
- * Messages over the copy's own connection for them, which goes where the master goes. It cannot be asked anything but to
- * subscribe and to unsubscribe, so a channel beside the others tells that it works.
+ * Messages over the copy's own connection for them, which follows the master. The connection accepts only
+ * subscriptions, so an extra channel shows that it works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
-  /** Those of the copy that was asked last. */
+  /** The channels of the copy that was asked last. */
   readonly #channels = new Set<string>();
   #asked: SentinelClient | undefined;
   #beating: Promise<unknown> = Promise.resolve();
@@ -161,7 +162,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     super();
   }
 
-  /** Nothing is ended: messages are taken to arrive again when there is an answer. */
+  /** Ends no connection: messages are expected to arrive again when there is an answer. */
   get stream(): MessageConnection['stream'] {
     return {
       destroy: () => {

@@ -5,7 +5,7 @@ import { NodeRedisDriver } from './node-redis-driver.js';
 import { NodeRedisMessages } from './node-redis-messages.js';
 import { NodeRedisServer } from './node-redis-server.js';
 
-/** What `createClient` of node-redis returns. */
+/** The driver for a client from `createClient` of node-redis. */
 export class SingleDriver extends NodeRedisDriver {
   readonly isCluster = false;
   readonly options: DriverOptions;
@@ -42,7 +42,7 @@ export class SingleDriver extends NodeRedisDriver {
   attach(): void {
     this.client.on('ready', this.#onReady);
     this.client.on('end', this.#onEnd);
-    // Another kind of listener would silence the errors of a client that is not ours.
+    // Another kind of listener would hide the errors of a client that belongs to the application.
     this.client.on(errorMonitor, this.#onError);
   }
 
@@ -65,7 +65,7 @@ export class SingleDriver extends NodeRedisDriver {
     this.emit('close');
   };
 
-  /** Also what ends no connection is told by it. */
+  /** Also called for errors that end no connection. */
   readonly #onError = (error: Error): void => {
     if (this.client.isReady) return;
     this.lastError = error;
@@ -73,7 +73,7 @@ export class SingleDriver extends NodeRedisDriver {
   };
 }
 
-/** Where a client leads. */
+/** The address and the prefix of a client. */
 export function optionsOf({ options, _keyPrefix }: SingleClient): DriverOptions {
   const { socket, database } = options;
   return {

@@ -5,16 +5,16 @@ import type { Subscription } from '../../../core/ports.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
 /**
- * Messages from a Cluster, by sharded pub/sub: a channel belongs to the server that has its slot. Where the channel is
- * not heard, waiters poll.
+ * Messages from a Cluster, by sharded pub/sub: a channel belongs to the server with its slot. While no messages of a
+ * channel arrive, waiters poll.
  *
- * With connections of our own: the sharded subscriber of ioredis reconnects after it was closed, and a subscription at
+ * Uses connections of its own: the sharded subscriber of ioredis reconnects after it was closed, and a subscription at
  * the wrong server is never answered (both seen with 5.11).
  */
 export class ClusterSubscriber {
   readonly #servers = new Map<string, Subscriber>();
 
-  /** There is no connection that has all channels. */
+  /** No single connection has all channels. */
   readonly subscribed = false;
 
   constructor(
@@ -48,12 +48,12 @@ export class ClusterSubscriber {
     this.#servers.clear();
   }
 
-  /** Any server tells, when it is asked for a key in the slot of the channel. */
+  /** Asks any server for a key in the slot of the channel; the server answers with the right address. */
   async #serverOf(channel: string): Promise<Subscriber | undefined> {
     const [master] = mastersOf(this.client);
     if (!master) return undefined;
     const { host = '', port = 0 } = master.options;
-    // The name of the channel is whole. What this connection puts before a key comes off first.
+    // The name of the channel is complete. The prefix that this connection adds to a key is removed first.
     const before = keyPrefixOf(master);
     const key = channel.startsWith(before) ? channel.slice(before.length) : channel;
     const answer = await master.exists(key).catch((error: Error) => error.message);
@@ -68,7 +68,7 @@ export class ClusterSubscriber {
     return subscriber;
   }
 
-  /** Where the client goes for the address that a server is known by. */
+  /** The address that the client uses for a server (`natMap`). */
   #mapped(server: ServerAddress): ServerAddress {
     const { natMap } = (this.client as Cluster).options;
     const address = `${server.host}:${server.port}`;

@@ -3,31 +3,31 @@ import type { Subscription } from '../../../core/ports.js';
 import type { MessageConnection, Server, ServerAddress } from '../connection/driver.js';
 import { leadsTo, type MasterAddress } from '../connection/master-address.js';
 
-/** How long a connection is kept that nobody listens on, in milliseconds. */
+/** Milliseconds for which a connection without listeners is kept. */
 const IDLE_MS = 5_000;
 
-/** How often a connection that somebody listens on must answer, in milliseconds. */
+/** Milliseconds between two checks of a connection with listeners. */
 const HEARTBEAT_MS = 500;
 
-/** How long to wait before a subscription that failed is tried again, in milliseconds. */
+/** Milliseconds before a failed subscription is repeated. */
 const SUBSCRIBE_AGAIN_MS = 200;
 
-/** One channel, and who wants its messages. */
+/** A channel and its listeners. */
 interface Channel {
   ready: boolean;
   readonly listeners: Set<Listener>;
 }
 
-/** Who wants the messages of a channel. */
+/** A listener to the messages of a channel. */
 export interface Listener {
   readonly message: (text: string) => void;
-  /** Messages begin to arrive, or cease to. */
+  /** Called when messages begin to arrive, and when they stop. */
   readonly ready: (ready: boolean) => void;
 }
 
 /**
- * Messages from one server, over a connection of its own that is opened when somebody listens for the first time and
- * closed when nobody has for a while. Messages are hints: one that is lost costs time and nothing else.
+ * Messages from one server, over a connection of its own. It is opened for the first listener, and closed when there
+ * has been none for a while. Messages are hints: a lost one costs time and nothing else.
  */
 export class Subscriber {
   readonly #channels = new Map<string, Channel>();
@@ -38,7 +38,7 @@ export class Subscriber {
 
   /**
    * @param open - makes a connection for messages, which does not connect yet
-   * @param sharded - whether a channel belongs to a slot of a Cluster
+   * @param sharded - `true` if a channel belongs to a slot of a Cluster
    * @param denied - called when the user has no right to a channel
    */
   constructor(
@@ -47,7 +47,7 @@ export class Subscriber {
     private readonly denied: () => void,
   ) {}
 
-  /** Whether messages of every channel arrive already. */
+  /** `true` if messages of every channel arrive already. */
   get subscribed(): boolean {
     for (const { ready } of this.#channels.values()) if (!ready) return false;
     return this.#channels.size > 0;
@@ -64,14 +64,14 @@ export class Subscriber {
       },
       stop: () => {
         entry.listeners.delete(listener);
-        // On a Cluster a channel belongs to a key; elsewhere there is one for all keys, worth keeping.
+        // On a Cluster a channel belongs to a key; elsewhere one channel serves all keys, and is worth keeping.
         if (entry.listeners.size === 0 && this.sharded) this.#drop(channel);
         this.#closeWhenIdle();
       },
     };
   }
 
-  /** The master is there: messages come from it. */
+  /** Moves the connection to the master at this address. */
   follow(master: MasterAddress): void {
     const stream = this.#connection?.stream;
     if (stream && !leadsTo(stream, master)) stream.destroy();
@@ -107,7 +107,7 @@ export class Subscriber {
     };
     connection.on('message', receive);
     connection.on('smessage', receive);
-    // The slot of the channel has moved to another node of the Cluster: those who wait there poll from now on.
+    // The slot of the channel has moved to another node of the Cluster: its waiters poll from now on.
     connection.on('sunsubscribe', (channel: string) => {
       const entry = this.#channels.get(channel);
       if (entry) setReady(entry, false);
@@ -149,8 +149,8 @@ export class Subscriber {
   }
 
   /**
-   * A server that hangs ends no connection, and its messages do not come. Subscribing once more changes nothing, and needs
-   * no further right.
+   * Checks the connection: a server that hangs does not end it, and sends no messages. A repeated subscription changes
+   * nothing, and needs no further right.
    */
   #beginHeartbeat(connection: MessageConnection): void {
     let answered = true;
@@ -167,7 +167,7 @@ export class Subscriber {
       if (!answered) this.#send(connection, channel).then(heard, heard);
     };
     const waitForNext = (): void => {
-      // When the thread was blocked, the answer may be there and unread: it comes first.
+      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
       this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
     };
     waitForNext();
@@ -190,7 +190,7 @@ function setReady(channel: Channel, ready: boolean): void {
   for (const listener of channel.listeners) listener.ready(ready);
 }
 
-/** A connection like that to the server, or to another one of its Cluster, but for messages. */
+/** A connection for messages to the server, or to another one of its Cluster, with the settings of the client. */
 export function copyForMessages(server: Server, at?: ServerAddress): MessageConnection {
   if (server.messages) return server.messages(at);
   return (server as Redis).duplicate({

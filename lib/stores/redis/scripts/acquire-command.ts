@@ -5,21 +5,21 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
 
 /**
- * The scripts that store leases have in common how a command begins, and the straight path.
+ * The beginning of every command that stores leases, shared by the scripts, and the straight path.
  *
  * KEYS     the node's marker, if it has one; then those of the leases
- * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and nothing else to say: then it has one
- *          argument; `o` where order is kept; `m` when KEYS begins with the marker, `c` when there is none and yet ARGV[5] and
- *          ARGV[6]
- * ARGV[2]  milliseconds that the records are to live: ttl and linger
+ * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and no further details: then it has one
+ *          argument; `o` at the node that keeps the queue; `m` when KEYS begins with the marker, `c` when there is none but
+ *          ARGV[5] and ARGV[6] are given
+ * ARGV[2]  the life of the records in milliseconds: ttl and linger
  * ARGV[3]  the time on this server's clock, in milliseconds since 1970, after which nobody waits for the answer (S16)
- * ARGV[4]  what the names of channels begin with; empty on a Cluster
- * ARGV[5]  where nodes agree on a token or there is a marker: guard in milliseconds, or 0 for none (S12)
- * ARGV[6]  likewise: the token that the nodes are to agree on, if theirs need not be larger
+ * ARGV[4]  the prefix of channel names; empty on a Cluster
+ * ARGV[5]  if nodes agree on a token or there is a marker: guard in milliseconds, or 0 for none (S12)
+ * ARGV[6]  likewise: the proposed token, which the nodes give if theirs need not be larger
  */
 export interface AcquireCommand {
   readonly keyPrefix: string;
-  /** What the names of channels begin with; empty on a Cluster. */
+  /** The prefix of channel names; empty on a Cluster. */
   readonly base: string;
   readonly ordered: boolean;
   /** The key of the node's marker, if it has one. */
@@ -29,17 +29,17 @@ export interface AcquireCommand {
   readonly guard: number;
 }
 
-/** How many arguments come before those for the leases, and how many where several nodes agree on a token. */
+/** The number of arguments before those of the leases; the second value is for several nodes that agree on a token. */
 const HEADER = 4;
 const LONG_HEADER = 6;
 
-/** The number that Lua knows a letter by. */
+/** The code of a letter, as Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
 
-/** How far a token may be ahead of the node's clock before the node's marker is lifted. */
+/** The lead over the node's clock from which a token raises the node's marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
-/** Lua text that reads how a command begins, and the marker. */
+/** Lua text that reads the beginning of a command, and the marker. */
 export const BEGIN_ACQUIRE = `
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
 local time = call('TIME')
@@ -64,7 +64,7 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
     born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
   end
   if not mark or born > now then
-    -- A birth in the future, of a clock that was set back since, begins anew.
+    -- A birth in the future comes from a clock that was set back since, and is replaced.
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
@@ -75,49 +75,58 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
 end
 `;
 
-/** What differs from mode to mode on the straight path. */
+/** The differences between the modes on the straight path. */
 interface StraightPath {
-  /** How many KEYS a lease has, its marks not counted, where order is kept and where it is not. */
+  /** The number of KEYS of a lease, without its marks, at the node that keeps the queue and at other nodes. */
   readonly keys: readonly [ordered: number, unordered: number];
   /** The state of the record, see `STATE`. */
   readonly state: string;
-  /** Whether marks keep it out ({@link readMarks}); they keep nobody out who takes a free key for itself alone. */
+  /**
+   * `true` if marks keep the lease out ({@link readMarks}). They never keep out a lease that takes a free key alone.
+   */
   readonly marked?: boolean;
-  /** Lua text for the end of the record, behind the lease, by the local `seen`: the free record that was there, or false. */
+  /**
+   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record that was there,
+   * or false.
+   */
   readonly end?: string;
-  /** Lua text for the answer where others of the command did not take it, by `i`, its position in the command. */
+  /**
+   * Lua text for the answer when other leases of the command were refused. It can use `i`, the position of the lease in
+   * the command.
+   */
   readonly answer?: string;
 }
 
 /**
- * Lua text that sets the locals `marks` (how many KEYS come before the first mark) and `marked` (whether there is one at all), and
- * `key` to what comes before the other KEYS of the leases.
+ * Lua text that sets three locals: `marks` (the number of KEYS before the first mark), `marked` (true if any mark
+ * exists), and `key` (the number of KEYS before the other KEYS of the leases).
  *
- * All marks come first and are looked for at once: with 64 in flight that takes 0.1 us for each, and a GET 0.4 (CPU time of a server
- * that does nothing else).
+ * All marks come first, so that one command checks them: with 64 in flight that takes 0.1 us for each, and a GET 0.4
+ * (CPU time of a server that does nothing else).
  *
- * @param keys - how many KEYS a lease has for each of its keys, its mark not counted, where order is kept and where it is not
+ * @param keys - the number of KEYS of a lease for each of its keys, without its mark, at the node that keeps the queue
+ * and at others
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
--- One by one where there are more than Lua unpacks, and for a user without the right to it, who is told of an error.
+-- One by one if there are more than Lua unpacks, or if the user has no right to EXISTS, so that the error is reported.
 local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
 `;
 
 /**
- * Lua text of the straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is
- * held, or anything else, which the general path answers.
+ * Lua text of the straight path: most keys have no record, or a free one without waiters. It ends at the first held
+ * record or other exception, with which the general path goes on.
  *
- * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (which argument the general path begins with) and
- * `seen` (the record of its key, if it was read).
+ * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
+ * begins) and `seen` (the record of its key, if it was read).
  */
 export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `
 local answers, first, seen = {}, header + 1
--- The straight path: most keys have no record, or a free one that nobody waits for. It ends with the first that is held, or
--- anything else, which the general path answers. With 64 in flight it takes 2.8 us for
--- each, the script without it 3.7 to 4.2 (bench -- server-time).
+-- The straight path: most keys have no record, or a free one without waiters. It ends at the first held record or other
+-- exception, with which the general path goes on. With 64 in flight it takes 2.8 us for each, and the script without it
+-- 3.7 to 4.2 (bench -- server-time).
 if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) and least <= ahead
   and least <= ${Number.MAX_SAFE_INTEGER} then
   local head, step = nil, ordered and ${keys[0]} or ${keys[1]}
@@ -151,8 +160,8 @@ end
 }
 
 /**
- * Lua text that lifts the marker for a token that runs ahead of the clock, as the record will be forgotten and what comes after it
- * must be larger all the same.
+ * Lua text that raises the marker for a token that runs ahead of the clock: after the record has been forgotten, later
+ * tokens must still be larger.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. Sets `answer` to an error.
  */
@@ -174,14 +183,14 @@ export const ADD_ANSWER = `
   if type(answer) == 'table' and answer.err then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      -- One answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
   end
   answers[#answers + 1] = answer
 `;
 
-/** The arguments of a command that come before those for the leases. */
+/** The arguments of a command before those of the leases. */
 export function packBegin(
   requests: readonly AcquireRequest[],
   { base, ordered, marker, deadline, guard }: AcquireCommand,

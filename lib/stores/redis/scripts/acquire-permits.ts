@@ -32,56 +32,59 @@ import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
-/** Width of a token and of a slot in the answer for a lease that was stored. */
+/** The width of a token and of a slot in the answer for a stored lease. */
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
-/** How many KEYS a lease has for each of its keys beside the mark, where order is kept and where it is not. */
+/**
+ * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at others.
+ */
 const COUNTS = [4, 3] as const;
 
-/** Lua text for the floor of a phase that begins with a lease that takes a free key. */
+/** Lua text for the floor of a phase that begins with a lease on a free key. */
 const FLOOR = ` .. (seen and sub(seen, ${RECORD.token.join(', ')}) or '${'0'.repeat(TOKEN_DIGITS)}')`;
 
-/** Lua text for the answer to such a lease, which has the slot that it asked for. */
+/** Lua text for the answer to such a lease, which gets the slot that it asked for. */
 const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE.slot}, ${LEASE.slot + SLOT_DIGITS - 1})`;
 
 /**
- * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. What is not said here is as
- * in ACQUIRE, what is stored is told of at {@link PERMITS}.
+ * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. {@link PERMITS}
+ * describes the stored data. Everything else is as in ACQUIRE.
  *
- * A slot is a lock of its own with a row of tokens of its own (S20): its token is larger than the one that it had before and than
- * the floor of the phase, and no grant of another slot raises it. The record has the largest, which an exclusive or a shared
- * phase goes on from, and the next one of permits. Several keys have one token for all their slots.
+ * A slot is a lock of its own, with a sequence of tokens of its own (S20). Its next token is larger than its last one
+ * and than the floor of the phase, and no grant of another slot raises it. The record has the largest token, from which
+ * an exclusive or shared phase goes on, and the next phase of permits. A lease of several keys has one token for all
+ * its slots.
  *
- * In line: who asks is kept out by those who wait for permits, too, and came earlier, as long as there are not more free slots
- * than they are. While permits are held, a waiter in another mode keeps those out who come later by its mark alone (S22), which
- * lapses when it dies; a place in the queue does not. Who begins a phase leaves that mark for the first of them.
+ * Order: a lease is refused if earlier waiters for permits are as many as the free slots. While permits are held, only
+ * the mark of a waiter in another mode keeps out later callers (S22), because a mark expires when the waiter's process
+ * dies, and an entry in the queue does not. The lease that begins a phase sets that mark for the first such waiter.
  *
  * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
- *          and n hashes of what is told of them; where order is kept their n queues
+ *          and n hashes of their details; at the node that keeps the queue their n queues
  * ARGV     how a command begins, see {@link AcquireCommand}
- * ARGV     how many permits each of the keys has, as far as these leases know
+ * ARGV     the number of permits of each of the keys, as far as these leases know
  * ARGV     for each lease:
  *          - as it stands in the record, from its id on, see {@link LEASE}
  *          - n
- *          - for one that waits its name in the queue, else empty
- *          - milliseconds that it has waited; empty for one that does not wait
- *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
+ *          - for a waiter its name in the queue, else empty
+ *          - milliseconds that it has waited; empty without a waiter
+ *          - milliseconds that the next waiter of its process has waited, which takes over its position; empty for none
  *          - 1 for the slots that follow and no others, 0 for the next free ones from there on, empty for the next free one from the
- *            one on that the lease has
+ *            slot on that the lease names
  *          - for each key a slot, unless that is empty
  * Returns  when every lease took the straight path, the clock as in ACQUIRE: each has the slot that it asked for. Else
  *          an answer for each lease, and then the time in microseconds on this server's clock. An answer is one of
  *          a string                           stored: 16 digits of the token, and 4 of the slot of each key; a list with both
  *                                             takes the client 1 us more
- *          {0, that string, waiting, most}    stored, and others wait, with waiting as in ACQUIRE, or 0; most is there when others
- *                                             have asked for more permits of late, and says how many
+ *          {0, that string, waiting, most}    stored, and there are waiters, with waiting as in ACQUIRE, or 0; most is the largest
+ *                                             recent request of others for permits, if it is larger
  *          {i, record, pttl}                  the i-th key is held in another mode, or by the one holder that the record names
  *          {i, {id, details, left, ...}, most}
- *                                             all slots of the i-th key are taken: the first ten holders to go, or the one that has
- *                                             the slot that it must be, and for how many milliseconds; and the most permits that
- *                                             others have asked for of late
- *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark stands for so long
+ *                                             all slots of the i-th key are taken: the first ten holders to end, or the holder of the
+ *                                             one requested slot, each with the milliseconds left; and the largest recent request of
+ *                                             others for permits
+ *          {-4, waiter, milliseconds}         it is the turn of that waiter for so long, or its mark lasts for so long
  *          and as in ACQUIRE {-1, milliseconds late}, {-2, milliseconds to go}, or an error
  */
 export const ACQUIRE_PERMITS = script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}header = header + 1
@@ -89,10 +92,10 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- Of the keys of one lease: the records, how long they are held, whether several hold them, for how many permits, the slots that are
--- taken, the slots that the lease gets, and until when the set and the hash live.
+-- For each key of one lease: the record, the milliseconds left, true with several holders, the number of permits, the
+-- taken slots, the lease's new slot, and the expiry of the set and the hash.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
--- The digits of slots.
+-- The slots as digits.
 local numbers = {}
 local at = first
 while ARGV[at] do
@@ -180,7 +183,7 @@ ${TELL_HOLDERS}
         local mark = marked and pcall('GET', KEYS[marks + i])
         local failed = mark and mark.err and mark
         if shares and not several and not failed then
-          -- The second holder: the set and the hash are made anew.
+          -- The second holder: the set and the hash are created anew.
           local set, hash = pcall('ZCARD', holders), pcall('HLEN', details)
           failed = type(set) == 'table' and set or type(hash) == 'table' and hash
         end
@@ -191,7 +194,7 @@ ${TELL_HOLDERS}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
           answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
-          -- Where there is no record nobody could tell that a queue is there.
+          -- Without a record later commands could not know that a queue exists.
           refused = record and i
         else
           floor = shares and tonumber(sub(record, ${PERMITS.floor})) or last
@@ -256,7 +259,7 @@ ${STORE_PERMIT}
             ${findFree('0')}
           end
           if waits[i] and slot < helds[i] then
-            -- A slot is left: the next one is called as well.
+            -- Another slot is free: wake the next waiter as well.
             local queue, after, released = KEYS[queues + i], 0, '-'
             ${WAKE}
           end
@@ -310,7 +313,7 @@ const MARKS = new LeaseNames([markKey]);
 const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
 const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
 
-/** Whether a wish is told by a slot in the lease alone. */
+/** `true` if the slot in the lease expresses the whole wish. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {
   return !exactly && slot < permits;
 }
@@ -321,17 +324,17 @@ function inDigits(slot: number): string {
 
 type Grant = Extract<AcquireReply, { granted: true }>;
 
-/** The slot of a lease that asked for none in particular, where it is the first holder. */
+/** The slot of a lease without a wish, when it is the first holder. */
 const FIRST = [0];
 
 /**
- * As {@link readAcquireReply}, with the slots of a grant and the holders of a lock whose permits are all taken.
+ * As {@link readAcquireReply}, with the slots of a grant, and the holders of a lock whose permits are all taken.
  *
- * @param wish - the slots that were asked for
+ * @param wish - the requested slots
  */
 export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path everybody has the same token, and the slot that it asked for.
+  // On the straight path all leases have the same token, and each the slot that it asked for.
   if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
   if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];
@@ -367,7 +370,7 @@ function grantIn(text: string): Grant | Error {
   return grant(Number(text.slice(0, TOKEN_DIGITS)), slots);
 }
 
-/** A grant without a token or a slot is worth nothing. */
+/** A grant without a token or a slot is an error. */
 function grant(token: number, slots: readonly number[]): Grant | Error {
   if (Number.isSafeInteger(token) && token > 0 && slots.length > 0) return { granted: true, token, slots };
   return new Error(

@@ -20,48 +20,50 @@ import { GO_OUT_OF_LINE, passTurn, STAND_IN_LINE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { script } from './script.js';
 
-/** So many readers whose end has passed are cleared away at a time, so that nobody waits for long. */
+/** The most expired readers that one command removes, so that other commands do not wait for long. */
 const MOST_CLEARED = 500;
 
-/** So many of those who wait are looked at. */
+/** The most waiters that one command checks. */
 const MOST_WAITERS = 64;
 
-/** How many KEYS a lease has for each of its keys beside the mark, where order is kept and where it is not. */
+/**
+ * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at others.
+ */
 const COUNTS = [4, 3] as const;
 
 /**
- * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. What is not said here is as
- * in {@link ACQUIRE}.
+ * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. Everything else is
+ * as in {@link ACQUIRE}.
  *
- * A reader that joins others gets the token that they have, whatever is proposed; the first of a phase counts up (S21). It is
- * kept out by a mark of one who waits in another mode and came earlier (S22), on every node. While readers hold the lock that
- * mark alone keeps the order: it lapses when its waiter dies, and a place in the queue does not. Where the lock is free and
- * waiters queue, nobody passes one of another mode who came earlier; a reader that begins a phase there leaves the mark for the
- * first of them, who has not asked yet since readers hold the lock.
+ * A reader that joins others gets their token, whatever is proposed; the first reader of a phase gets a new one (S21).
+ * On every node the mark of an earlier waiter in another mode keeps it out (S22). While readers hold the lock, only
+ * that mark keeps the order: it expires when its waiter dies, and an entry in the queue does not. While the lock is
+ * free and has a queue, nobody passes an earlier waiter in another mode. A reader that begins a phase there sets the
+ * mark for the first such waiter, which has not asked yet since readers hold the lock.
  *
  * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
- *          and n hashes of what is told of them; where order is kept their n queues
+ *          and n hashes of their details; at the node that keeps the queue their n queues
  * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
  *          - n
- *          - for one that waits its name in the queue, else empty
+ *          - for a waiter its name in the queue, else empty
  *          - milliseconds that it has waited
  * Returns  as {@link ACQUIRE}
  *
- * The record names the one reader who ends last, and the others are beside it: so the one reader that there mostly is costs what
- * an exclusive lock does.
+ * The record names the one reader that ends last, and the others are stored beside it. A single reader, which is the
+ * usual case, thus costs the same as an exclusive lock.
  *
- * All is read before anything is written, so that no value of something else is overwritten (S19). The first write is one that
- * fails when memory is short; only what is left of an earlier phase, or a waiter in the queue, is deleted before.
+ * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write is one
+ * that fails when memory is short; before it, only remains of an earlier phase, or a waiter in the queue, are deleted.
  */
 export const ACQUIRE_SHARED =
   script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${straightPath({ keys: COUNTS, state: STATE.shared, marked: true })}
 marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
--- Of each key of a lease: how long readers hold it, if they do, the record, whether others are beside it, whether some are left of
--- an earlier phase, the mark, and the mark that is to be left.
+-- For each key of a lease: the milliseconds left to readers, the record, true with further readers, true with remains
+-- of an earlier phase, the present mark, and the mark to set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
@@ -101,7 +103,7 @@ for at = first, #ARGV, plain and 1 or 4 do
         local set = n > 1 and pcall('ZCARD', KEYS[holders + i])
         own = type(set) == 'table' and set or own
       elseif shared and not named then
-        -- The second reader: the set and the hash are made anew.
+        -- The second reader: the set and the hash are created anew.
         local set, hash = pcall('ZCARD', KEYS[holders + i]), pcall('HLEN', KEYS[details + i])
         own = type(set) == 'table' and set or type(hash) == 'table' and hash
         old = own or set + hash > 0
@@ -122,7 +124,7 @@ for at = first, #ARGV, plain and 1 or 4 do
       elseif left > 0 and not shared then
         answer, refused = {i, record, left == math.huge and -1 or left}, i
       elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
-        -- Where there is no record nobody could tell that a queue is there.
+        -- Without a record later commands could not know that a queue exists.
         answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
         refused = record and i
       else
@@ -190,7 +192,7 @@ ${STAND_IN_LINE}
         call('DEL', holders, details)
       end
       if left then
-        -- The record names the one who ends last; the others are beside it.
+        -- The record names the reader that ends last; the others are stored beside it.
         local record, isLast, beside = records[i], left < ttl, besides[i]
         local other, till, own = id, now + ttl, sub(lease, ${ID_LENGTH + 1})
         if isLast then
@@ -217,7 +219,7 @@ ${STAND_IN_LINE}
               call('SETRANGE', name, ${RECORD.beside - 1}, '+')
             end
             if token > tonumber(sub(record, ${RECORD.token.join(', ')})) then
-              -- The one that the record names keeps the token that it was granted.
+              -- The reader that the record names keeps its token.
               call('HSETNX', details, sub(record, ${RECORD.id.join(', ')}), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. sub(record, ${RECORD.beside + 1}))
               call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, 1, 16))
             end

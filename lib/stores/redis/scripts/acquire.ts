@@ -18,47 +18,49 @@ import { namedBy } from './read.js';
 import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
-/** What {@link ACQUIRE} answers first when it did not store the lease; a positive number is the position of a held key. */
+/**
+ * The first value of an answer of {@link ACQUIRE} about a lease that it did not store; a positive number is the
+ * position of a held key.
+ */
 export const TOO_LATE = -1;
 export const TOO_YOUNG = -2;
 const ALREADY_RAN = -3;
 export const TURN_OF_ANOTHER = -4;
 
 /**
- * Stores leases, each under all its keys or under none, and gives each a fencing token. At the node where waiters queue
- * it also keeps their order: it does not pass those who came earlier, and who is refused and has a place is put in line.
+ * Stores leases, each under all its keys or under none, and gives each a fencing token. The node that keeps the queue
+ * also keeps the order: it refuses a lease while an earlier waiter is in line, and adds a refused waiter to the queue.
  *
- * KEYS     the node's marker, if it has one; then for each lease its n records; where order is kept their
+ * KEYS     the node's marker, if it has one; then for each lease its n records; at the node that keeps the queue their
  *          n queues and, unless all is plain, their n marks (S22); for a tick of a schedule the key of the last one that ran
  * ARGV     how a command begins, see {@link AcquireCommand}
  * ARGV     for each lease:
  *          - its id, time and owner, as they stand in the record
  *          - n
  *          - its tick, in milliseconds since 1970; empty for none
- *          - for one that waits its name in the queue, else empty
+ *          - for a waiter its name in the queue, else empty
  *          - milliseconds that it has waited
- *          - milliseconds that the next waiter of its process has waited, who takes over its place; empty for none
+ *          - milliseconds that the next waiter of its process has waited, which takes over its position; empty for none
  * Returns  when every lease took the straight path, the clock of this server as a token alone: each has that token or the
  *          proposal, whichever is larger. Else an answer for each lease, and then the time in microseconds on this server's
  *          clock. An answer is one of
  *          token                       stored
- *          {0, token, waiting}         stored, and others wait; waiting is 2 if the one who got the place is the first of
- *                                      them, else 1
+ *          {0, token, waiting}         stored, and there are waiters; waiting is 2 if the next waiter of the process is the first
+ *                                      of them, else 1
  *          {i, record, pttl}           the i-th key is held by another lease for pttl milliseconds more; -1 for ever
  *          {-1, milliseconds late}     the deadline had passed (S16)
  *          {-2, milliseconds to go}    the node's data is younger than the guard (S12)
- *          {-3, mark, pttl}            that tick or a later one has run, which is known for pttl milliseconds more
- *          {-4, waiter, milliseconds}  it is free, but the turn of that waiter for so long
+ *          {-3, mark, pttl}            that tick or a later one has run, which is remembered for pttl milliseconds more
+ *          {-4, waiter, milliseconds}  it is free, but it is the turn of that waiter for so long
  *          an error
  *
- * The records are read first: a value that is none is a loud error and never overwritten (S19), and running twice for the
- * same lease, as a client that resends after a cut connection makes it do, grants again by the same token. Once a lease has
- * ended, a duplicate is refused while its record is there, and by its deadline after that, which is shorter than the
- * linger.
+ * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
+ * as after a client's resend, grants again with the same token. After a lease has ended, its record refuses a
+ * duplicate, and later the duplicate's deadline does, which is shorter than the linger.
  *
- * Nothing that runs before an error is undone, so what can fail comes first: when memory is short, that is the marker, then
- * the first record; after the first write of a script the others cannot fail. (To take a waiter out of the queue is such a write: a
- * lock that somebody waits for may be granted though memory is short.)
+ * Nothing that runs before an error is undone, so the write that can fail comes first: when memory is short, that is
+ * the marker, then the first record. After the first write of a script the others cannot fail. (The removal of a waiter
+ * from the queue is such a write: a lock with waiters may be granted although memory is short.)
  */
 export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
 for at = first, #ARGV, plain and 1 or 6 do
@@ -174,7 +176,7 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** Whether a request is told by its key alone. */
+/** `true` if its key alone expresses the request. */
 export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
   return lease.keys.length === 1 && !lease.tick && !(ordered && position);
 }
@@ -205,7 +207,10 @@ export function packAcquire(requests: readonly AcquireRequest[], command: Acquir
   return packed;
 }
 
-/** An answer for each request, and then the time in microseconds on the server's clock, out of what {@link ACQUIRE} returned. */
+/**
+ * An answer for each request, and then the time in microseconds on the server's clock, from the reply of {@link
+ * ACQUIRE}.
+ */
 export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest[]): readonly unknown[] {
   if (Array.isArray(reply)) return reply;
   const clock = Number(reply);
@@ -215,17 +220,17 @@ export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest
   return answers;
 }
 
-/** A node that was asked too late has done nothing. */
+/** `true` if the request arrived after its deadline; the node has done nothing then. */
 export function isTooLate(answer: unknown): boolean {
   return Array.isArray(answer) && Number(answer[0]) === TOO_LATE;
 }
 
-/** Milliseconds for which a node must not vote yet, by its marker; `undefined` when that is not its answer. */
+/** Milliseconds for which a node must not vote yet, by its marker; `undefined` for any other answer. */
 export function tooYoungFor(answer: unknown): number | undefined {
   return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
 }
 
-/** What an answer says, unless the node is too young; numbers may come as strings from a client of the user's (`stringNumbers`). */
+/** Reads an answer, unless the node is too young; numbers may be strings from a passed-in client (`stringNumbers`). */
 export function readAcquireReply(answer: unknown): AcquireReply | Error {
   if (answer instanceof Error) return answer;
   if (!Array.isArray(answer)) return grant(answer);
@@ -245,14 +250,14 @@ export function readAcquireReply(answer: unknown): AcquireReply | Error {
   return { granted: false, holder: namedBy(text, remaining) };
 }
 
-/** A grant without a token is worth nothing. */
+/** A grant without a token is an error. */
 function grant(token: unknown): { readonly granted: true; readonly token: number } | Error {
   const number = Number(token);
   if (Number.isSafeInteger(number) && number > 0) return { granted: true, token: number };
   return new Error(`answered ${String(token)} in place of a fencing token`);
 }
 
-/** Others waited for the lock when this was answered. */
+/** `true` if there were waiters for the lock at the time of the answer. */
 export function showsWaiters(answer: unknown): boolean {
   if (!Array.isArray(answer)) return false;
   const [outcome, , waiting] = answer as readonly unknown[];

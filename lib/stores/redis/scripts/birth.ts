@@ -1,14 +1,14 @@
 import { script } from './script.js';
 
 /**
- * Meets a server on a new connection: learns its clock, and leaves a marker of when it was first met. A server that
- * loses its data loses the marker, too (S12).
+ * Runs once on each new connection: reads the server's clock, and sets a marker with the time of the first contact. A
+ * server that loses its data loses the marker, too (S12).
  *
  * KEYS     the marker, or none
- * Returns  microseconds since 1970 on this server's clock, and the milliseconds at which it was first met, or -1
+ * Returns  microseconds since 1970 on this server's clock, and the milliseconds at the first contact, or -1
  *
- * The marker: 16 digits of the milliseconds since 1970 at which it was first met, a colon, and 16 digits of the largest token
- * that was ahead of the server's clock.
+ * The marker: 16 digits of the milliseconds since 1970 at the first contact, a colon, and 16 digits of the largest
+ * token that was ahead of the server's clock.
  */
 export const BIRTH = script(`
 local time, born = redis.call('TIME'), -1

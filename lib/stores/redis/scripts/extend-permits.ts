@@ -7,20 +7,20 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Makes the slots of each lease end no sooner than the ttl from now, if it holds one of each key; nobody else's end changes
- * (S23). What became of one lease is no matter for the others.
+ * Makes the slots of each lease end no sooner than the ttl from now, if it holds one of each key. The ends of other
+ * holders stay (S23). The result for one lease does not affect the others.
  *
- * A lease that knows its slots and has another one here does not hold the key here: it gives that up, and is not extended; the
- * first of those who wait is told.
+ * A lease that knows its slots and has another one here does not hold the key here: the script frees that slot, does
+ * not extend the lease, and wakes the first waiter.
  *
- * KEYS     for each lease its n records, their n sets of holders, n hashes of what is told of them, and n queues
+ * KEYS     for each lease its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  ttl in milliseconds
- * ARGV[2]  what the names of channels begin with; empty on a Cluster
- * ARGV     for each lease its id, n, and the slot of each key, all of them empty where they are not known
+ * ARGV[2]  the prefix of channel names; empty on a Cluster
+ * ARGV     for each lease its id, n, and the slot of each key, all of them empty if they are not known
  * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
  *
- * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other fails for want of memory
- * (S9). A longer life is left alone, because an older extension that was delayed must not cut short what a newer one promised.
+ * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other fails for want of
+ * memory (S9). A longer life is not shortened: a delayed older extension must not undo a newer one.
  */
 export const EXTEND_PERMITS = script(`
 local call = redis.call
@@ -74,7 +74,7 @@ while ARGV[at] do
       ${KEEP_BOTH}
       call('ZADD', holders, ends, id)
       if left == -1 then
-        -- A record without an expiry is held for ever, and gets one.
+        -- A record without an expiry would be held for ever, so it gets one.
         left = call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2] - math.floor(now) + ${LINGER_MS}
         call('PEXPIRE', name, left)
       end

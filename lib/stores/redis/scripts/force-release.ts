@@ -7,16 +7,16 @@ import { END_READER } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Ends those holders of a lock that have one of the ids, whoever asks, and tells those who wait. The last token stays for the
- * linger.
+ * Ends the holders of a lock that have one of the ids, without regard to the caller, and wakes the waiters. The last
+ * token is kept for the linger.
  *
- * KEYS     the record, its queue, the set of its holders, and the hash of what is told of them
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
+ * KEYS     the record, its queue, the set of its holders, and the hash of their details
+ * ARGV[1]  the prefix of channel names; empty on a Cluster
  * ARGV     then the ids that were seen on any node
  * Returns  the positions of the ids that it ended
  *
- * The ids, and not whatever is there, so that a request that is delayed or sent twice leaves the next holder alone. Where
- * memory is short what needs none comes first: after the first write of a script no other fails for want of memory.
+ * By ids, so that a delayed or repeated request does not end the next holder. Writes that need no memory come first:
+ * after the first write of a script no other fails for want of memory.
  */
 export const FORCE_RELEASE = script(`
 local call, base, name, queue, holders, details = redis.call, ARGV[1], KEYS[1], KEYS[2], KEYS[3], KEYS[4]

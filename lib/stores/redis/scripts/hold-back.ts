@@ -5,16 +5,16 @@ import type { Packed } from '../connection/command-channel.js';
 import { FOREIGN } from './lua.js';
 import { script } from './script.js';
 
-/** How long a mark stands, in milliseconds: who still waits renews it every second. */
+/** The life of a mark, in milliseconds. Its waiter renews it every second. */
 export const MARK_MS = 2_000;
 
 /**
- * Leaves the mark of one who waits at its keys (S22). One of who came earlier stands.
+ * Sets the mark of a waiter at its keys (S22), unless an earlier waiter has one there.
  *
  * KEYS     the marks
  * ARGV[1]  the waiter
  * ARGV[2]  milliseconds that it has waited
- * Returns  1 if its mark stands at all of them, else 0
+ * Returns  1 if its mark is set at all of them, else 0
  */
 export const HOLD_BACK = script(`
 local time = redis.call('TIME')

@@ -8,12 +8,13 @@ import { script } from './script.js';
 import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
- * Gives a place in the queues up, with the mark that held others back; passes its turn on if the lock is free, or the next can
- * hold it together with those who do: a reader behind one who waited for readers, or one who finds a permit free.
+ * Removes a waiter from the queues, and its mark. Passes its turn on if the lock is free, or if the next waiter can
+ * join the holders. That is a reader behind a removed waiter for another mode, or a waiter for permits while one is
+ * free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the waiter
- * ARGV[2]  what the names of channels begin with; empty on a Cluster
+ * ARGV[2]  the prefix of channel names; empty on a Cluster
  */
 export const LEAVE = script(`
 local call, n = redis.call, #KEYS / 4
@@ -35,7 +36,7 @@ for i = 1, n do
       if state == ${RECORD.shared} then
         isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
       elseif mode == ${WAITER.permits} then
-        -- A slot is free, or its holder has lapsed.
+        -- A slot is free, or its holder has expired.
         local held, slot, taken = tonumber(string.sub(record, ${PERMITS.count.join(', ')})), nil, ''
         if string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
           taken = string.sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + ${luaWidthOf('held')})

@@ -5,7 +5,7 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Takes the marks of one who waited away, and nobody else's.
+ * Deletes the marks of a former waiter, and no others.
  *
  * KEYS     the marks
  * ARGV[1]  the waiter

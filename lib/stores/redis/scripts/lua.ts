@@ -1,8 +1,8 @@
 import { RECORD } from '../record.js';
 
 /**
- * Lua text for the last token of the local `record`, a string; `nil` or false when it is no record (S19). The colon behind the
- * token tells a record from a long number.
+ * Lua text for the last token of the local `record`, a string; `nil` or false if it is no record (S19). The colon
+ * behind the token tells a record from a long number.
  */
 export function tokenOf(record: string): string {
   return (
@@ -14,19 +14,19 @@ export function tokenOf(record: string): string {
 /**
  * Lua text for the 16 digits of a token, the local `token`.
  *
- * In two halves, which takes 0.3 us where `%016.0f` takes 0.6 (commandstats of a script that does nothing else); `%016d` alone is of 32 bits on some
- * servers.
+ * In two halves, which takes 0.3 us, while `%016.0f` takes 0.6 (commandstats of a script that does nothing else). A
+ * single `%016d` has only 32 bits on some servers.
  */
 export function digitsOf(token: string): string {
   return `string.format('%08d%08d', math.floor(${token} / 100000000), ${token} % 100000000)`;
 }
 
-/** Lua text for the answer where a key has a value of something else (S19). */
+/** Lua text for the answer about a key with a foreign value (S19). */
 export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
 
 /**
- * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught begins
- * with the place in the script.
+ * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught
+ * begins with its position in the script.
  */
 export const CODE_FIRST = `
 local text = string.match(answer.err, '^@user_script: %d+: %-(.*)')

@@ -17,25 +17,25 @@ import { packReleasePermits, RELEASE_PERMITS } from './release-permits.js';
 import { packReleaseShared, RELEASE_SHARED } from './release-shared.js';
 import type { Script } from './script.js';
 
-/** The scripts for the leases of one mode, which answer alike in each. */
+/** The scripts for the leases of one mode. Their answers have the same form in each mode. */
 export interface ModeScripts {
-  /** An answer for each lease, and the time on the server's clock in microseconds. */
+  /** Returns an answer for each lease, and the time on the server's clock in microseconds. */
   readonly acquire: {
     readonly script: Script;
     readonly pack: (requests: readonly AcquireRequest[], command: AcquireCommand) => Packed;
     readonly read: (answer: unknown, wish?: SlotWish) => AcquireReply | Error;
   };
-  /** A string with 1 for each lease that is held, and 0 for each other. */
+  /** Returns a string with 1 for each held lease, and 0 for each other. */
   readonly extend: {
     readonly script: Script;
     readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string, base: string) => Packed;
   };
-  /** For each lease how many waiters were told, or an error. */
+  /** Returns for each lease the number of waiters that were told, or an error. */
   readonly release: {
     readonly script: Script;
     readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
   };
-  /** 1 when the lease is held and its tokens are there, else 0. */
+  /** Returns 1 when the lease is held and has the tokens, else 0. */
   readonly raise: {
     readonly script: Script;
     readonly pack: (lease: Lease, token: number, keyPrefix: string, marker: string | undefined) => Packed;
@@ -63,7 +63,7 @@ const SCRIPTS: Readonly<Record<LockMode, ModeScripts>> = {
   },
 };
 
-/** The modes that there are scripts for. */
+/** The modes with scripts. */
 export const MODES = Object.keys(SCRIPTS) as readonly LockMode[];
 
 /** The scripts for a lease of that mode. */

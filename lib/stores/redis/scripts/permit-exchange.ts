@@ -2,14 +2,14 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 
 /**
- * Lua text by which a lease that must have exactly the slots it names gives up what it has of others, and then all it has: it is to
- * get a slot of each key or none.
+ * Lua text that frees other slots of a lease which must have exactly the slots that it names, and then all its slots:
+ * it is to get a slot of each key or none.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `freed` when it gave something up, and `answer` to the error when that
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `freed` when it freed a slot, and `answer` to the error when that
  * failed.
  */
 export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
-    -- It gives up what it has of others, and then all it has: it is to get a slot of each key or none.
+    -- Frees its other slots, and then all of them: it is to get a slot of each key or none.
     local other = false
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do

@@ -4,17 +4,18 @@ import { LEASE, ownerAt, PERMITS, SPARE_MS } from './permits.js';
 import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
 
 /**
- * For more permits than these the set and the hash are begun with something longer than 64 characters
- * (`zset-max-listpack-value`, `hash-max-listpack-value`), so that the server does not keep them as lists, which it would search
- * from one end to the other: 64 acquisitions at a time of a lock of 200 permits took it 14 us each, and take it 10.
+ * With more permits than this, the set and the hash begin with an entry of more than 64 characters
+ * (`zset-max-listpack-value`, `hash-max-listpack-value`). Otherwise the server stores them as lists, which it searches
+ * from one end to the other. With lists 64 acquisitions at a time of a lock of 200 permits took it 14 us each, without
+ * 10.
  */
 const MOST_IN_LIST = 16;
 const LONG = '0'.repeat(80);
 
 /**
- * Lua text that stores a lease in the slots that were chosen for it.
+ * Lua text that stores a lease in its chosen slots.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` when the first write failed; the others cannot.
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` when the first write failed; the others cannot fail.
  */
 export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
@@ -42,7 +43,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
           local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner.join(', ')})
           local floor = sub(record, ${PERMITS.floor})
           if left > ttl then
-            -- Another one ends last, and so it is named.
+            -- Another holder ends last, so the record names that one.
             own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
             owner = sub(record, ${ownerAt('record', 'helds[i]')}, ${PERMITS.ownerEnd})
           end

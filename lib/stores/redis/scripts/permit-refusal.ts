@@ -1,10 +1,10 @@
-/** So many holders a refusal tells. */
+/** The most holders that a refusal names. */
 const MOST_TOLD = 10;
 
 /**
- * Lua text that tells who has the slots of a key that several hold: the first to go, or the one that has the slot that it must be.
+ * Lua text that lists the holders of a key with several: the first to end, or the holder of the one requested slot.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` where there is somebody to tell of.
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` if there is a holder to name.
  */
 export const TELL_HOLDERS = `        if several then
           local first = {}

@@ -1,16 +1,16 @@
 import { PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
-/** So many holders whose end has passed are cleared away at a time, until there is a slot: a thousand took 4 ms. */
+/** The most expired holders that are removed at a time, until there is a free slot: a thousand took 4 ms. */
 const MOST_CLEARED = 100;
 
 /**
- * Lua text that looks for a free slot of one key, and clears away those whose end has passed where there is none, or where others
- * wait.
+ * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
+ * waiters.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `slot` (nil when all are taken), `told` (where several hold the key: what is
- * told of this lease, the row of the slot, and until when the set and the hash live) and `row`; `record` and `taken` are as they
- * are now. Sets `answer` to an error.
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `slot` (nil when all are taken), `row` and, if the key has several
+ * holders, `told`: the details of this lease, the tokens of the slot, and the expiry of the set and the hash. Keeps
+ * `record` and `taken` up to date. Sets `answer` to an error.
  */
 export const CHOOSE_SLOT = `      local cleared = false
       while true do

@@ -3,15 +3,15 @@ import { TURN_OF_ANOTHER } from './acquire.js';
 import { passTurn } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
 
-/** So many of those who wait are looked at. */
+/** The most waiters that one command checks. */
 const MOST_WAITERS = 64;
 
 /**
- * Lua text that keeps a lease out while those who came earlier and wait for permits, too, are as many as there are free slots; and
- * where nobody holds the key, while one in another mode came earlier.
+ * Lua text that keeps a lease out while earlier waiters for permits are as many as the free slots; and while nobody
+ * holds the key and an earlier waiter wants another mode.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` and `refused` for who is kept out, and `behind` to the marks to leave
- * for the first waiter in another mode, by the position of the key.
+ * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` and `refused` for a lease that is kept out, and `behind`
+ * to the marks to set for the first waiter in another mode, by the position of the key.
  */
 export const WAIT_FOR_TURN = `  local behind
   if waits and ordered and not answer then
@@ -34,7 +34,7 @@ export const WAIT_FOR_TURN = `  local behind
             break
           elseif line[j] == waiter or tonumber(line[j + 1]) > came then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- It has not asked yet since permits are held.
+              -- That waiter has not asked yet since permits are held.
               behind = behind or {}
               behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
               break

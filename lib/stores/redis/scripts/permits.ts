@@ -3,37 +3,41 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
 
 /**
- * The record of a lock of which permits are held (state `P`). Up to position 65 it is like any other; then, with fixed widths,
+ * The record of a lock with permits (state `P`). Up to position 65 it is like any other record. Then it has, with fixed
+ * widths,
  *
  * | position | field |
  * | --- | --- |
- * | 67-70 | the slot of the lease that is named |
- * | 71-74 | n, the most permits that any of this phase asked for |
- * | 75 | `1` when the lease that is named is the only one, `K` when it is kept for `minHold` besides, `+` when there are several |
- * | 76- | when there are several, the slots that are taken: a character for six of n (scripts/slot-map.ts) |
+ * | 67-70 | the slot of the named lease |
+ * | 71-74 | n, the largest number of permits that any lease of this phase asked for |
+ * | 75 | `1` when the named lease is the only one, `K` when `minHold` keeps that one after its release, `+` when there are several |
+ * | 76- | when there are several, the taken slots: a character for six of n (scripts/slot-map.ts) |
  * | then | a colon, and the owner's name; for people |
  * | last 17 | a colon, and the floor: the last token before this phase; that of each slot is larger |
  *
- * The floor is last because the server alone knows it, and puts it behind what the client has written.
+ * The floor is last because only the server knows it, and appends it to the client's text.
  *
- * A phase begins where nobody holds the lock and ends with the last holder. As long as there was one holder at a time the
- * record is all there is, so that a permit then costs what an exclusive lock does: two commands each for acquire and release,
- * where a set of holders and a hash would take a dozen (bench: throughput). With the second holder come
+ * A phase begins when nobody holds the lock and ends with the last holder. While there is one holder at a time, the
+ * record is all the data. A permit then costs the same as an exclusive lock: two commands each for acquire and release,
+ * where a set of holders and a hash would take a dozen (bench: throughput). The second holder creates
  *
- * - `:h`, a sorted set: the ids of the leases, by when each ends, in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash. For each id: its token in 16 digits, a colon (`K` when it is kept), its slot in 4 digits, a colon, when it was
- *   asked for in 13, a colon, and the owner. For each slot that was used in this phase: its last token in 16 digits, a colon, and
- *   the id of who had it last. `e`: until when both keys live, at least as long as the record.
+ * - `:h`, a sorted set: the ids of the leases, with the end of each in milliseconds since 1970 by the server's clock;
+ * - `:s`, a hash. For each id: its token in 16 digits, a colon (`K` when it is kept), its slot in 4 digits, a colon,
+ *   the time of its request in 13, a colon, and the owner. For each slot that was used in this phase: its last token in
+ *   16 digits, a colon, and the id of its last holder. `e`: the expiry of both keys, no earlier than that of the
+ *   record.
  *
- * They go when the phase ends. What is left then is the record, whose token is the largest of all slots, so that it is a floor
- * for the next phase and for every lock of another mode.
+ * Both are deleted when the phase ends. The record remains, with the largest token of all slots, which is a floor for
+ * the next phase and for every lock of another mode.
  */
 export const PERMITS = {
   slot: [67, 70],
   count: [71, 74],
   kind: 75,
   bits: 76,
-  /** From the end of the record, as Lua counts: where the owner's name ends, and the floor begins. */
+  /**
+   * Positions from the end of the record, as Lua counts: the end of the owner's name, and the beginning of the floor.
+   */
   ownerEnd: -18,
   floor: -16,
   alone: '1'.charCodeAt(0),
@@ -42,12 +46,14 @@ export const PERMITS = {
 } as const;
 
 /**
- * Positions in what the client writes of a lease: as it stands in the record of one that is alone, from its id on to the last colon.
- * So one who takes a free key, mostly, is stored as it came.
+ * Positions in the client's text for a lease, which is the record of a single holder from its id on to the last colon.
+ * A lease that takes a free key is usually stored as it came.
  */
 export const LEASE = { slot: 48, count: 52, owner: [58, -2] } as const;
 
-/** How much longer than the record `:h` and `:s` may live, so that not every acquisition has to renew their expiry. */
+/**
+ * Milliseconds by which `:h` and `:s` may outlive the record, so that not every acquisition has to renew their expiry.
+ */
 export const SPARE_MS = 10_000;
 
 /** Lua text for the position of the owner's name in the local `record`, which is for `count` permits. */
@@ -55,18 +61,21 @@ export function ownerAt(record: string, count: string): string {
   return `(string.byte(${record}, ${PERMITS.kind}) == ${PERMITS.several} and ${luaWidthOf(count)} or 0) + ${PERMITS.bits + 1}`;
 }
 
-/** Lua text for what is the same of the local `record` of several, whichever of them it names, from n to the colon before the owner. */
+/**
+ * Lua text for the part of the local `record` that does not depend on the named holder, from n to the colon before the
+ * owner.
+ */
 const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
 
-/** Lua text that makes the local `record` of several name another: the holder `id`, of which `own` is told. */
+/** Lua text that makes the local `record` name another holder: `id`, whose details are in `own`. */
 export const nameInstead = (id: string): string => `
 record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
   .. ${COMMON} .. string.sub(own, 37) .. string.sub(record, ${PERMITS.ownerEnd + 1})
 `;
 
 /**
- * Lua text that sets the local `held` to n of the local `record`, which is in state `P`; to nil or false when it is no record
- * after all (S19).
+ * Lua text that sets the local `held` to n of the local `record`, which is in state `P`; to nil or false if it is no
+ * record (S19).
  */
 export const COUNT_OF_RECORD = `
 held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
@@ -74,10 +83,11 @@ held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and 
 `;
 
 /**
- * Lua text that makes the record name who ends last of several, and end with it.
+ * Lua text that makes the record name the holder that ends last, and expire with it.
  *
- * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record), `holders` and `details` (the Redis
- * keys beside it), and `over`. Sets `record`, and `over` when nobody is left; then the record is as it was.
+ * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record), `holders` and `details`
+ * (the Redis keys beside it), and `over`. Sets `record`, and sets `over` when no holder is left; then the record is
+ * unchanged.
  */
 export const NAME_LAST = `
 do
@@ -95,14 +105,14 @@ end
 `;
 
 /**
- * Lua text that frees the slot of one lease, whose end may have passed.
+ * Lua text that frees the slot of one lease, which may have expired.
  *
- * Needs what {@link NAME_LAST} needs but `over`, and `id` and `slot` of the lease, which has that slot. Sets the locals `over`
- * (whether nobody is left), `record` (as it is now) and `failed` (an error, or nil).
+ * Needs the locals of {@link NAME_LAST} except `over`, and `id` and `slot` of the lease. Sets the locals `over` (true
+ * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
  *
- * ZREM comes first: it works when memory is short, and after the first write of a script no other fails for want of memory (S9).
- * For a record alone that is PEXPIRE, where it is needed. SET all the same: a clock that steps back would make the record held
- * again.
+ * ZREM comes first: it works when memory is short, and after the first write of a script no other fails for want of
+ * memory (S9). For a record alone that is PEXPIRE, if it is needed. SET follows in any case: a clock that steps back
+ * would make the record held again.
  */
 export const END_PERMIT = `
 local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true
@@ -134,10 +144,10 @@ end
 `;
 
 /**
- * Lua text that makes `:h` and `:s`, which are there, live at least as long as a record whose last holder goes at `ends`.
+ * Lua text that makes the existing `:h` and `:s` live at least as long as a record whose last holder ends at `ends`.
  *
- * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (until when both live so far, or
- * nil). PEXPIREAT is run in any case, and first: it works when memory is short (S9).
+ * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (the present expiry of
+ * both, or nil). PEXPIREAT always runs, and first: it works when memory is short (S9).
  */
 export const KEEP_BOTH = `
 if not lives or lives < ends + ${LINGER_MS} then
@@ -150,7 +160,7 @@ else
 end
 `;
 
-/** What the hash `:s` says of a holder; numbers may come as strings from a client of the user's (`stringNumbers`). */
+/** Parses a holder in the hash `:s`; numbers may be strings from a passed-in client (`stringNumbers`). */
 export function parsePermit(id: string, details: string, remaining: number): KeyHolder {
   return {
     id,
@@ -163,7 +173,7 @@ export function parsePermit(id: string, details: string, remaining: number): Key
   };
 }
 
-/** Who is named by a record of permits, which says as much of it as the hash would. */
+/** The holder that a record of permits names; the record has the same details as the hash. */
 export function parsePermitRecord(record: string, remaining: number): KeyHolder {
   return {
     id: record.slice(19, 51),
@@ -179,7 +189,7 @@ export function parsePermitRecord(record: string, remaining: number): KeyHolder 
   };
 }
 
-/** The most permits that any of its phase asked for. */
+/** The largest number of permits that any lease of its phase asked for. */
 export function permitsOfRecord(record: string): number {
   return Number(record.slice(70, 74));
 }

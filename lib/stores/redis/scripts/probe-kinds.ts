@@ -1,8 +1,8 @@
 import { script } from './script.js';
 
 /**
- * Runs the commands that only locks need which several can hold, each on a key that is not there, and tells which of them the user
- * may not run. Nothing is left; what fails for another reason, such as memory that is short, is not told.
+ * Runs the commands that only shared locks and permits need, each on a key that does not exist, and returns those that
+ * the user may not run. Leaves nothing behind. Other errors, such as a lack of memory, are not reported.
  *
  * KEYS     a key that is never there
  * Returns  the names of those commands
@@ -24,13 +24,13 @@ redis.call('DEL', KEYS[1])
 return denied
 `);
 
-/** What to say of the commands that the user may not run; `undefined` when there are none. */
+/** Advice about the commands that the user may not run; `undefined` when there are none. */
 export function adviceOnKinds(denied: unknown): string | undefined {
   const names = (denied as readonly unknown[]).map(String);
   if (names.length === 0) return undefined;
   const [which, rights] = [names.join(', ').toUpperCase(), names.map((name) => `+${name}`).join(' ')];
   return (
-    `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and those who wait are not told ` +
+    `its user may not run ${which}, so locks with \`mode: 'shared'\` or \`permits\` fail, and waiters get no message ` +
     `when it is their turn; allow it with ACL SETUSER <user> ${rights}`
   );
 }

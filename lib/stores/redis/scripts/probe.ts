@@ -1,8 +1,9 @@
 import { script } from './script.js';
 
 /**
- * Runs the commands of a lock on a key that is never there, so that a server that refuses one of them says so: a user without
- * the right, memory that is short, replicas that are missing. SET with XX passes the checks of the server and writes nothing.
+ * Runs the commands of a lock on a key that does not exist, to get the error of a server that refuses one of them: a
+ * user without the right, lack of memory, missing replicas. SET with XX passes the checks of the server and writes
+ * nothing.
  *
  * KEYS     a key that is never written
  */

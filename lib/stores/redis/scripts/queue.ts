@@ -1,41 +1,48 @@
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
-/** How long the first of a queue has to take a lock that was released, in milliseconds, before it is dropped from the queue. */
+/** Milliseconds that the first waiter of a queue has to take a released lock before it is removed from the queue. */
 const TURN_MS = 150;
 
-/** How long after a turn began, at most, the next two of a queue try, in milliseconds; when they do, it has ended. */
+/**
+ * The latest time after the start of a turn, in milliseconds, at which the next two waiters try; the turn has ended
+ * then.
+ */
 const STANDBY_MS = 200;
 
-/** So many readers are told at a time at most. */
+/** The most readers that are told at a time. */
 const MOST_TOGETHER = 1_000;
 
-/** How long a queue is kept that nobody comes to, in milliseconds; those who wait come every few seconds. */
+/** Milliseconds for which a queue is kept without requests; a waiter asks every few seconds. */
 export const QUEUE_LIFE_MS = 60_000;
 
 /**
  * Lua text for the queue of a lock, a sorted set. Its members are:
  *
- * - waiters, by the server's time in milliseconds at which they came;
- * - the turn, in front of all: `!`, 16 digits of the time at which it ends, and the waiter whose turn it is, with the score -1;
- * - behind all `?` and the waiters that were told to stand by, with 1e13 and the time of that for a score.
+ * - waiters, by their arrival in milliseconds of the server's time;
+ * - the turn, in front of all: `!`, 16 digits of the time at which it ends, and the waiter whose turn it is, with the
+ *   score -1;
+ * - behind all `?` and the waiters that were told to stand by, with 1e13 plus the time of that as the score.
  *
- * A message goes to the first waiter, and to the next two for the case that it does not take its turn: two, because one
- * may hang as well. Readers next to each other in front are told together, as they can hold the lock together. To wake them costs more than all the rest while a lock changes hands every millisecond, so who was
- * told to stand by in the last 50 ms is not told again: it will try after the turn that begins now has ended.
+ * A message goes to the first waiter, and to the next two in case it does not take its turn: two, because one of them
+ * may hang as well. Adjacent readers at the front are told together, because they can hold the lock together. While a
+ * lock changes hands every millisecond, waking the standbys would cost more than everything else. A waiter that was
+ * told to stand by in the last 50 ms is therefore not told again: it will try after the end of the turn that begins
+ * now.
  *
- * Nobody receives what is published to a process that has gone, so its waiters are dropped at once. PUBLISH comes after
- * all else and only as `pcall`: a user may have no right to the channel (S7). So does ZADD, which fails when memory is
- * short: the queue is advice, and an order that is lost costs time and nothing else.
+ * A message to a dead process reaches nobody, so its waiters are removed at once. PUBLISH comes last and only as
+ * `pcall`: a user may have no right to the channel (S7). ZADD too, which fails when memory is short: the queue is
+ * advice, and a lost order costs time and nothing else.
  *
- * Text that is put into a script and no Lua function: making functions took a tenth of the time of a script that grants.
+ * The text is inserted into scripts and is no Lua function: making functions took a tenth of the time of a script that
+ * grants.
  */
 
 /**
- * Begins the turn of the first waiter, and tells it when.
+ * Begins the turn of the first waiter, and sends it the time.
  *
- * Needs the locals `call`, `queue` (its key), `base` (what the names of channels begin with; empty on a Cluster), `after`
- * (milliseconds until the turn begins) and `released` (the id of the lease that ended, or `-`). Sets the local `told`:
- * how many were told.
+ * Needs the locals `call`, `queue` (its key), `base` (the prefix of channel names; empty on a Cluster), `after`
+ * (milliseconds until the turn begins) and `released` (the id of the ended lease, or `-`). Sets the local `told`: the
+ * number of waiters that were told.
  */
 export const WAKE = `
 local told = 0
@@ -102,10 +109,10 @@ end
 `;
 
 /**
- * Takes a waiter out of the queue, and its turn.
+ * Removes a waiter from the queue, and its turn.
  *
- * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when it stood there) and `waiting` (whether others
- * still do).
+ * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when it was in the queue) and `waiting`
+ * (true when others still are).
  */
 export const LEAVE_QUEUE = `
 local left, waiting = 0, false
@@ -125,10 +132,10 @@ end
 `;
 
 /**
- * Takes the mark of one who is granted away (S22): one that was left for it by others it does not know of, and it would keep
- * others from a lock that is free.
+ * Deletes the mark of a granted waiter (S22). Another process may have set it for the waiter, and it would keep others
+ * from a free lock.
  *
- * Needs the locals `mark` (the Redis key of it) and `waiter`.
+ * Needs the locals `mark` (its Redis key) and `waiter`.
  */
 const DROP_MARK = `
 local text = redis.pcall('GET', mark)
@@ -138,14 +145,17 @@ end
 `;
 
 /**
- * Puts a waiter that was refused in line.
+ * Adds a refused waiter to the queue.
  *
- * Needs the locals `call`, `pcall`, `refused` (the position of the key that refused it, if one did), `waiter` (its name, if it waits),
- * `came` (when, by this server's clock), `ordered`, `late`, `n`, and `key` and `queues` (what comes in KEYS before the records and
- * the queues).
+ * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and
+ *
+ * - `refused`: the position of the key that refused the waiter, if one did;
+ * - `waiter`: its name, if there is one;
+ * - `came`: its arrival, by this server's clock;
+ * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
 export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 then
-    -- In line where it was refused, and nowhere else.
+    -- Only in the queue of the key that refused it.
     for i = 1, n do
       local queue = KEYS[queues + i]
       if i == refused then
@@ -160,19 +170,20 @@ export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 
 `;
 
 /**
- * Lets the turn of the first waiter pass that came before one who asks, or begins it. Stands in a loop over what a queue has, which
- * it ends when that cannot be stored.
+ * Skips the turn of the first waiter if it came before the caller and the turn has ended; begins the turn if there is
+ * none. Used in a loop over the members of a queue, which it ends when the turn cannot be stored.
  *
- * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (who came earlier), `woken`
- * (whether a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while the turn lasts.
+ * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the earlier
+ * waiters), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while the
+ * turn lasts.
  */
 export const passTurn = (outcome: number): string => `
         if not turn or sub(turn, 18) ~= first then
           if woken then
-            -- The turn could not be stored: memory is short, or the server takes no writes.
+            -- The turn could not be stored: memory is short, or the server accepts no writes.
             break
           end
-          -- The last holder has lapsed, and so told nobody.
+          -- The last holder has expired, and so sent no message.
           local after, released = 0, '-'
           ${WAKE}
           woken = true
@@ -187,11 +198,11 @@ export const passTurn = (outcome: number): string => `
 `;
 
 /**
- * Takes one who is granted out of the queues of its keys, with the marks that were left for it.
+ * Removes a granted waiter from the queues of its keys, with the marks that were set for it.
  *
- * Needs the locals `call`, `waits` (the positions of the keys that somebody waits for, or nil), `ordered`, `answer`, `waiter`,
- * `queues` and `marks` (what comes in KEYS before them) and `others`. Sets in `waits` whether others still wait, and `others` to 1
- * if so.
+ * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
+ * `queues` and `marks` (the number of KEYS before them) and `others`. Sets in `waits` if others still wait, and
+ * `others` to 1 if so.
  */
 export const GO_OUT_OF_LINE = `
     if waits and ordered and not answer then

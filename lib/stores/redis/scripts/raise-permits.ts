@@ -7,16 +7,16 @@ import { PERMITS } from './permits.js';
 import { script } from './script.js';
 
 /**
- * Lifts the tokens of the slots of a lease to the one that the nodes agree on, if it holds a slot of each of its keys and none
- * of these has a larger one: what RAISE does for a record, for the row of tokens of each slot (S20). The tokens of other slots
- * are no obstacle and do not change; the record has the largest.
+ * Raises the tokens of the slots of a lease to the token on which the nodes agree, if it holds a slot of each of its
+ * keys and none of these has a larger one. It does for the tokens of each slot (S20) what RAISE does for a record. The
+ * tokens of other slots do not matter and do not change; the record has the largest.
  *
- * KEYS     n records, their n sets of holders and n hashes of what is told of them, and the marker, if the node has one
+ * KEYS     n records, their n sets of holders and n hashes of their details, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
- * ARGV     then the slot of each key, or empty where it is not known
- * Returns  1 when all slots have the token now, else 0; also 0 for a token ahead of the clock where the node has no marker to
+ * ARGV     then the slot of each key, or empty if it is not known
+ * Returns  1 when all slots have the token now, else 0; also 0 for a token ahead of the clock if the node has no marker to
  *          remember it
  */
 export const RAISE_PERMITS = script(`

@@ -6,18 +6,18 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Lifts the tokens of a reader's lease to the one that the nodes agree on, if all its keys are held by it and it has no larger
- * one itself: then it was granted anew meanwhile. A larger one of the phase is left alone and no obstacle, else readers would
- * keep each other from agreeing (S21, test/model).
+ * Raises the tokens of a reader's lease to the token on which the nodes agree, if it holds all its keys and has no
+ * larger one itself: then it was granted again meanwhile. A larger token of the phase does not prevent it and does not
+ * change, else readers would keep each other from agreeing (S21, test/model).
  *
- * A token that is ahead of this node's clock lifts the marker first, as in {@link RAISE}.
+ * A token that is ahead of this node's clock raises the marker first, as in {@link RAISE}.
  *
- * KEYS     n records, their n sets of holders and n hashes of what is told of them, and the marker, if the node has one
+ * KEYS     n records, their n sets of holders and n hashes of their details, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
- * Returns  1 when all its tokens are at least there now, else 0; also 0 for a token ahead of the clock where the node has no
- *          marker to remember it
+ * Returns  1 when all its tokens have at least this value now, else 0; also 0 for a token ahead of the clock if the node has
+ *          no marker to remember it
  */
 export const RAISE_SHARED = script(`
 local call = redis.call
@@ -59,7 +59,7 @@ for i = 1, n do
   local named = string.sub(record, ${RECORD.id.join(', ')})
   if string.sub(record, ${RECORD.token.join(', ')}) < digits then
     if named ~= id then
-      -- The one that the record names keeps the token that it was granted.
+      -- The reader that the record names keeps its token.
       call('HSETNX', hash, named, string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, ${RECORD.beside + 1}))
     end
     call('SETRANGE', KEYS[i], ${RECORD.token[0] - 1}, digits)

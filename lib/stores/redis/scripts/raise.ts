@@ -6,18 +6,18 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Lifts the tokens of a lease to the one that the nodes agree on, if all its records are held by it and none has a larger
- * one. Only with both conditions does a quorum of successes make the token larger than every earlier one: checking
- * ownership alone, or writing blindly, is wrong when messages are executed twice (test/model).
+ * Raises the tokens of a lease to the token on which the nodes agree, if it holds all its records and none has a larger
+ * one. Only with both conditions does a quorum of successes make the token larger than every earlier one. A check of
+ * ownership alone, or a blind write, is wrong when messages are executed twice (test/model).
  *
- * A token that is ahead of this node's clock lifts the marker first: the record will be forgotten, and what comes after it
- * must be larger all the same.
+ * A token that is ahead of this node's clock raises the marker first: after the record has been forgotten, later tokens
+ * must still be larger.
  *
  * KEYS     n records, and the marker, if the node has one
  * ARGV[1]  n
  * ARGV[2]  the id of the lease
  * ARGV[3]  the token
- * Returns  1 when all records have the token now, else 0; also 0 for a token ahead of the clock where the node has no marker
+ * Returns  1 when all records have the token now, else 0; also 0 for a token ahead of the clock if the node has no marker
  *          to remember it
  */
 export const RAISE = script(`

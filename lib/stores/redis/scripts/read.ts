@@ -6,33 +6,33 @@ import { tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
 import { script } from './script.js';
 
-/** So many holders of all locks together are told at a time, about: a command of one or two milliseconds. */
+/** About the most holders of all locks in one answer: a command of one or two milliseconds. */
 const PAGE = 1_000;
 
-/** So many at a time of what is told of holders: the server's Lua takes no more than about 8,000 arguments. */
+/** The most details of holders that are read at a time: the server's Lua accepts no more than about 8,000 arguments. */
 const MOST_TOLD = 1_000;
 
-/** Where the holders of a lock begin, and where they have ended. */
+/** The cursor at the beginning and at the end of a lock's holders. */
 export const BEGINNING = '0';
 
 /**
- * Tells who holds locks, without changing anything. Ends after so many holders, as no other command runs meanwhile: then it is
- * asked again from the lock on where it ended.
+ * Reads the holders of locks, and changes nothing. Ends after a number of holders, because no other command runs
+ * meanwhile; the caller then asks again, from the lock at which it ended.
  *
- * KEYS     for each lock its record, the set of its holders, and the hash of what is told of them
- * ARGV[1]  where to go on among the readers of the first lock; 0 from the beginning
+ * KEYS     for each lock its record, the set of its holders, and the hash of their details
+ * ARGV[1]  the cursor among the readers of the first lock; 0 from the beginning
  * Returns  for each lock, in this order, as far as it came:
  *          {}                  nobody
  *          {record, pttl}      for pttl milliseconds more; -1 for ever
  *          {error}             it is of another type, or has a value that is not a record
  *          {record, pttl, next, id, left, details, ...}
- *                              where several hold it: where to go on, 0 after the last one; and the id, milliseconds until it
- *                              ends, and what is told of each holder. Of permits all, first to end first. Of readers some
- *                              more each time, in any order, and not the one whom the record names, who ends last
+ *                              with several holders: the next cursor, 0 after the last one; and the id, the milliseconds left and
+ *                              the details of each holder. Of permits all, first to end first. Of readers some
+ *                              more each time, in any order, and not the one that the record names, which ends last
  *
- * By ZSCAN: a reader that is in the set from the first page to the last is told, maybe twice. One that extends, or is followed by
- * another one that ends later, goes from the set to the record or back: each page tells whom the record names, so that it is
- * told there or in the set.
+ * With ZSCAN: a reader that is in the set from the first page to the last is returned, perhaps twice. A reader that
+ * extends, or that another one with a later end follows, moves between the set and the record. Each page names the
+ * record's reader, so it is returned there or in the set.
  */
 export const READ = script(`
 local call, found, room = redis.call, {}, ${PAGE}
@@ -64,7 +64,7 @@ for i = 1, #KEYS, 3 do
           answer[3], held = held[1], held[2]
         end
       elseif state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
-        -- All at once, so that no slot is told twice.
+        -- All at once, so that no slot is returned twice.
         answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
       end
       if held and held.err then
@@ -99,7 +99,7 @@ return found
 /**
  * The number of keys, the keys and the arguments of {@link READ}.
  *
- * @param from - where to go on among the readers of the first key
+ * @param from - the cursor among the readers of the first key
  */
 export function packRead(keys: readonly string[], keyPrefix: string, from = BEGINNING): Packed {
   const names = keys.flatMap((key) => [
@@ -110,7 +110,10 @@ export function packRead(keys: readonly string[], keyPrefix: string, from = BEGI
   return [names.length, ...names, from];
 }
 
-/** What {@link READ} says of one lock, and where to go on; numbers may come as strings from a client of the user's (`stringNumbers`). */
+/**
+ * The answer of {@link READ} about one lock, and the next cursor; numbers may be strings from a passed-in client
+ * (`stringNumbers`).
+ */
 export function readPage(found: unknown): { readonly state: KeyState; readonly next: string } {
   const [text, pttl, next = BEGINNING, ...told] = found as readonly (number | string)[];
   return { state: stateOf(text, pttl, told), next: String(next) };
@@ -142,7 +145,7 @@ function firstToEnd(some: KeyHolder, other: KeyHolder): number {
   return some.remaining - other.remaining;
 }
 
-/** The holder whom a record names; -1 ms are for ever. */
+/** The holder that a record names; -1 ms means for ever. */
 export function namedBy(record: string, pttl: number | string): KeyHolder {
   const remaining = Number(pttl) < 0 ? Infinity : Number(pttl);
   const mode = modeOfRecord(record);

@@ -1,24 +1,28 @@
 import { LINGER_MS, RECORD } from '../record.js';
 
 /**
- * `:h` and `:s` of readers expire at a multiple of this many milliseconds, and at least so long after the record: so not every
- * reader that joins or is renewed has to renew the two.
+ * `:h` and `:s` of readers expire at a multiple of this many milliseconds, and at least this long after the record.
+ * Most readers that join or are renewed then do not have to renew the two.
  */
 export const ROUND_MS = 10_000;
 
-/** More than what a record is found to live can differ from what was asked for when it was stored. */
+/** Larger than any difference between the found life of a record and the requested one. */
 const CLOSE_MS = 100;
 
-/** Lua text for when `:h` and `:s` expire beside a record that ends at `ends`, an expression in milliseconds since 1970. */
+/**
+ * Lua text for the expiry of `:h` and `:s` beside a record that ends at `ends`, an expression in milliseconds since
+ * 1970.
+ */
 export function expiryOf(ends: string): string {
   return `(math.ceil((${ends} + ${CLOSE_MS}) / ${ROUND_MS}) + 1) * ${ROUND_MS}`;
 }
 
 /**
- * Lua text that makes `:h` and `:s` outlive a record that is to end at `ends`, and does nothing while they do.
+ * Lua text that makes `:h` and `:s` outlive a record that is to end at `ends`; it does nothing if they do already.
  *
- * Needs the locals `call`, `holders` and `details` (their Redis keys), `ended` (the end of the record so far; 0 where the two are
- * new) and `ends`, in milliseconds since 1970. Sets the local `renewed` when it did something.
+ * Needs the local `call`, and `holders` and `details` (their Redis keys). Needs in milliseconds since 1970 `ended`, the
+ * present end of the record, or 0 if the two keys are new, and `ends`. Sets the local `renewed` when it changed the
+ * expiry.
  */
 export const KEEP_READERS = `
 local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
@@ -30,13 +34,19 @@ end
 `;
 
 /**
- * Lua text that ends one reader's lease of a key. If the record names it, the last of the others is named in its place.
+ * Lua text that ends one reader's lease of a key. If the record names it, the last of the other readers replaces it
+ * there.
  *
- * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record, which says that readers hold the
- * lock or held it last), `holders` and `details` (the Redis keys beside it) and `id`. Sets the locals `ended` (1 when the reader was
- * there, else 0, or an error), `over` (whether nobody is left) and `record` (as it is now).
+ * Needs the locals `call`, `id` and
  *
- * Where memory is short, what needs none comes first: after the first write of a script no other fails for want of memory (S9).
+ * - `name` and `record`: the Redis key of the record, and the record, which shows that readers hold the lock or held it
+ *   last;
+ * - `holders` and `details`: the Redis keys beside it.
+ *
+ * Sets the locals `ended` (1 when the reader was there, else 0, or an error), `over` (true when no reader is left) and
+ * `record` (its present value).
+ *
+ * Writes that need no memory come first: after the first write of a script no other fails for want of memory (S9).
  */
 export const END_READER = `
 local ended, over, beside = 0, false, string.byte(record, ${RECORD.beside}) == ${RECORD.others}
@@ -55,7 +65,7 @@ if string.sub(record, ${RECORD.id.join(', ')}) == id then
   end
   if ended == 0 then
     over = left <= 0
-    -- The one who is left is alone, and so the record is all that it needs.
+    -- The remaining reader is alone, so it needs only the record.
     local alone = not over and not (two and two[3]) and own and string.sub(own, 1, 16) == string.sub(record, ${RECORD.token.join(', ')})
     if over then
       record = 'F' .. string.sub(record, 2)

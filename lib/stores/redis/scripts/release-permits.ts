@@ -9,18 +9,18 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * For each lease frees its slots, and no others' (S7), or keeps them taken for a last while (`minHold`); and tells the first of
- * those who wait when it can try, each time that a slot comes free. When the last holder goes the record stays, with its token,
- * for the linger.
+ * For each lease frees its slots, and no others (S7), or keeps them taken for some time (`minHold`). Tells the first
+ * waiter when it can try, each time that a slot comes free. After the last holder the record stays, with its token, for
+ * the linger.
  *
- * KEYS     for each lease: its n records, their n sets of holders, n hashes of what is told of them, and n queues
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and nothing else to say: then it has one argument, else four
+ * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
+ * ARGV[1]  the prefix of channel names; empty on a Cluster
+ * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else four
  * ARGV     for each lease:
  *          - its id
  *          - n
  *          - milliseconds for which the slots are kept still (minHold), longer or shorter than their present life; 0 to free them
- *          - milliseconds after which the first in line shall try; 0 for at once
+ *          - milliseconds after which the first in line may try; 0 for at once
  * Returns  as {@link RELEASE}
  */
 export const RELEASE_PERMITS = script(`
@@ -49,7 +49,7 @@ for at = 3, #ARGV, plain and 1 or 4 do
           slot = tonumber(sub(own, 18, 21))
         end
       elseif kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
-        -- Its slot is of no use: with it all are free.
+        -- Its slot does not matter: all slots are free after it.
         slot = 0
       end
     end
@@ -86,7 +86,7 @@ for at = 3, #ARGV, plain and 1 or 4 do
   if answer then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      -- One answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
   end

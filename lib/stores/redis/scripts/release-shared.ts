@@ -9,12 +9,12 @@ import { END_READER } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Ends readers' leases, and no others (S7). The last reader of a lock frees it and tells those who wait when they can try.
+ * Ends readers' leases, and no others (S7). The last reader of a lock frees it and tells the waiters when they can try.
  *
- * KEYS     for each lease: its n records, their n sets of holders, n hashes of what is told of them, and n queues
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and nothing else to say: then it has one argument, else three
- * ARGV     for each lease its id, n, and the milliseconds after which the first in line shall try; 0 for at once
+ * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
+ * ARGV[1]  the prefix of channel names; empty on a Cluster
+ * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else three
+ * ARGV     for each lease its id, n, and the milliseconds after which the first in line may try; 0 for at once
  * Returns  as {@link RELEASE}
  */
 export const RELEASE_SHARED = script(`
@@ -44,7 +44,7 @@ for at = 3, #ARGV, plain and 1 or 3 do
   if answer then
     ${CODE_FIRST}
     if string.sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      -- One answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
   end

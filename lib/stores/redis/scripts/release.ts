@@ -7,27 +7,28 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * For each lease frees the records that hold it, and no others (S7), or keeps them for a last while (`minHold`); and tells
- * those who wait when they can try. A freed record keeps the last token for the linger.
+ * For each lease frees the records that hold it, and no others (S7), or keeps them for some time (`minHold`). Tells the
+ * waiters when they can try. A freed record keeps the last token for the linger.
  *
- * Then remembers the tick that has run, if there is one, unless a later one is known: whoever holds the keys by now, it
- * has run. What works when memory is short comes first, then the messages (S7), and last what can fail.
+ * Then stores the tick that has run, if there is one, unless a later one is stored. The present holder of the keys does
+ * not matter, because the tick has run. Writes that work when memory is short come first, then the messages (S7), and
+ * last the writes that can fail.
  *
  * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last one that ran
- * ARGV[1]  what the names of channels begin with; empty on a Cluster
- * ARGV[2]  1 when every lease has one key and nothing else to say: then it has one argument, else six
+ * ARGV[1]  the prefix of channel names; empty on a Cluster
+ * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else six
  * ARGV     for each lease:
  *          - its id
  *          - n
  *          - milliseconds for which the records are kept still (minHold), longer or shorter than their present life; 0 to
  *            free them
- *          - milliseconds after which the first in line shall try; 0 for at once
+ *          - milliseconds after which the first in line may try; 0 for at once
  *          - milliseconds for which the tick is remembered; empty for none
- *          - what to remember: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
- * Returns  for each lease how many waiters were told, or an error; 0 alone when that is so for all of them
+ *          - the value to store: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
+ * Returns  for each lease the number of waiters that were told, or an error; a single 0 when that is so for all of them
  *
- * SET and not PEXPIRE alone: a clock that steps back would make a record held again for as long as the step. Where memory
- * is short PEXPIRE comes first (S9): after the first write of a script no other fails for want of memory.
+ * SET and not PEXPIRE alone: a clock that steps back would make a record held again for as long as the step. When
+ * memory is short PEXPIRE comes first (S9): after the first write of a script no other fails for want of memory.
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
@@ -79,7 +80,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
   if answer then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- The answer for all: clients look for that error (\`reconnectOnError\`).
+      -- One answer for all: clients look for that error (\`reconnectOnError\`).
       return answer
     end
   end
@@ -112,7 +113,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
   return packed;
 }
 
-/** The answer for one of the leases, out of what {@link RELEASE} returned. */
+/** The answer for one of the leases, from the reply of {@link RELEASE}. */
 export function releaseAnswer(reply: unknown, index: number): unknown {
   return Array.isArray(reply) ? (reply as readonly unknown[])[index] : reply;
 }

@@ -1,12 +1,12 @@
 import { createHash } from 'node:crypto';
 
-/** A Lua script and the hash by which a server that has seen it knows it. */
+/** A Lua script, and the hash that identifies it on a server which has it. */
 export interface Script {
   readonly lua: string;
   readonly sha: string;
 }
 
-/** Hashes it when it is first sent: nobody waits for that at start-up, and not every script is used. */
+/** Computes the hash at the first use, to save time at start-up: not every script is used. */
 export function script(lua: string): Script {
   let sha: string | undefined;
   return {
