@@ -56,7 +56,7 @@ export class LockRuntime {
     return this.redlock.owner;
   }
 
-  /** What this process is called in the queues of the stores. */
+  /** The name of this process in the queues of the stores. */
   get process(): string {
     return this.redlock.process;
   }

@@ -100,7 +100,7 @@ export class LockService {
     return this.locker.owner;
   }
 
-  /** @internal What this process is called in the queues of the stores. */
+  /** @internal The name of this process in the queues of the stores. */
   get process(): string {
     return this.locker.process;
   }

@@ -239,7 +239,7 @@ export class LockInspector {
   }
 }
 
-/** So many queues are read at a time: no more keys than a page of a scan has. */
+/** The queues that one command reads: no more keys than a page of a scan has. */
 const QUEUES_OF_PAGE = 500;
 
 type Page = IteratorResult<readonly string[], unknown>;

@@ -13,7 +13,7 @@ const PAGE = 100;
 /** The number of names in a page of a scan, which include waiters and ticks. */
 const NAMES_OF_PAGE = 1_000;
 
-/** So many waiters of each key are told at most. */
+/** The most waiters of a key that one answer has. */
 const MOST_OF_QUEUE = 100;
 
 const LIMIT_MS = 10_000;

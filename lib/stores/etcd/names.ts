@@ -132,7 +132,7 @@ export function waiterOfPlace(key: string, name: string): string {
   return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
 }
 
-/** Who stands there, and since when. */
+/** The waiter in the name of its place in the queue, and when it came. */
 export function parsePlaceName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
   const time = name.slice(key.length + 3 + NUMBER_LENGTH).slice(0, NUMBER_LENGTH);
   const [process = '', number] = waiterOfPlace(key, name).split(':');

@@ -117,7 +117,7 @@ export class Releases {
     }
   }
 
-  /** An etcd that was down counts the time of its leases anew, and must not be asked to have this one live on. */
+  /** An etcd that was down counts the time of its leases from zero, so this one must not be kept alive. */
   #forget(lease: Lease, { etcdLease }: Pending): void {
     etcdLease.gone = true;
     this.#pending.delete(lease);

@@ -2,8 +2,8 @@
 const MOST = 1_000;
 
 /**
- * How often the lowest slot is asked for in place of the one that is likely free, in milliseconds: holders may have lapsed, or
- * another process may have let slots go, and no lease of etcd's is shorter than a second.
+ * Milliseconds between two requests for the lowest slot, which replace one for the slot that is likely free. Locks may have
+ * lapsed, and other processes may have released slots; no etcd lease is shorter than a second.
  */
 const LOOK_EVERY_MS = 500;
 
@@ -37,7 +37,7 @@ export class SlotHints {
     if (now - hint.looked > LOOK_EVERY_MS) {
       hint.looked = now;
       hint.isLooking = true;
-      // Those who ask meanwhile go on from where they were: not all of them are to be refused by those who hold the lowest.
+      // Other requests go on from the hint: the holder of the lowest slot would refuse all of them but one.
       return 0;
     }
     const slot = hint.next < permits ? hint.next : 0;

@@ -63,7 +63,7 @@ export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
 }
 
-/** What `waiting` returns of a waiter. */
+/** A waiter as the function `waiting` returns it. */
 export interface FoundWaiter {
   readonly waiter: string;
   readonly owner: string;

@@ -10,8 +10,8 @@ interface OfLease {
 /**
  * The Redis keys of some kinds for leases: for each lease, of each kind in turn, those of all its keys.
  *
- * Those made last are kept, and so are their leases: the nodes of a module are asked for the same leases one after the other,
- * and a shared lock or a permit has four or five Redis keys on each. With 64 in flight on five nodes a permit takes 32 us of
+ * The names made last are kept, and so are their leases. The nodes of a module are asked for the same leases one after the
+ * other, and a shared lock or a permit has four or five Redis keys on each. With 64 in flight on five nodes a permit takes 32 us of
  * client CPU, and 35 without it (bench: kinds); a shared lock makes objects of 21 kB, and 25 without it (`--trace-gc`).
  */
 export class LeaseNames {

@@ -136,7 +136,7 @@ export function waiterName({ process, mode, number, owner }: WaiterId): string {
   return `${process}${LETTER[mode]}${number}:${owner}`;
 }
 
-/** What such a name says. */
+/** Reads the name of a waiter. */
 export function parseWaiter(name: string): Omit<WaiterId, 'keys'> {
   const letter = name[PROCESS_LENGTH];
   const end = name.indexOf(':', PROCESS_LENGTH + 1);

@@ -1,7 +1,7 @@
 import { WAITER_LIFE_MS } from './queue.js';
 import type { EntryPoint } from './sql-function.js';
 
-/** So many waiters of each key are told at most. */
+/** The most waiters of a key that one answer has. */
 const MOST_OF_QUEUE = 100;
 
 /**
@@ -54,7 +54,7 @@ end`,
 };
 
 /**
- * Who waits for keys, first come first.
+ * Reads the waiters of keys, in order.
  *
  * Returns  an array, in the order of the keys, of arrays of { waiter, owner, mode, since }
  */

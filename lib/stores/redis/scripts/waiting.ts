@@ -31,7 +31,7 @@ export function packWaiting(keys: readonly string[], keyPrefix: string): Packed 
   return [keys.length, ...keys.map((key) => queueKey(keyPrefix, key))];
 }
 
-/** What {@link WAITING} says of each of so many keys. */
+/** The waiters of each of `count` keys in an answer of {@link WAITING}. */
 export function waitersOf(count: number, answer: unknown): KeyWaiter[][] {
   const queues = Array.from({ length: count }, (): KeyWaiter[] => []);
   for (const [position, ...found] of answer as readonly (readonly unknown[])[]) {
