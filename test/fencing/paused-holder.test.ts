@@ -9,7 +9,7 @@ import { Pool } from 'pg';
 import { FencedRegister } from '../../lib/fencing/index.js';
 import { LockService } from '../../lib/index.js';
 import { postgres } from '../../lib/postgres/index.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
@@ -34,7 +34,7 @@ cleanUpAfterTests(() => {
 });
 
 beforeAll(async () => {
-  [services, fixture] = await Promise.all([startServices(), compiled('test/fixtures/paused-holder.ts')]);
+  [services, fixture] = await Promise.all([startServices(), bundled('test/fixtures/paused-holder.ts')]);
   pool = new Pool({ connectionString: services.databaseUrl });
   // The server may end before its connections do.
   pool.on('error', () => undefined);

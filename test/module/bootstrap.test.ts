@@ -4,7 +4,7 @@ import type { Redis } from 'ioredis';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { LockService, RedlockModule } from '../../lib/index.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { freePort } from '../support/free-port.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { PATIENT } from '../support/patience.js';
@@ -27,7 +27,7 @@ async function connections(): Promise<number> {
 describe('a start that fails', () => {
   let file: string;
   beforeAll(async () => {
-    file = await compiled('test/fixtures/failed-bootstrap.ts');
+    file = await bundled('test/fixtures/failed-bootstrap.ts');
   });
   afterEach(() => until(async () => (await connections()) === 0));
 

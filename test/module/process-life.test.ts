@@ -2,13 +2,13 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { startRedis } from '../support/redis-server.js';
 
 let file: string;
 
 beforeAll(async () => {
-  file = await compiled('test/fixtures/script.ts');
+  file = await bundled('test/fixtures/script.ts');
 });
 
 /** Longer than any script takes, and far shorter than what a script holds. */

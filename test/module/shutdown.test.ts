@@ -26,7 +26,7 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { countLocks, heldKeys } from '../support/core.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
 import { startPlainApp } from '../support/nest-app.js';
@@ -374,7 +374,7 @@ describe('app.close()', () => {
 describe('SIGTERM to a process with enableShutdownHooks()', () => {
   let file: string;
   beforeAll(async () => {
-    file = await compiled('test/fixtures/shutdown-app.ts');
+    file = await bundled('test/fixtures/shutdown-app.ts');
   });
   afterEach(() => looker.flushall());
 

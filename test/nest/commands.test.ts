@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { text } from 'node:stream/consumers';
 import type { Redis } from 'ioredis';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { countLocks, nodesTo, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { NO_RETRY } from '../../lib/core/lock-options.js';
@@ -13,7 +13,7 @@ let server: RedisServer;
 let looker: Redis;
 
 beforeAll(async () => {
-  [file, server] = await Promise.all([compiled('test/fixtures/command-app.ts'), startRedis()]);
+  [file, server] = await Promise.all([bundled('test/fixtures/command-app.ts'), startRedis()]);
   looker = server.client();
 });
 

@@ -3,7 +3,7 @@ import { beforeAll, beforeEach, expect, test } from '@jest/globals';
 import { CACHE_MANAGER } from '@nestjs/cache-manager';
 import type { Redis } from 'ioredis';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { Instance } from '../support/instance.js';
 import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
@@ -18,7 +18,7 @@ let file: string;
 let server: RedisServer;
 let looker: Redis;
 beforeAll(async () => {
-  file = await compiled('test/fixtures/cache-app.ts', 'test/recipes/cache.ts');
+  file = await bundled('test/fixtures/cache-app.ts');
   server = await startRedis();
   looker = server.client();
 });

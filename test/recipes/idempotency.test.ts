@@ -4,7 +4,7 @@ import type { INestApplication } from '@nestjs/common';
 import { type Client, Pool } from 'pg';
 import request from 'supertest';
 import { LockService } from '../../lib/index.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { Instance } from '../support/instance.js';
 import { startApp } from '../support/nest-app.js';
 import { startPostgresServer } from '../support/postgres-server.js';
@@ -88,7 +88,7 @@ describe('payments', () => {
   });
 
   test('a process that is killed in the middle has paid nothing; the request is done after the ttl', async () => {
-    const file = await compiled('test/fixtures/payments-app.ts', 'test/recipes/idempotency.ts');
+    const file = await bundled('test/fixtures/payments-app.ts');
     const instance = new Instance(file, urls);
     await until(() => instance.lines.length === 1);
     const goOn = await holdUp();

@@ -19,7 +19,7 @@ import {
   OnlyLeader,
   RedlockModule,
 } from '../../lib/index.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
 import { startPlainApp } from '../support/nest-app.js';
@@ -405,7 +405,7 @@ describe('a process of its own', () => {
   const SHORT_TTL = 1_500;
   let file: string;
   beforeAll(async () => {
-    file = await compiled('test/fixtures/leader-app.ts');
+    file = await bundled('test/fixtures/leader-app.ts');
   });
 
   function run(): { readonly child: ChildProcess; readonly lines: string[] } {

@@ -20,7 +20,7 @@ import {
   type RedlockModuleOptions,
   WithLock,
 } from '../../lib/index.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { heldKeys } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
@@ -396,7 +396,7 @@ describe('a shutdown', () => {
 
 test('a process that is killed before the commit leaves a lock that ends with its ttl', async () => {
   await start();
-  const file = await compiled('test/fixtures/transaction-app.ts');
+  const file = await bundled('test/fixtures/transaction-app.ts');
   const child = spawn(process.execPath, [file], {
     env: { ...process.env, NODE_OPTIONS: '', REDIS_URL: redis.url },
     stdio: ['ignore', 'pipe', 'inherit'],

@@ -2,7 +2,7 @@ import { transform } from '@swc/core';
 import { build, type Plugin } from 'esbuild';
 import { mkdtemp, readFile, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, relative, resolve } from 'node:path';
+import { basename, join, relative, resolve } from 'node:path';
 import { cleanUpAfterTests } from './leftovers.js';
 
 /** The repository. */
@@ -17,13 +17,7 @@ export interface Patch {
 }
 
 /** Packages that Nest looks for and does without. */
-const OPTIONAL = [
-  '@nestjs/microservices',
-  '@nestjs/platform-express',
-  '@nestjs/websockets',
-  'class-transformer',
-  'class-validator',
-];
+const OPTIONAL = ['@nestjs/microservices', '@nestjs/websockets', 'class-transformer', 'class-validator'];
 
 /**
  * Makes one file of each program, with the library and all packages that it imports, in a directory of its own that is removed
@@ -62,11 +56,20 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
   return directory;
 }
 
+/** The bundle of one program, which is a TypeScript file: gives the file to run. */
+export async function bundled(program: string): Promise<string> {
+  return join(await bundle([program]), `${basename(program, '.ts')}.js`);
+}
+
 /** Compiles as Jest does: esbuild writes no types of decorated parameters. */
 function compileWith(patches: readonly Patch[], unused: Set<Patch>): Plugin {
   return {
     name: 'swc',
-    setup({ onLoad }) {
+    setup({ onLoad, onResolve }) {
+      // The sources, not what was built.
+      onResolve({ filter: /^nestjs-redlock(\/|$)/ }, ({ path }) => ({
+        path: join(path.replace('nestjs-redlock', join(ROOT, 'lib')), 'index.ts'),
+      }));
       onLoad({ filter: /\.ts$/ }, async ({ path }) => {
         const file = relative(ROOT, path);
         const ofFile = patches.filter((patch) => patch.file === file);

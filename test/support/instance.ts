@@ -10,7 +10,7 @@ export class Instance {
   readonly #exited: Promise<unknown>;
   readonly #child: ChildProcess;
 
-  /** @param file - see {@link compiled} */
+  /** @param file - see {@link bundled} */
   constructor(file: string, env: Readonly<Record<string, string>>) {
     const child = spawn(process.execPath, [file], {
       env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', ...env },

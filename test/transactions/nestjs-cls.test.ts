@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from '@jest/globals';
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { until } from '../support/until.js';
 import { CURED, LOST, ShopDatabase } from './lost-update.js';
@@ -17,7 +17,7 @@ interface Message {
 let database: ShopDatabase;
 let file: string;
 beforeAll(async () => {
-  [database, file] = await Promise.all([ShopDatabase.start(), compiled('test/fixtures/cls-shop.ts')]);
+  [database, file] = await Promise.all([ShopDatabase.start(), bundled('test/fixtures/cls-shop.ts')]);
 });
 afterAll(() => database.server.stop());
 

@@ -14,7 +14,7 @@ import {
   type RedlockModuleOptions,
 } from '../../lib/index.js';
 import { selfSigned } from '../support/certificate.js';
-import { compiled } from '../support/compiled.js';
+import { bundled } from '../support/bundle.js';
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { LogLines } from '../support/log-lines.js';
@@ -102,7 +102,7 @@ test.each([
 
 describe('a rediss:// URL', () => {
   test('works where Node trusts the certificate', async () => {
-    const file = await compiled('test/fixtures/lock-once.ts');
+    const file = await bundled('test/fixtures/lock-once.ts');
     const { stdout } = await run(process.execPath, [file], {
       env: {
         ...process.env,

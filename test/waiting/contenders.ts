@@ -1,7 +1,6 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import { once } from 'node:events';
-import { join } from 'node:path';
-import { bundle } from '../support/bundle.js';
+import { bundled } from '../support/bundle.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import type { ContenderOptions, Order, Report, Served } from './contender.js';
 
@@ -56,12 +55,12 @@ export class Contender {
   }
 }
 
-let programs: Promise<string> | undefined;
+let program: Promise<string> | undefined;
 
 /** So many processes, connected and waiting for orders. */
 export async function startContenders(count: number, options: ContenderOptions): Promise<Contender[]> {
-  programs ??= bundle(['test/waiting/contender.ts']);
-  const path = join(await programs, 'contender.js');
+  program ??= bundled('test/waiting/contender.ts');
+  const path = await program;
   const all = Array.from({ length: count }, () => new Contender(path, options));
   await Promise.all(all.map((contender) => contender.report('ready')));
   return all;

@@ -3,7 +3,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import { setTimeout as delay } from 'node:timers/promises';
 import { buildClockShim } from '../../faults/clock-shim.js';
-import { compiled } from '../../support/compiled.js';
+import { bundled } from '../../support/bundle.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
@@ -120,7 +120,7 @@ function overlaps(runs: readonly Run[]): number {
 
 let file: string;
 beforeAll(async () => {
-  file = await compiled('test/fixtures/tick-app.ts');
+  file = await bundled('test/fixtures/tick-app.ts');
 });
 
 describe('three instances with clocks at 0, +400 ms and -400 ms', () => {

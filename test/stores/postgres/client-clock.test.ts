@@ -3,7 +3,7 @@ import { beforeAll, expect, test } from '@jest/globals';
 import { buildClockShim } from '../../faults/clock-shim.js';
 import { type FaultEvent, machineTime, parseLog } from '../../faults/events.js';
 import { judge } from '../../faults/judge.js';
-import { compiled } from '../../support/compiled.js';
+import { bundled } from '../../support/bundle.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 
 // Rows end by the server's clock, and deadlines are reckoned from it: the clocks of clients must not matter.
@@ -24,7 +24,7 @@ if (typeof shim === 'string') {
   test(`steps of a client's clock are not tested: ${shim}`, () => expect(shim).toContain(' '));
 } else {
   test('locks never overlap, and their tokens are in order, while the clock of a client steps both ways', async () => {
-    const file = await compiled('test/fixtures/stepped-holder.ts');
+    const file = await bundled('test/fixtures/stepped-holder.ts');
     const running = ['stepped', 'right', 'right too'].map((client) => {
       const env = {
         ...process.env,
