@@ -27,19 +27,19 @@ export interface Ahead {
   readonly remaining: number | undefined;
 }
 
-type Heard = (after: number, turn: boolean) => void;
+type OnMessage = (after: number, turn: boolean) => void;
 
 /** The queues of waiters for locks in memory, in the order of their arrival. They do what the scripts do in Redis. */
 export class MemoryQueues {
   readonly #queues = new Map<string, Waiting[]>();
   readonly #turns = new Map<string, Turn>();
-  readonly #listeners = new Map<WaiterId, Heard>();
+  readonly #listeners = new Map<WaiterId, OnMessage>();
 
   /** @param admits - returns `true` if a key has room for one more holder of that mode, without regard to waiters */
   constructor(private readonly admits: (key: string, mode: LockMode) => boolean) {}
 
-  listen(waiter: WaiterId, heard: Heard): Subscription {
-    this.#listeners.set(waiter, heard);
+  listen(waiter: WaiterId, onMessage: OnMessage): Subscription {
+    this.#listeners.set(waiter, onMessage);
     return { ready: true, stop: () => this.#listeners.delete(waiter) };
   }
 

@@ -7,7 +7,7 @@ import { Connection, valueOf } from './connection.js';
 import { waiterName } from './request.js';
 
 /** Milliseconds in which the test message must arrive after it was sent. */
-const HEARD_WITHIN_MS = 1_000;
+const ARRIVES_WITHIN_MS = 1_000;
 
 /** Milliseconds until the test is repeated when no message arrived. */
 const TRY_AGAIN_MS = 30_000;
@@ -24,7 +24,7 @@ type OnMessage = (after: number, turn: boolean, released?: string) => void;
 export interface MessageTerms {
   /** Sends a message over the connection for commands. */
   readonly send: (channel: string, text: string) => Promise<unknown>;
-  readonly unheard: () => void;
+  readonly undelivered: () => void;
 }
 
 /**
@@ -45,7 +45,7 @@ export class Messages {
   /** The number of lost connections. */
   #losses = 0;
   #isClosed = false;
-  #heard: ((text: string) => void) | undefined;
+  #onTestMessage: ((text: string) => void) | undefined;
   /** The timer until the next test, after one without a message. */
   #again: NodeJS.Timeout | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
@@ -90,12 +90,12 @@ export class Messages {
     if (this.#isClosed || this.#isReady || this.#isTrying || !this.#connection.available) return;
     this.#isTrying = true;
     const losses = this.#losses;
-    const isHeard = await this.#hearsItself();
+    const arrives = await this.#testArrives();
     this.#isTrying = false;
     if (this.#isClosed) return;
-    if (isHeard) return this.#setReady(this.#connection.available);
-    if (isHeard === undefined || losses !== this.#losses) return;
-    this.terms.unheard();
+    if (arrives) return this.#setReady(this.#connection.available);
+    if (arrives === undefined || losses !== this.#losses) return;
+    this.terms.undelivered();
     this.#again = setTimeout(() => void this.try(), TRY_AGAIN_MS).unref();
   }
 
@@ -126,10 +126,10 @@ export class Messages {
   }
 
   /** `undefined` when the test message could not be sent. */
-  async #hearsItself(): Promise<boolean | undefined> {
+  async #testArrives(): Promise<boolean | undefined> {
     const sent = randomBytes(8).toString('hex');
-    const heard = new Promise<void>((resolve) => {
-      this.#heard = (text) => {
+    const arrived = new Promise<void>((resolve) => {
+      this.#onTestMessage = (text) => {
         if (text === sent) resolve();
       };
     });
@@ -138,7 +138,7 @@ export class Messages {
     } catch {
       return undefined;
     }
-    return withTimeout(heard, HEARD_WITHIN_MS).then(
+    return withTimeout(arrived, ARRIVES_WITHIN_MS).then(
       () => true,
       () => false,
     );
@@ -146,7 +146,7 @@ export class Messages {
 
   #take(text: string): void {
     const [after, released, name] = text.split(' ', 3);
-    if (name === undefined) return this.#heard?.(text);
+    if (name === undefined) return this.#onTestMessage?.(text);
     this.#listeners.get(name)?.(Number(after), Number(after) === 0, released === '-' ? undefined : released);
   }
 

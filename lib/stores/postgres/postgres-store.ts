@@ -80,7 +80,7 @@ export class PostgresStore
     });
     this.#messages = new Messages(configOf({ ...options, ...maybe(listenConnectionString) }), {
       send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
-      unheard: () =>
+      undelivered: () =>
         terms.warnOnce(
           `${this.name}: no messages arrive, as through a pooler in transaction mode, so that those who wait for a lock ` +
             'have to poll; give `listenConnectionString`, a URL past the pooler',

@@ -17,7 +17,7 @@ beforeAll(async () => {
 afterEach(() => messages?.close());
 
 test('that came while the thread was blocked for longer than they may take are heard', async () => {
-  let unheard = 0;
+  let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
     {
@@ -27,22 +27,22 @@ test('that came while the thread was blocked for longer than they may take are h
         void turn().then(() => Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500));
         return sent;
       },
-      unheard: () => unheard++,
+      undelivered: () => undelivered++,
     },
   );
   await messages.open();
-  expect(unheard).toBe(0);
+  expect(undelivered).toBe(0);
   expect(messages.ready).toBe(true);
 });
 
 test('that do not come are told of', async () => {
-  let unheard = 0;
+  let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
-    { send: () => Promise.resolve(), unheard: () => unheard++ },
+    { send: () => Promise.resolve(), undelivered: () => undelivered++ },
   );
   await messages.open();
-  expect(unheard).toBe(1);
+  expect(undelivered).toBe(1);
   expect(messages.ready).toBe(false);
 });
 
@@ -50,7 +50,7 @@ test('that do not come are tried again after half a minute, not at every beat, a
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },
-    { send: () => Promise.resolve(sent++), unheard: () => undefined },
+    { send: () => Promise.resolve(sent++), undelivered: () => undefined },
   );
   await messages.open();
   await delay(3_500);

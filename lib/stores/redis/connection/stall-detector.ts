@@ -42,7 +42,7 @@ export class StallDetector {
     if (!opened) return;
     const handshake = (under: boolean) => (): void => {
       this.#inHandshake = under;
-      this.#heard();
+      this.#noteAnswer();
     };
     client.on('connect', handshake(true));
     client.on('ready', handshake(false));
@@ -64,7 +64,7 @@ export class StallDetector {
   /** Records an answer. */
   answered(): void {
     this.#unanswered--;
-    this.#heard();
+    this.#noteAnswer();
   }
 
   /**
@@ -77,10 +77,10 @@ export class StallDetector {
 
   /** Resets the state: there is another connection. */
   end(): void {
-    this.#heard();
+    this.#noteAnswer();
   }
 
-  #heard(): void {
+  #noteAnswer(): void {
     this.#silent = false;
     const waiting = this.#unanswered > 0 || this.#inHandshake;
     this.#since = waiting ? performance.now() : undefined;

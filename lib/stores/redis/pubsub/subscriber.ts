@@ -154,7 +154,7 @@ export class Subscriber {
    */
   #beginHeartbeat(connection: MessageConnection): void {
     let answered = true;
-    const heard = (): void => {
+    const onAnswer = (): void => {
       answered = true;
     };
     const beat = (): void => {
@@ -164,7 +164,7 @@ export class Subscriber {
       if (!this.#connected || channel === undefined) return;
       if (!answered) connection.stream?.destroy();
       answered = !answered;
-      if (!answered) this.#send(connection, channel).then(heard, heard);
+      if (!answered) this.#send(connection, channel).then(onAnswer, onAnswer);
     };
     const waitForNext = (): void => {
       // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.

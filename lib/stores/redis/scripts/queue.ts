@@ -83,13 +83,13 @@ do
         local delay = math.ceil(after) + (standby and ${STANDBY_MS} or 0)
         local text = delay .. ' ' .. released .. ' ' .. string.sub(waiter, ${PROCESS_LENGTH + 2})
         local process = string.sub(waiter, 1, ${PROCESS_LENGTH})
-        local heard
+        local receivers
         if base == '' then
-          heard = redis.pcall('SPUBLISH', queue .. ':' .. process, text)
+          receivers = redis.pcall('SPUBLISH', queue .. ':' .. process, text)
         else
-          heard = redis.pcall('PUBLISH', base .. process, text)
+          receivers = redis.pcall('PUBLISH', base .. process, text)
         end
-        if heard == 0 then
+        if receivers == 0 then
           call('ZREM', queue, waiter)
         else
           if standby then
