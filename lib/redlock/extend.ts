@@ -23,6 +23,8 @@ export interface Extensible {
   readonly lease: Lease;
   /** The verdict on an extension to `ttl` that was sent at `sent`, as soon as the answers decide it. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
+  /** A quorum has extended it after all, after the verdict that it is not known. */
+  extendedLate?(ttl: number, sent: Instant): void;
 }
 
 /** Asks all nodes to extend a lease. */
@@ -55,6 +57,14 @@ export class Extension extends Poll<boolean> {
     if (!verdict) return;
     this.settle();
     this.target.extended(verdict, this.ttl, this.sent);
+  }
+
+  /** What a slow node has done all the same counts: it must not have to do it again in less time than it takes. */
+  protected override late(node: number, reply: boolean | Error): void {
+    const quorum = quorumOf(this.nodes.stores.length);
+    if (reply !== true || sizeOf(this.#extended) >= quorum) return;
+    this.#extended |= nodeSet(node);
+    if (sizeOf(this.#extended) >= quorum) this.target.extendedLate?.(this.ttl, this.sent);
   }
 
   /** `undefined` while the answers to come can still turn it. */

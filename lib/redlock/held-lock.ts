@@ -350,6 +350,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     }
   }
 
+  /** Part of {@link Extensible}; for renewals. The validity runs from the send, however late the answers are (S9). */
+  extendedLate(ttl: number, sent: Instant): void {
+    this.#take({ kind: 'extended' }, ttl, sent);
+    // Unless it is being extended again already.
+    if (!this.#alive() || this.#waiting) return;
+    this.#leaveBatch();
+    this.#plan(this.#untilRenewal(sent));
+  }
+
   /** Milliseconds until a third of the ttl has passed since it was last asked for: time for two more attempts. */
   #untilRenewal(sent: Instant): number {
     return this.ttl / 3 - elapsedSince(sent);

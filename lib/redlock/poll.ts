@@ -28,10 +28,10 @@ export abstract class Poll<Reply> implements Limited {
     private readonly limits = nodes.limits,
   ) {}
 
-  /** Takes a node's answer; one that comes too late is dropped: undoing what it did is the business of a release (S6). */
+  /** Takes a node's answer. */
   answered(node: number, reply: Reply | Error): void {
     if (reply instanceof Error && !this.#gaveUp) this.nodes.tellError(node, reply);
-    if (this.isSettled) return;
+    if (this.isSettled) return this.late(node, reply);
     this.pending &= ~nodeSet(node);
     this.count(node, reply);
   }
@@ -47,6 +47,9 @@ export abstract class Poll<Reply> implements Limited {
       this.count(node, error);
     }
   }
+
+  /** An answer that comes too late is dropped: undoing what it did is the business of a release (S6). */
+  protected late(_node: number, _reply: Reply | Error): void {}
 
   /** Counts one answer; settles the poll when that decides it, at the latest when none is {@link pending}. */
   protected abstract count(node: number, reply: Reply | Error): void;
