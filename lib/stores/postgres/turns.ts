@@ -13,6 +13,15 @@ import { storedKey, whyNotKeys } from './text.js';
 /** So many leases of a kind are asked for in one statement: it keeps their rows locked until its end. */
 const MOST_LEASES = 500;
 
+/**
+ * So many are extended in one statement: on a slow server the first are confirmed long before the last, and what else is asked
+ * for comes in between. When 250 in one statement took longer than their time limit, as they did at every further attempt, all
+ * of them were lost.
+ */
+const MOST_EXTENSIONS = 25;
+
+const ASKED_AGAIN = new Error('was asked again before it could be sent');
+
 interface Release {
   readonly request: ReleaseRequest;
   readonly tell: (reply: undefined | Error) => void;
@@ -49,7 +58,8 @@ export interface TurnContext {
 export class Turns {
   readonly clock = new ServerClock();
   #releases: Release[] = [];
-  #extensions: Extension[] = [];
+  /** By lease: who asks again has given the earlier request up, which must not be in the way of this one. */
+  readonly #extensions = new Map<Lease, Extension>();
   #acquisitions: Acquisition[] = [];
   readonly #pending: Releases;
   #isPlanned = false;
@@ -73,8 +83,10 @@ export class Turns {
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    for (const [index, lease] of leases.entries())
-      this.#extensions.push({ lease, ttl, tell: (reply) => tell(index, reply) });
+    for (const [index, lease] of leases.entries()) {
+      this.#extensions.get(lease)?.tell(ASKED_AGAIN);
+      this.#extensions.set(lease, { lease, ttl, tell: (reply) => tell(index, reply) });
+    }
     this.#plan();
   }
 
@@ -104,12 +116,9 @@ export class Turns {
 
   async #send(): Promise<void> {
     this.#isSending = true;
-    while (this.#releases.length + this.#extensions.length + this.#acquisitions.length > 0) {
+    while (this.#releases.length + this.#extensions.size + this.#acquisitions.length > 0) {
       const releases = this.#releases.splice(0, MOST_LEASES);
-      const extensions = this.#extensions.splice(0, MOST_LEASES).filter(({ lease, tell }) => {
-        if (lease.ended) tell(false);
-        return !lease.ended;
-      });
+      const extensions = this.#nextExtensions();
       // Releases come first: what is asked for may be what they free.
       const mayAcquire = this.#releases.length === 0;
       const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
@@ -117,6 +126,18 @@ export class Turns {
       await this.#run(releases, extensions, acquisitions);
     }
     this.#isSending = false;
+  }
+
+  #nextExtensions(): Extension[] {
+    const next: Extension[] = [];
+    for (const extension of this.#extensions.values()) {
+      if (next.length === MOST_EXTENSIONS) break;
+      const { lease, tell } = extension;
+      this.#extensions.delete(lease);
+      if (lease.ended) tell(false);
+      else next.push(extension);
+    }
+    return next;
   }
 
   /** What has ended is not started: its release is on its way already, and would leave it to its ttl (S15). */
