@@ -23,6 +23,8 @@ export interface Extensible {
   readonly lease: Lease;
   /** Called with the verdict on an extension to `ttl` sent at `sent`, as soon as the answers decide it. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
+  /** Called when late answers complete a quorum after the verdict `unknown`. */
+  extendedLate?(ttl: number, sent: Instant): void;
 }
 
 /** Asks all nodes to extend a lease. */
@@ -55,6 +57,14 @@ export class Extension extends Poll<boolean> {
     if (!verdict) return;
     this.settle();
     this.target.extended(verdict, this.ttl, this.sent);
+  }
+
+  /** Counts the late answer of a slow node, which need not extend again within a limit that it cannot keep. */
+  protected override late(node: number, reply: boolean | Error): void {
+    const quorum = quorumOf(this.nodes.stores.length);
+    if (reply !== true || sizeOf(this.#extended) >= quorum) return;
+    this.#extended |= nodeSet(node);
+    if (sizeOf(this.#extended) >= quorum) this.target.extendedLate?.(this.ttl, this.sent);
   }
 
   /** `undefined` while missing answers can still change it. */

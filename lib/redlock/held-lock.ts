@@ -354,6 +354,15 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     }
   }
 
+  /** Part of {@link Extensible}; for renewals. The validity runs from the send, however late the answers are (S9). */
+  extendedLate(ttl: number, sent: Instant): void {
+    this.#take({ kind: 'extended' }, ttl, sent);
+    // The next extension may be under way already.
+    if (!this.#alive() || this.#waiting) return;
+    this.#leaveBatch();
+    this.#plan(this.#untilRenewal(sent));
+  }
+
   /**
    * Milliseconds until a third of the ttl has passed since the last request, which leaves time for two more attempts.
    */

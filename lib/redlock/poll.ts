@@ -28,10 +28,10 @@ export abstract class Poll<Reply> implements Limited {
     private readonly limits = nodes.limits,
   ) {}
 
-  /** Counts a node's answer. A late answer is dropped: a release undoes its effect (S6). */
+  /** Counts a node's answer. */
   answered(node: number, reply: Reply | Error): void {
     if (reply instanceof Error && !this.#gaveUp) this.nodes.tellError(node, reply);
-    if (this.isSettled) return;
+    if (this.isSettled) return this.late(node, reply);
     this.pending &= ~nodeSet(node);
     this.count(node, reply);
   }
@@ -47,6 +47,9 @@ export abstract class Poll<Reply> implements Limited {
       this.count(node, error);
     }
   }
+
+  /** Drops an answer after the verdict: a release undoes its effect (S6). */
+  protected late(_node: number, _reply: Reply | Error): void {}
 
   /** Counts one answer. Settles the poll when that decides it, and at the latest when no node is {@link pending}. */
   protected abstract count(node: number, reply: Reply | Error): void;

@@ -143,6 +143,36 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('no quorum is left');
   });
 
+  test('counts a confirmation that comes after the time limit, by when it was sent (S9)', async () => {
+    // Always later than the 50 ms that a node has.
+    for (const node of nodes) node.fate = { extend: 80 };
+    const lock = await acquire();
+    await jest.advanceTimersByTimeAsync(333 + 60);
+    expect([lock.state, lock.remaining()]).toEqual(['unconfirmed', expect.closeTo(988 - 393, 0)]);
+    await jest.advanceTimersByTimeAsync(30);
+    expect([lock.state, lock.remaining()]).toEqual(['held', expect.closeTo(988 - 90, 0)]);
+    // The next one is planned from there.
+    await jest.advanceTimersByTimeAsync(200);
+    expect(extensions()).toEqual([1, 1, 1]);
+    await jest.advanceTimersByTimeAsync(3 * TTL);
+    expect(lock.isHeld()).toBe(true);
+    await lock.release();
+  });
+
+  test('does not count a late confirmation of too few nodes, or of a lock that was released', async () => {
+    const [a, b, c] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
+    a.fate = { extend: 80 };
+    for (const node of [b, c]) node.fate = { extend: 'hang' };
+    const lock = await acquire();
+    await jest.advanceTimersByTimeAsync(333 + 90);
+    expect([lock.state, lock.remaining()]).toEqual(['unconfirmed', expect.closeTo(988 - 423, 0)]);
+    b.fate = { extend: 80 };
+    await jest.advanceTimersByTimeAsync(120);
+    await lock.release();
+    await jest.advanceTimersByTimeAsync(TTL);
+    expect([lock.state, jest.getTimerCount()]).toEqual(['released', 0]);
+  });
+
   test('a confirmation that comes after the validity ended does not bring the lock back (S9)', async () => {
     const lock = await acquire();
     const node = nodes[0]!;

@@ -95,7 +95,7 @@ describe('what it costs', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('many renewals are one statement, and each has its own answer', async () => {
+  test('many renewals are a statement for every 25, and each has its own answer', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -106,7 +106,7 @@ describe('what it costs', () => {
       const answers = await Promise.all(leases.map((lease) => extendOn(store, lease, 2 * TTL)));
       expect(answers.map((held, index) => (held ? -1 : index)).filter((index) => index >= 0)).toEqual([7]);
     });
-    expect(sent).toHaveLength(1);
+    expect(sent).toHaveLength(300 / 25);
   });
 
   test('it has two connections of its own, which its name tells', async () => {
@@ -372,7 +372,8 @@ describe('those who wait', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      await delay(5);
+      // Farther apart than a busy machine is late.
+      await delay(50);
     }
     const released = performance.now();
     await held.release();
