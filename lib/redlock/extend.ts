@@ -23,7 +23,7 @@ export interface Extensible {
   readonly lease: Lease;
   /** Called with the verdict on an extension to `ttl` sent at `sent`, as soon as the answers decide it. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
-  /** Called when late answers complete a quorum after the verdict `unknown`. */
+  /** Called when late answers complete a quorum after the verdict `unconfirmed`. */
   extendedLate?(ttl: number, sent: Instant): void;
 }
 
