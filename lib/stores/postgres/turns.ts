@@ -14,11 +14,13 @@ import { storedKey, whyNotKeys } from './text.js';
 const MOST_LEASES = 500;
 
 /**
- * So many are extended in one statement: on a slow server the first are confirmed long before the last, and what else is asked
- * for comes in between. When 250 in one statement took longer than their time limit, as they did at every further attempt, all
- * of them were lost.
+ * How long a statement with extensions is to take, in milliseconds, by what the last one took for each; and so many are in it
+ * at least. On a slow server the first are confirmed long before the last, and what else is asked for comes in between: when 250
+ * in one statement took longer than their time limit, at every attempt, all of them were lost. 25 in each on any server took
+ * five times as long for 5,000 as 250.
  */
-const MOST_EXTENSIONS = 25;
+const EXTENDING_MS = 100;
+const LEAST_EXTENSIONS = 25;
 
 const ASKED_AGAIN = new Error('was asked again before it could be sent');
 
@@ -61,6 +63,8 @@ export class Turns {
   /** By lease: who asks again has given the earlier request up, which must not be in the way of this one. */
   readonly #extensions = new Map<Lease, Extension>();
   #acquisitions: Acquisition[] = [];
+  /** So many are extended in one statement. */
+  #mostExtensions = LEAST_EXTENSIONS;
   readonly #pending: Releases;
   #isPlanned = false;
   #isSending = false;
@@ -123,15 +127,22 @@ export class Turns {
       const mayAcquire = this.#releases.length === 0;
       const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
       if (releases.length + extensions.length + acquisitions.length === 0) continue;
+      const begun = performance.now();
       await this.#run(releases, extensions, acquisitions);
+      if (extensions.length > 0) this.#extended(extensions.length, performance.now() - begun);
     }
     this.#isSending = false;
+  }
+
+  #extended(count: number, took: number): void {
+    const fitting = Math.floor((count * EXTENDING_MS) / took);
+    this.#mostExtensions = Math.min(Math.max(fitting, LEAST_EXTENSIONS), MOST_LEASES);
   }
 
   #nextExtensions(): Extension[] {
     const next: Extension[] = [];
     for (const extension of this.#extensions.values()) {
-      if (next.length === MOST_EXTENSIONS) break;
+      if (next.length === this.#mostExtensions) break;
       const { lease, tell } = extension;
       this.#extensions.delete(lease);
       if (lease.ended) tell(false);
