@@ -95,7 +95,7 @@ describe('what it costs', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('many renewals are a statement for every 25, and each has its own answer', async () => {
+  test('many renewals are few statements, and each has its own answer', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -106,7 +106,8 @@ describe('what it costs', () => {
       const answers = await Promise.all(leases.map((lease) => extendOn(store, lease, 2 * TTL)));
       expect(answers.map((held, index) => (held ? -1 : index)).filter((index) => index >= 0)).toEqual([7]);
     });
-    expect(sent).toHaveLength(300 / 25);
+    // 25 at least in each, and more where the server is quick.
+    expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
   test('it has two connections of its own, which its name tells', async () => {
