@@ -62,7 +62,7 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('every message has a way to come about, and every way a message', () => {
+  test('every message has a case that produces it, and every case has a message', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
@@ -164,7 +164,7 @@ async function whyUnavailableOverTls(certificate: { cert: string; key: string })
 
 const readTls = (name: string): string => readFileSync(join(import.meta.dirname, 'cli/tls', name), 'utf8');
 
-describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
+describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
   provoke('LOCK_UNAVAILABLE', {
     'not connected (connect ECONNREFUSED ...)': async () =>
       whyUnavailable(await locksOn(`redis://127.0.0.1:${await freePort()}`)),
@@ -367,7 +367,7 @@ async function behindWriter(
   return messageOf(LockHeldError, call());
 }
 
-describe('LOCK_HELD in docs/errors.md has what comes about', () => {
+describe('docs/errors.md quotes each LOCK_HELD message', () => {
   provoke('LOCK_HELD', {
     'is held by ... (for ... ms more unless renewed)': async () => {
       const { locks } = await locksOnServer();
@@ -422,7 +422,7 @@ describe('LOCK_HELD in docs/errors.md has what comes about', () => {
   });
 });
 
-describe('LOCK_LOST in docs/errors.md has what comes about', () => {
+describe('docs/errors.md quotes each LOCK_LOST message', () => {
   /** How a lock is lost. */
   async function loss(
     options: LockOptions,
@@ -514,7 +514,7 @@ function thrownBy(action: () => unknown): string {
 const memory = { nodes: 'memory' } as const;
 const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoice', instance: 'billing' } });
 
-describe('the options in docs/errors.md are refused as it says', () => {
+describe('invalid options are refused as docs/errors.md says', () => {
   provoke('Options that do not fit', {
     'Expected `ttl` to be ..., got ...': async () =>
       thrownBy(() =>
@@ -601,7 +601,7 @@ describe('the board', () => {
   });
 });
 
-describe('what docs/errors.md says of the start', () => {
+describe('start-up errors in docs/errors.md', () => {
   provoke('At start-up', {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
     "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
@@ -635,7 +635,7 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
   return log.of(level).join();
 }
 
-describe('what docs/errors.md says of the log', () => {
+describe('log lines in docs/errors.md', () => {
   provoke('In the log', {
     '... locks ... inside an open transaction': () => saidWhenLocking('warn', () => true),
     '... locks ... in a transaction that has ended': async () => {

@@ -40,7 +40,7 @@ async function medians(group: string, title?: string): Promise<(name: string, fi
   return (name, figure) => rows?.[name]?.[figure]?.median ?? NaN;
 }
 
-test('measures a group and writes what it found', async () => {
+test('measures a group and writes the results', async () => {
   const output = await bench('latency', '--only', 'ours,raw', '--nodes', '1', '--effort', '0.05');
   expect(output).toContain('Latency of acquire and release, one node');
   expect(output).toContain('both p50, to raw');
@@ -54,7 +54,7 @@ test('measures a group and writes what it found', async () => {
   expect(latency?.rows['raw']?.cycle.ratio.median).toBe(1);
 });
 
-test('measures what is made and left, what the server does, and a longer way', async () => {
+test('measures memory made and kept, work of the server, and a slower connection', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -86,7 +86,7 @@ test('measures what is made and left, what the server does, and a longer way', a
   expect(leftovers('ours', 'bytesAtOnce')).toBeGreaterThan(200);
 });
 
-test('counts the bytes of objects that are collected meanwhile, right to a tenth', async () => {
+test('counts the bytes of objects that are collected during the measurement, within a tenth', async () => {
   const ARRAYS = 20_000;
   let last: unknown;
   const made = await bytesMade(() => {
@@ -98,7 +98,7 @@ test('counts the bytes of objects that are collected meanwhile, right to a tenth
   expect(made / ARRAYS / 8_032).toBeLessThan(1.1);
 });
 
-test('runs the other groups that one node is enough for', async () => {
+test('runs the other groups that need only one node', async () => {
   const groups = ['throughput', 'hand-over', 'held', 'overhead', 'growth', 'simulation'];
   const output = await bench(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
@@ -142,7 +142,7 @@ test('counts the round trips of permits on several nodes', async () => {
   expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
 });
 
-test('compares stores, each with what it costs to lock, to hand over and to hold', async () => {
+test('compares stores by the cost of a lock, of a hand-over and of a held lock', async () => {
   const output = await bench('stores', '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   expect(output).toContain('== stores:');
   const stores = await medians('stores');
@@ -181,7 +181,7 @@ test.each<[string, string[], RegExp]>([
     /--effort must be a number above 0, such as 0\.1; not "x"/,
   ],
   ['no effort', ['--effort', '0'], /--effort must be a number above 0/],
-])('%s: one line that says what to write, and code 2', async (_what, args, message) => {
+])('%s: prints one line that says what to write, and ends with code 2', async (_what, args, message) => {
   const error: Error = await bench(...args).then(
     () => new Error('it ran'),
     (failure: Error) => failure,
@@ -191,6 +191,6 @@ test.each<[string, string[], RegExp]>([
   expect(said).toEqual([expect.stringMatching(message)]);
 });
 
-test('--help says what there is', async () => {
+test('--help lists the groups and the options', async () => {
   await expect(bench('--help')).resolves.toContain('--effort');
 });

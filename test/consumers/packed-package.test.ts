@@ -58,7 +58,7 @@ describe('the packed package', () => {
     );
   });
 
-  test('is small, and needs nothing but its peers', async () => {
+  test('is small, and has no dependencies but its peers', async () => {
     const { dependencies = {} } = JSON.parse(await readFile('package.json', 'utf8')) as {
       dependencies?: object;
     };
@@ -103,18 +103,18 @@ describe('the packed package', () => {
     ['cjs/store', []],
     ['cjs/etcd', []],
     ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
-  ])('loads the packages that it is about and no others: %s', (file, packages) => {
+  ])('loads only the packages of its entry point: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
 
-  test('has nothing that publint objects to', async () => {
+  test('passes publint', async () => {
     const bytes = await readFile(packed.tarball);
     const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
     const { messages } = await publint({ pack: { tarball }, strict: true });
     expect(messages).toEqual([]);
   });
 
-  test('gives the right types to every module resolution', async () => {
+  test('gives the right types under every module resolution', async () => {
     // The node16 profile leaves out only `moduleResolution: node10`, which knows no "exports".
     const attw = resolve('node_modules/.bin/attw');
     const args = [
@@ -147,7 +147,7 @@ const onNest11 = {
   health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
 };
 
-describe('applications that install it', () => {
+describe('an application that installs the package', () => {
   let redis: RedisServer;
   let nest11: ConsumerApp;
   let nest12: ConsumerApp;
@@ -159,7 +159,7 @@ describe('applications that install it', () => {
     await Promise.all([nest11, nest12].map((app) => app.npm('run', 'build')));
   });
 
-  test('NestJS 11, CommonJS: the built application takes its locks', async () => {
+  test('NestJS 11, CommonJS: the built application acquires its locks', async () => {
     await expect(nest11.run()).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -167,7 +167,7 @@ describe('applications that install it', () => {
     });
   });
 
-  test('NestJS 11, CommonJS: also where require() cannot load ES modules', async () => {
+  test('NestJS 11, CommonJS: works where require() cannot load ES modules', async () => {
     await expect(nest11.run('--no-experimental-require-module')).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -175,7 +175,7 @@ describe('applications that install it', () => {
     });
   });
 
-  test('NestJS 12, ES modules: the built application takes its locks', async () => {
+  test('NestJS 12, ES modules: the built application acquires its locks', async () => {
     await expect(nest12.run()).resolves.toEqual({
       ...outcome,
       package: expect.stringMatching(/dist\/esm\/index\.js$/),
@@ -190,7 +190,7 @@ describe('applications that install it', () => {
     await expect(nest12.npm('test')).resolves.toMatch(/3 passed/);
   });
 
-  describe('the page about tests, with Vitest', () => {
+  describe('the testing page, with Vitest', () => {
     const page = readFileSync('docs/testing.md', 'utf8');
     const [, spec = ''] = /```ts\n(.*?)```/s.exec(page) ?? [];
     const [, config = ''] = /```js\n(.*?)```/s.exec(page) ?? [];
@@ -208,7 +208,7 @@ describe('applications that install it', () => {
       await expect(vitest()).resolves.toMatch(/6 passed/);
     });
 
-    test('its spec passes on Vite 7 with its configuration, and fails without as it says', async () => {
+    test('its spec passes on Vite 7 with its configuration, and fails without it as the page says', async () => {
       const options = ['--no-save', '--no-package-lock', '--prefer-offline', '--no-audit', '--no-fund'];
       await nest12.npm('install', ...options, 'vite@7', 'unplugin-swc', '@swc/core');
       await expect(vitest()).rejects.toThrow(/TypeError.*Cannot read properties of undefined/);

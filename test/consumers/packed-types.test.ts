@@ -75,7 +75,7 @@ function docstringsOf(file: string): Readonly<Record<string, string>> {
 }
 
 describe.each(ENTRIES)('the packed types of %s', (entry) => {
-  test('have the names that its source exports, and no others', async () => {
+  test('have exactly the names that its source exports', async () => {
     const names = (symbols: readonly ts.Symbol[]): string[] => symbols.map(({ name }) => name).sort();
     const source = exportsOf(sourceOf(entry));
     expect(names(exportsOf(typesOf(entry)))).toEqual(names(source));
@@ -97,7 +97,7 @@ describe.each(ENTRIES)('the packed types of %s', (entry) => {
   });
 });
 
-test('the packed types compile, and hide what is internal', () => {
+test('the packed types compile, and hide internals', () => {
   const ours = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(join(ROOT, 'dist')));
   expect(ours.length).toBeGreaterThan(ENTRIES.length);
   for (const file of ours) {
