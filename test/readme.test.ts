@@ -69,12 +69,12 @@ test('the examples in the comments of the package compile', () => {
   expect(complaintsAbout(snippets)).toEqual([]);
 });
 
-test('the spec in docs/testing.md is the one that the tests run', () => {
+test('the spec in docs/testing.md is the spec that the tests run', () => {
   const [, spec] = readFileSync(join(root, 'test/testing/orders.example.test.ts'), 'utf8').split(/^\/\/.*\n/);
   expect([...snippetsOf('docs/testing.md').values()][0]).toBe(spec);
 });
 
-test('an example that does not compile is noticed', () => {
+test('the check notices an example that does not compile', () => {
   const broken = new Map([
     [join(root, 'broken.ts'), "import { WithLock } from 'nestjs-redlock';\nWithLock(7);\n"],
   ]);

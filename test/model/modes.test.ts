@@ -470,7 +470,7 @@ describe.each([
   ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
   ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
 ] as const)('a node in %s', (_kind, open, messages, modes) => {
-  test('answers what the rules say in each mode, whatever the order of the messages', async () => {
+  test('follows the rules in each mode, with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen, expected } = await firstDifference(open, RULES, messages);
       expect(difference).toBeUndefined();

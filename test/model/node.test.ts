@@ -519,7 +519,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
   ],
   ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
 ])('a node in %s', (_kind, open, messages, rules, outcomes, planted) => {
-  test('answers what the rules say, whatever the order of the messages', async () => {
+  test('follows the rules with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen } = await firstDifference(open, rules, messages);
       expect(difference).toBeUndefined();

@@ -24,7 +24,7 @@ async function connections(): Promise<number> {
   return String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
 }
 
-describe('a start that fails', () => {
+describe('a failed start', () => {
   let file: string;
   beforeAll(async () => {
     file = await compiled('test/fixtures/failed-bootstrap.ts');
@@ -52,7 +52,7 @@ describe('a start that fails', () => {
     await expect(said(fault, redis.url)).resolves.toContain(message);
   });
 
-  test('lets the process end when Redis is away, too', async () => {
+  test('lets the process end when Redis is down', async () => {
     const url = `redis://127.0.0.1:${await freePort()}`;
     await expect(said('a provider fails', url)).resolves.toContain('the database is away');
   });

@@ -236,7 +236,7 @@ test('a request-scoped resolver', async () => {
 });
 
 test.each(['below', 'above'])(
-  'with @WithLock %s it, a subscription holds the lock until its client leaves',
+  'with @WithLock %s it, a subscription holds the lock until its client disconnects',
   async (name) => {
     const { schema } = app.get(GraphQLSchemaHost);
     const results = await subscribe({ schema, document: parse(`subscription { ${name} }`) });
