@@ -35,7 +35,7 @@ async function slowDown(): Promise<void> {
   `);
 }
 
-test('1,000 locks are kept by a server that takes longer to renew them than for an answer, and others are taken meanwhile', async () => {
+test('keeps 1,000 locks on a server that needs longer for all of them than one time limit, and acquires others meanwhile', async () => {
   const store = new PostgresStore({ connectionString: server.url }, newTerms());
   cleanUpAfterTests(() => store.close());
   await store.connect();
