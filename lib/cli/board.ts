@@ -12,7 +12,7 @@ import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** What the page sends is a number and ids; bytes. */
+/** Size limit of a request of the page, in bytes: a number and ids. */
 const LONGEST_BODY = 1_024 * 1_024;
 
 /**
@@ -77,7 +77,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   await pages.release({ request, response }, body, userInfo().username);
 }
 
-/** What was sent; `undefined` when it is too long or no JSON. */
+/** Parsed body; `undefined` when it is too long or not JSON. */
 async function jsonOf(request: IncomingMessage): Promise<unknown> {
   let text = '';
   request.setEncoding('utf8');

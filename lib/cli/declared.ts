@@ -50,7 +50,7 @@ export async function listDeclared(
   return ExitCode.Ok;
 }
 
-/** One declared lock: its policy, and who holds its keys. */
+/** A declared lock: its policy, and the holders of its keys. */
 export async function describe(
   session: Session,
   { name, locks: file, json }: RequestFor<'describe'>,
@@ -82,7 +82,7 @@ export async function describe(
   return ExitCode.Ok;
 }
 
-/** What is held, by the declared lock whose form of key is nearest. */
+/** Held keys, by the declared lock with the closest key pattern. */
 async function stateOf(
   session: Session,
   locks: readonly DeclaredLock[],

@@ -43,7 +43,7 @@ export async function release(
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Those who hold the key, or, without a quorum, those whom any node has. */
+/** Holders of the key, or, without a quorum, those on any node. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));

@@ -6,7 +6,7 @@ import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
 
-/** What a locked method may be: its result must be able to come later than its call. */
+/** Methods that can be locked: their result can be asynchronous. */
 type LockableMethod = (
   ...args: never[]
 ) => PromiseLike<unknown> | Observable<unknown> | AsyncIterable<unknown>;

@@ -2,9 +2,9 @@ import { inspect } from 'node:util';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';
 
-/** What a store said to a write. */
+/** Answer of a store to a write. */
 export interface FencedAnswer {
-  /** Whether it was written: no higher token had been seen. */
+  /** `true` if it was written: the store had seen no higher token. */
   readonly accepted: boolean;
   /** The highest token that the store has seen, if it says so. */
   readonly highest?: number | undefined;

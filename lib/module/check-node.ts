@@ -4,7 +4,7 @@ import type { Store } from '../core/ports.js';
 import { isClient } from '../stores/redis/driver-for.js';
 import type { StoreFactory } from '../core/store-factory.js';
 
-/** What the option `nodes` may be, for messages. */
+/** Accepted values of the option `nodes`, for messages. */
 export const NODES_RULE =
   "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
   "are an array), or 'memory' to lock inside this process only";
@@ -41,7 +41,7 @@ export function checkNode(node: unknown, count: number): void {
   else if (!isClient(node)) checkObject(node);
 }
 
-/** What makes a store, such as `postgres(...)`. By what it can do: the application may have two copies of this package. */
+/** True for a store, such as one of `postgres(...)`. The test reads its methods, because the application may have two copies of this package. */
 export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;
 }
@@ -109,7 +109,7 @@ function checkObject(node: object): void {
   if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
 }
 
-/** What other clients call the address; ioredis would connect to localhost. */
+/** Names of the address in other clients; ioredis would connect to localhost. */
 const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
   ['url', 'the URL itself'],
   ['uri', 'the URL itself'],

@@ -23,20 +23,20 @@ import { freeAfter, quorumOf } from '../redlock/quorum.js';
 import { Redlock } from '../redlock/redlock.js';
 import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 
-/** How long start-up waits for a quorum of nodes, in milliseconds. */
+/** Longest wait of start-up for a quorum of nodes, in milliseconds. */
 const CONNECT_LIMIT_MS = 5_000;
 
-/** How often start-up asks whether the nodes vote, in milliseconds, where they do not say when (`waitForQuorum`). */
+/** Interval in milliseconds at which start-up asks for the nodes' votes when they do not say when they vote (`waitForQuorum`). */
 const VOTES_AGAIN_MS = 500;
 
-/** How much longer it waits for the other nodes, in milliseconds. */
+/** Additional wait for the other nodes, in milliseconds. */
 const STRAGGLER_LIMIT_MS = 200;
 
-/** What else a locker is made of. */
+/** Other dependencies of a locker. */
 export interface Parts {
   /** The name of the module. */
   readonly name?: string | undefined;
-  /** Where the application locks, as far as that is known yet. */
+  /** Nodes of the application's locks, as far as known yet. */
   readonly sites?: readonly LockSite[];
   /** The tests of users replace it, as the next. */
   readonly nodesOf?: (

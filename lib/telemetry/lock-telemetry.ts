@@ -22,16 +22,16 @@ import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } f
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds that the nodes keep the lock. */
   readonly ttl: number;
-  /** The most permits that others asked for, where that is more than this one asked for. */
+  /** Largest limit of permits of other calls, if it is larger than that of this call. */
   readonly permitsSeen: number | undefined;
-  /** Whether the lock was lost before it was released, and why. */
+  /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;
 }
 
-/** What is told of the options of a lock. */
+/** Options of a lock that events contain. */
 export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
 
-/** A lock that is held, as those who watch it know it. */
+/** A held lock, as its subscribers see it. */
 interface Hold {
   readonly event: LockHoldEvent;
   readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken' | 'slot' | 'slots'>;
@@ -119,7 +119,7 @@ export class LockTelemetry {
       this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
   }
 
-  /** What runs under the lock runs in the context that a subscriber wants it to run in. */
+  /** Runs the task in the context that a subscriber has set. */
   around(id: string): Surrounded['around'] {
     return this.#holds.size === 0 ? undefined : this.#holds.get(id)?.event.around;
   }

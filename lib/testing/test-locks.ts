@@ -13,18 +13,18 @@ import type { LockRecord } from './lock-record.js';
 import { TestNode } from './test-node.js';
 import { type Acquired, supervised } from './test-locker.js';
 
-/** What {@link TestLocks} takes. */
+/** Options of {@link TestLocks}. */
 export interface TestLocksOptions {
   /**
-   * Whether a lock that is not free is waited for as `retry` says. `false`: everything makes one attempt, so that a
-   * test of what happens while somebody else holds a lock, or Redis is down, takes no time.
+   * Waits for a lock that is not free, as `retry` says. `false`: every call makes one attempt, so that a test with a
+   * held lock, or with Redis down, takes no time.
    * @defaultValue true
    */
   readonly wait?: boolean;
 }
 
 /**
- * What {@link TestLocks.hold} takes. With `permits`, give as many as the code under test asks for: three calls with
+ * Options of {@link TestLocks.hold}. With `permits`, give as many as the code under test asks for: three calls with
  * `permits: 5` hold three of five.
  */
 export interface HoldOptions extends LockKindOptions {
@@ -44,16 +44,16 @@ export interface HoldOptions extends LockKindOptions {
   readonly instance?: string;
 }
 
-/** What {@link TestLocks.expire} and {@link TestLocks.lose} take. */
+/** Options of {@link TestLocks.expire} and {@link TestLocks.lose}. */
 export interface EndOptions {
   /**
-   * The `id` of the one of several holders that is meant: that of its handle, or of what {@link TestLocks.hold} gave.
-   * @defaultValue all who hold the key
+   * The `id` of one of several holders: that of its handle, or of the result of {@link TestLocks.hold}.
+   * @defaultValue all holders of the key
    */
   readonly id?: string;
 }
 
-/** What {@link TestLocks.fail} and {@link TestLocks.delay} take. */
+/** Options of {@link TestLocks.fail} and {@link TestLocks.delay}. */
 export interface FaultOptions {
   /** Only for locks of this key. */
   readonly key?: string;
@@ -93,7 +93,7 @@ const A_DAY_MS = 86_400_000;
  */
 export class TestLocks {
   readonly #wait: boolean;
-  /** One for each module instance: locks of different instances do not exclude each other. */
+  /** A store for each module instance: locks of different instances do not exclude each other. */
   readonly #nodes = new Map<string | undefined, TestNode>();
   readonly #faults = new Set<Fault>();
   /** Every lock that may still be held. */
@@ -310,7 +310,7 @@ export class TestLocks {
   }
 }
 
-/** What is used of the builder of `@nestjs/testing`. */
+/** Members of the builder of `@nestjs/testing` that this file uses. */
 export interface OverridableBuilder {
   overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
 }
@@ -324,7 +324,7 @@ interface LockerFactory {
   readonly inject: (string | symbol)[];
 }
 
-/** How a declared lock is held, unless a test says otherwise. */
+/** Options to hold a declared lock, unless a test sets others. */
 function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' | 'instance'> {
   const { mode, permits, instance } = lock.policy;
   return {

@@ -94,7 +94,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     return step;
   }
 
-  /** What fails has ended. */
+  /** A failed iterator has ended. */
   async #orEnd<T>(run: LockScope | undefined, move: () => Promise<T>): Promise<T> {
     try {
       return await (run ? run.inside(move) : move());

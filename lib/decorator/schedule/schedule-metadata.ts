@@ -1,6 +1,6 @@
 import 'reflect-metadata';
 
-/** What a decorator of @nestjs/schedule has left on a method. */
+/** Metadata that a decorator of @nestjs/schedule sets on a method. */
 export type Schedule =
   | { readonly kind: 'cron'; readonly options: CronOptions }
   | { readonly kind: 'interval'; readonly milliseconds: number }

@@ -543,7 +543,7 @@ describe('the end of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test.each(['H', 'F', 'K', 'P'])('is not extended when the record has %s', async (state) => {
+  test.each(['H', 'F', 'K', 'P'])('is not extended when the record is in state %s', async (state) => {
     const lease = reader();
     await granted(lease);
     await redis.setrange('lock:{k}', 0, state);
