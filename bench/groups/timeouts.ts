@@ -50,7 +50,7 @@ async function onNodes(nodes: number, { contenders }: Plan): Promise<ResultTable
   }
 }
 
-/** One permit of a semaphore: its release, or `undefined` when it was refused. */
+/** A permit of a semaphore: its release, or `undefined` when it was refused. */
 type Take = (key: string, permits: number, ttl: number) => Promise<(() => Promise<unknown>) | undefined>;
 
 function tableOf(rows: Figures, nodes: string): ResultTable {
