@@ -288,7 +288,7 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
 }
 
-/** A comma also stands between the hosts of one Sentinel or Cluster URL: what has no scheme belongs to what is before it. */
+/** A comma also separates the hosts of one Sentinel or Cluster URL: a part without a scheme belongs to the part before it. */
 function joinHosts(parts: readonly string[]): string[] {
   const urls: string[] = [];
   for (const part of parts) {

@@ -20,7 +20,7 @@ interface Declared {
   readonly held: LockInfo[];
 }
 
-/** The policy of each declared lock, and what is held of it. */
+/** Prints the policy of each declared lock, and its held keys. */
 export async function listDeclared(
   session: Session,
   { locks: file, json }: RequestFor<'list-declared'>,

@@ -15,7 +15,7 @@ import { print, printJson, type Terminal } from './terminal.js';
 /** From three nodes on an application keeps those that restarted from voting, unless it says otherwise. */
 const GUARDED_FROM = 3;
 
-/** A difference of clocks from which on it is said, in milliseconds; NTP keeps them closer by far. */
+/** Smallest reported difference of clocks, in milliseconds; NTP keeps them much closer. */
 const CLOCK_TOLERANCE_MS = 500;
 
 /** Findings about one node: one server, or the masters of a Cluster. */

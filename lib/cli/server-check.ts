@@ -37,7 +37,7 @@ const SAMPLES = 20;
 /** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** The process and the lock of the channel that is tried: not in the way of anybody's. */
+/** Process and lock name of the tested channel, which no application uses. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**

@@ -6,7 +6,7 @@ export interface Terminal {
   readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number; readonly columns?: number };
   /** Output for questions, separate from the results. */
   readonly questions: Writable;
-  /** Aborts when the user wants it to end (Ctrl-C), or nobody reads the output any more. */
+  /** Aborts on Ctrl-C, or when the reader of the output has gone. */
   readonly signal: AbortSignal;
 }
 

@@ -15,8 +15,8 @@ const CLEAR = '\u001B[H\u001B[J';
 type Change = 'held' | 'acquired' | 'released';
 
 /**
- * Looks again and again until the terminal's signal aborts: on a terminal a table that is drawn anew, otherwise a line
- * for every change. Nodes that do not answer are said, and asked again.
+ * Polls until the terminal's signal aborts. A terminal gets a table that is redrawn, other outputs a line for every
+ * change. Nodes that do not answer are reported, and asked again.
  */
 export async function watch(
   session: Session,

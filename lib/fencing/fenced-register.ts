@@ -72,10 +72,10 @@ export class FencedRegister {
   }
 
   /**
-   * Runs `task` in a transaction of its own, with the token checked at its beginning. Reads count as well: what is
-   * read here, no holder before this one can change afterwards.
+   * Runs `task` in its own transaction, with the token checked at its start. Reads are protected as well: no earlier
+   * holder can change the data afterwards.
    *
-   * Keep it short, and free of anything but the database: others who hold the lock later wait for its end.
+   * Keep it short, and use only the database in it: later holders of the lock wait for its end.
    *
    * @param pool - lends the connection
    * @param lock - the lock that the call is made under; with several keys, all of them are checked
@@ -122,9 +122,9 @@ export class FencedRegister {
   }
 
   /**
-   * Checks the token in a transaction of yours, for those who have their transactions made by something else. Call it
-   * first: what comes after it is protected, and two that write first and check afterwards can deadlock. When it
-   * throws, roll back.
+   * Checks the token in your own transaction, for an application whose transactions are made by another library. Call it
+   * first: it protects the statements after it, and two transactions that write first and check afterwards can deadlock.
+   * When it throws, roll back.
    *
    * With the isolation level repeatable read or serializable, PostgreSQL may refuse with a serialization failure
    * (40001) in place of a `StaleTokenError`, and may refuse the later of two holders, too: try that one again.

@@ -46,7 +46,7 @@ export async function fencedWrite(
   const { accepted, highest } = (answer ?? {}) as Partial<FencedAnswer>;
   if (typeof accepted !== 'boolean') {
     throw new TypeError(
-      'Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows whether it wrote, got ' +
+      'Expected the answer of `write` to be `{ accepted: boolean }`, which says if it wrote, got ' +
         inspect(answer, { depth: 1 }),
     );
   }

@@ -8,7 +8,7 @@ export interface LockProblem {
   readonly statusCode: number;
   readonly message: string;
   readonly code: RedlockErrorCode;
-  /** Whole seconds after which trying again makes sense; not given when nobody can tell. */
+  /** Whole seconds after which a retry makes sense; absent when that is unknown. */
   readonly retryAfter?: number;
 }
 

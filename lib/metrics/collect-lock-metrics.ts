@@ -42,7 +42,7 @@ const NAMES = [
   'redlock_is_leader',
 ];
 
-/** From what a hand-over takes to what nobody waits for longer, in seconds. */
+/** From the duration of a hand-over to the longest usual wait, in seconds. */
 const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
 
 /** From one statement to a batch that runs for an hour, in seconds. */

@@ -29,9 +29,9 @@ export function checkNode(node: unknown, count: number): void {
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
     throw new TypeError(
-      'Expected `nodes` to be one store alone that replicates itself, such as `postgres(...)`, got several nodes: a lock in ' +
-        'it is confirmed by itself, and nodes that must agree need a store of the kind that agrees on tokens (`raise`). ' +
-        'Give one store, or Redis nodes, or two modules with names of their own',
+      'Expected `nodes` to be a single store, such as `postgres(...)`, got several nodes: this store replicates itself, and ' +
+        'cannot agree on tokens with other nodes (it has no `raise`). Give one store, or Redis nodes, or two modules with ' +
+        'different names',
     );
   }
   if (isFactory(node)) {
@@ -47,8 +47,8 @@ export function isFactory(node: unknown): node is StoreFactory {
 }
 
 /**
- * Also by one method of several, so that a store that lacks something is told what, and not taken for options of a client. A
- * Sentinel client of node-redis has an `acquire` of its own.
+ * One method is enough, so that the error names the missing ones and the store is not taken for options of a client. A
+ * Sentinel client of node-redis has its own `acquire`.
  */
 export function isStore(node: unknown): node is Store {
   return (
@@ -59,7 +59,7 @@ export function isStore(node: unknown): node is Store {
   );
 }
 
-/** A store that nodes beside it could not agree with (S24). */
+/** A store that cannot agree on tokens with other nodes (S24). */
 export function isStandAlone(node: unknown): boolean {
   return isFactory(node) || (isStore(node) && !node.raise);
 }

@@ -48,8 +48,8 @@ export interface Parts {
 }
 
 /**
- * Checks the options of a module, and makes its locker. {@link LockRuntime.open} connects the nodes: a start that fails
- * before leaves no connection behind, and nobody would close it.
+ * Checks the options of a module, and creates its locker. {@link LockRuntime.open} connects the nodes: a start that fails
+ * earlier has no connection that would stay open.
  *
  * @throws TypeError or RangeError naming the option that does not fit
  */
@@ -147,8 +147,8 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
- * Resolves when a quorum is connected. An application whose nodes are away starts all the same: they may come later, and
- * until then every lock says why it cannot be had.
+ * Resolves when a quorum is connected. An application also starts without its nodes: they may connect later, and until
+ * then every acquisition fails with the reason.
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */

@@ -160,10 +160,10 @@ const EXTRAS: readonly string[] = ['name', 'isGlobal'];
 
 function whereItBelongs(name: string): string {
   if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
-    return `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``;
+    return `Options for every lock go in \`defaults\`: \`defaults: { ${name}: ... }\``;
   // `forRoot` takes them out before it checks the rest.
   if (EXTRAS.includes(name))
-    return `A factory comes too late for it. It stands beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
+    return `The module needs it before the factory runs. Give it beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
   return (
     kindBelongsToLock(name) ??
     `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`
@@ -218,8 +218,8 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
   if (typeof restartGuard === 'number' && all.some(isStandAlone)) {
     throw new TypeError(
-      '`restartGuard` is for nodes of which some may forget the locks that they granted, and others must not. This store is ' +
-        'alone, and keeps them: leave `restartGuard` out',
+      '`restartGuard` is for nodes that may forget locks in a restart. This store replicates itself and keeps its locks: ' +
+        'leave out `restartGuard`',
     );
   }
   if (waitForQuorum !== undefined) checkMilliseconds('waitForQuorum', waitForQuorum, 1);
@@ -234,7 +234,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   if (strict !== undefined) checkBoolean('strict', strict);
   if (strict === true && locks === undefined)
     throw new TypeError(
-      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+      '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
   if (overrides !== undefined) checkOverrides(overrides, locks ?? {});
   if (defaults !== undefined) {
@@ -252,7 +252,7 @@ function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: Re
     throw badOption('afterTransaction', 'a function that takes a callback', afterTransaction);
   if (afterTransaction && !inTransaction) {
     throw new TypeError(
-      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+      '`afterTransaction` is called only in an open transaction: also set `inTransaction`, which reports one',
     );
   }
   if (defaults?.release === 'afterCommit' && !afterTransaction) throw nobodyTellsOfCommit();

@@ -14,7 +14,7 @@ export interface LockSkippedEvent {
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
   /**
-   * `'held'`: somebody holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this
+   * `'held'`: another caller holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this
    * application is shutting down.
    */
   readonly reason: 'held' | 'tick-ran' | 'shutdown';
@@ -29,5 +29,5 @@ export interface LockSkippedEvent {
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LockSkippedEvent} is published. */
 export const LOCK_SKIPPED_CHANNEL = 'nestjs-redlock:lock-skipped';
 
-/** Costs next to nothing while nobody subscribes. */
+/** Costs next to nothing without subscribers. */
 export const skippedLocks = channel(LOCK_SKIPPED_CHANNEL);

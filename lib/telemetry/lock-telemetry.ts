@@ -18,7 +18,7 @@ import type { ResolvedLockOptions } from '../core/lock-options.js';
 import type { Tick } from '../core/tick.js';
 import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } from '../core/lock-events.js';
 
-/** A lock as those who watch it need it. */
+/** Members of a lock that telemetry reads. */
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds that the nodes keep the lock. */
   readonly ttl: number;
@@ -41,11 +41,11 @@ interface Hold {
 }
 
 /**
- * Tells of the locks of one module instance: on the tracing channels, and to the listener of the module. While nobody
- * listens it keeps nothing and does nothing.
+ * Publishes the locks of one module instance: on the tracing channels, and to the listener of the module. Without
+ * subscribers it stores nothing and does nothing.
  */
 export class LockTelemetry {
-  /** By id; only while somebody listens. */
+  /** By id; only with subscribers. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 
@@ -148,7 +148,7 @@ export class LockTelemetry {
       if (this.#holds.size === 0) lockStates.subscribe(this.#onState);
       this.#holds.set(lock.id, { event, about, since: performance.now(), settle });
     });
-    // A loss is for those who listen to `error`.
+    // A loss is published on `error`.
     holds.tracePromise(() => ended, event).catch(() => undefined);
     // It may have ended before it could be followed.
     if (!lock.isHeld()) this.#end(lock.id, lock.loss);

@@ -37,8 +37,8 @@ type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
 
 /**
  * OpenTelemetry spans for locks: `acquire <label>` while a lock is acquired, waiting included, and `hold <label>` while
- * it is held. Both are children of the span that the call was made in; what runs under the lock belongs to `hold`, and
- * what is asked of Redis in order to acquire it to `acquire`.
+ * it is held. Both are children of the caller's span. Work under the lock is a child of `hold`, and requests to Redis that
+ * acquire it are children of `acquire`.
  *
  * An `Instrumentation` of `@opentelemetry/instrumentation`, which it does not need.
  *

@@ -58,7 +58,7 @@ test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [
 
     await expect(failed).rejects.toBeInstanceOf(TypeError);
     await expect(failed).rejects.toThrow(
-      /^Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows/,
+      /^Expected the answer of `write` to be `{ accepted: boolean }`, which says if it wrote/,
     );
   },
 );

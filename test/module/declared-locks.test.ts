@@ -112,7 +112,7 @@ describe('strict', () => {
 
   test('requires declared locks', () => {
     expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
-      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+      '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
   });
 

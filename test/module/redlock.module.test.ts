@@ -455,7 +455,7 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, afterTransaction: () => undefined },
-      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+      '`afterTransaction` is called only in an open transaction: also set `inTransaction`, which reports one',
     ],
     [
       { ...memory, inTransaction: () => true, defaults: { release: 'afterCommit' } },
@@ -486,7 +486,7 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, ttl: 5_000 },
-      'Unknown option `ttl` in `RedlockModule`. What is for every lock goes in `defaults`: `defaults: { ttl: ... }`',
+      'Unknown option `ttl` in `RedlockModule`. Options for every lock go in `defaults`: `defaults: { ttl: ... }`',
     ],
     [
       { ...memory, prefix: 'x' },
@@ -533,7 +533,7 @@ describe('invalid options', () => {
     const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
     await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
       new TypeError(
-        `Unknown option \`${option}\` in \`RedlockModule\`. A factory comes too late for it. It stands beside the factory: ` +
+        `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
           `\`forRootAsync({ ${option}: ..., useFactory })\``,
       ),
     );
@@ -554,7 +554,7 @@ describe('invalid options', () => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
           '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
-            '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+            '`{ useFactory: () => ({ nodes }) }`; give options that are already known to `forRoot`',
         ),
       );
     },

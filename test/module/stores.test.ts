@@ -44,7 +44,7 @@ describe('a store as the node of a module', () => {
   });
 
   test('that replicates itself must be the only node', () => {
-    const two = /one store alone that replicates itself.*got several nodes/;
+    const two = /a single store.*got several nodes: this store replicates itself/;
     expect(() => refused({ nodes: [factory(), factory()] })).toThrow(two);
     expect(() => refused({ nodes: ['redis://localhost', factory()] })).toThrow(two);
     expect(() => refused({ nodes: [alone(), alone(), alone()] })).toThrow(two);
@@ -94,7 +94,7 @@ describe('a store as the node of a module', () => {
 
   test('that replicates itself has no restart guard', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
-      /`restartGuard` is for nodes of which some may forget/,
+      /`restartGuard` is for nodes that may forget locks/,
     );
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });

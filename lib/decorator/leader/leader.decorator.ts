@@ -8,8 +8,8 @@ import { injectInterceptor } from '../interceptor-injection.js';
 /** Options of `@Leader`. */
 export interface LeaderOptions {
   /**
-   * Milliseconds after which another process leads when this one has crashed. At least 10; less than 1000 is lost to a
-   * pause that nobody would notice otherwise.
+   * Milliseconds after which another process leads when this one has crashed. At least 10. With less than 1000, a short
+   * pause of the process ends its term.
    * @defaultValue the `ttl` of the module's `defaults`, else 10000
    */
   readonly ttl?: number;

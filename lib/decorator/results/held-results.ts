@@ -10,12 +10,12 @@ import type { Begin, LockScope } from '../../service/lock-scope.js';
 import { standIn } from './stand-in.js';
 
 /**
- * Keeps the lock until what a method's Promise resolved to has ended, if it is something that ends later; otherwise
- * ends the run now. Resolves to the same value, or to one that stands in for it and is read under the lock.
+ * Keeps the lock until a deferred result, such as a stream, has ended; for any other result it ends the run now.
+ * Resolves to the same value, or to a wrapper that is read under the lock.
  *
  * A result that nobody has started to read within a ttl releases its lock.
  *
- * @param again - begins another run, for whoever reads an equivalent value once more, or late
+ * @param again - begins another run, for a second or late reader of the result
  * @throws LockLostError when the lock was lost, unless that is to be ignored
  */
 export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin): Promise<unknown> {
@@ -24,7 +24,7 @@ export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin
       const held = hold(result, run, again);
       if (held) return held;
     } catch {
-      // It throws when it is looked at or listened to, so nobody learns when it ends: it is a value like any other (S25).
+      // Inspection of the result throws, so its end is unknown: it is a plain value (S25).
     }
   }
   await run.finish();
@@ -65,8 +65,8 @@ function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<P
 }
 
 /**
- * Hands out the run that has begun, once, and begins another for whoever comes later. When nobody comes before a ttl
- * has passed, the run ends: what is never read must not hold its lock for ever.
+ * Returns the present run to the first reader, and begins another run for each later one. Without a reader the run ends
+ * after a ttl: a result that is never read must not hold its lock for ever.
  */
 function firstThen(run: LockScope, again: Begin): Begin {
   let first: LockScope | undefined = run;

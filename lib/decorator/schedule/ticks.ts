@@ -49,8 +49,8 @@ export class Ticks {
     const cronTime = this.#cronTimeOf(schedule.options);
     const tick = cronTime && latestTick(cronTime, Date.now());
     if (!tick) return undefined;
-    // Until the next moment somebody may fire for this one, late; and a minute more, for clocks that differ. Not for
-    // ever: an instance whose clock was far ahead has run ticks whose time had not come, and they are skipped so long.
+    // A late instance may fire for this tick until the next one; a minute more allows for clocks that differ. The limit
+    // is needed: an instance whose clock was far ahead has run future ticks, which are skipped for this time.
     const life = Math.min(tick.gap, DAY) + MINUTE;
     return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
