@@ -9,7 +9,7 @@ import { cleanUpAfterTests } from './support/leftovers.js';
 // The linter's configuration states what may import what. A pattern that matches nothing looks just like code that keeps
 // the rule, so this shows, on files made for it, what the linter refuses.
 
-/** What each folder of `lib` may import beside itself and Node's modules: other folders, and packages. */
+/** Allowed imports of each folder of `lib` beside itself and Node's modules: other folders, and packages. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   core: [],
   redlock: ['core'],
@@ -94,7 +94,7 @@ function foldersIn(folder: string): string[] {
     .map((entry) => posix.relative('lib', join(entry.parentPath, entry.name)));
 }
 
-/** How files in `from` import one in `to`. */
+/** Import specifiers of files in `from` for one in `to`. */
 function specifierOf(from: string, to: string): string {
   const path = posix.join(posix.relative(from, to), to === '.' ? 'index.js' : 'file.js');
   return path.startsWith('.') ? path : `./${path}`;

@@ -106,7 +106,7 @@ test('docs/safety.md cites each of its sources, and no others', () => {
   expect([...cited].toSorted()).toEqual(listed);
 });
 
-/** What promises more than is so when it stands alone. */
+/** Claims that are too strong without their condition. */
 const PROMISES =
   /once per tick|not run again|no run begins sooner|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
 

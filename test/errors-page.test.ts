@@ -52,7 +52,7 @@ function messagesIn(section: string): string[] {
   );
 }
 
-/** What a message of the page stands for: `...` is any text. */
+/** Pattern of a message of the page: `...` is any text. */
 function pattern(message: string): RegExp {
   const parts = message.split(/ ?\.\.\. ?/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return new RegExp(parts.join('.*'), 's');
@@ -72,7 +72,7 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
   });
 }
 
-/** What a user without a right to a command inside a script is told: by Redis up to 7.0, and by later ones. */
+/** Error of a user without the right to a command inside a script: of Redis up to 7.0, and of later versions. */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',
@@ -127,13 +127,13 @@ async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<
 }
 
 interface Late {
-  /** What to connect to, given the URL of the server; the URL itself by default. */
+  /** Node to connect to, given the URL of the server; the URL itself by default. */
   readonly nodes?: (url: string) => RedlockModuleOptions['nodes'];
   readonly args?: readonly string[];
   readonly config?: string;
 }
 
-/** What an application says of a server that comes later than it: were it there, some would end the start. */
+/** Log of an application whose server starts later: with the server up, some cases would end the start. */
 async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -143,7 +143,7 @@ async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string
   return whyUnavailableUntil(locks, wanted);
 }
 
-/** What a user with these rights gets. */
+/** Error of a user with these rights. */
 async function whyUnavailableWith(...rights: string[]): Promise<string> {
   const redis = (server = await startRedis());
   await redis.client().call('ACL', 'SETUSER', 'locks', 'on', `>${SECRET}`, ...rights);
@@ -320,7 +320,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       try {
         const locks = await locksOn(client);
         await (await locks.acquire('first', once)).release();
-        // What a Sentinel does after a fail-over: it names another server.
+        // As a Sentinel does after a fail-over: it names another server.
         await sentinel.call('SENTINEL', 'REMOVE', 'locks');
         await sentinel.call('SENTINEL', 'MONITOR', 'locks', next.host, next.port, 1);
         return await whyUnavailableUntil(locks, /still connected/);
@@ -423,7 +423,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
 });
 
 describe('docs/errors.md quotes each LOCK_LOST message', () => {
-  /** How a lock is lost. */
+  /** Ways to lose a lock. */
   async function loss(
     options: LockOptions,
     lose: (redis: RedisServer) => unknown = () => undefined,
@@ -541,7 +541,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
   });
 });
 
-/** What a module that is put together wrongly says. */
+/** Error of a misconfigured module. */
 function refusalOf(
   ...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object
 ): Promise<string> {
@@ -570,7 +570,7 @@ class Ordering {}
 class Billing {}
 
 describe('the board', () => {
-  /** What is answered to a release. */
+  /** Answer to a release. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
     const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
     app = await startApp({ imports: [board] });

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** What npm warns of when it works out what `npm ci` has to do, whatever the settings of this machine. */
+/** Warnings of npm when it resolves `npm ci`, with any settings of this machine. */
 async function warnings(...options: string[]): Promise<string[]> {
   const args = ['ci', '--dry-run', '--offline', '--no-audit', '--userconfig', 'nobodys.npmrc', ...options];
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));

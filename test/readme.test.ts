@@ -16,7 +16,7 @@ function blocksOf(name: string, text: string): Map<string, string> {
   return new Map(blocks.map(([, code], index) => [join(root, `${name}.${index + 1}.ts`), code ?? '']));
 }
 
-/** What the compiler has to say about the snippets, with the settings of the project. */
+/** Errors of the compiler about the snippets, with the settings of the project. */
 function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: object };
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);

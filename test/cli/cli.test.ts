@@ -474,7 +474,7 @@ describe('users, passwords and TLS', () => {
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
     expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
-    // Those who may look need not be those who may release.
+    // Users that may inspect need not have the right to release.
     expect(runs[1]?.stderr).toMatch(/can't run this command|ACL failure in script/);
     expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');
     expect(runs[3]?.stderr).toContain('WRONGPASS');

@@ -140,7 +140,7 @@ const outcome = {
 
 /** With the packages that go with NestJS 11; those that go with 12 are in all other tests. */
 const onNest11 = {
-  // How often a tick runs on two instances.
+  // Number of runs of a tick on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },
   // As with NestJS 12, see test/nest/sse.test.ts.
   events: { plain: [200, expect.stringContaining('event: error')], later: [500] },

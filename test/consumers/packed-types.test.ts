@@ -23,7 +23,7 @@ beforeAll(() => {
   });
   program = ts.createProgram(
     ENTRIES.flatMap((entry) => [sourceOf(entry), typesOf(entry), typesOf(entry, 'cjs')]),
-    // Whoever compiles with `skipLibCheck: false` reads every line of ours.
+    // A compilation with `skipLibCheck: false` reads every line of our types.
     { ...config?.options, noEmit: true, rootDir: ROOT, outDir: undefined },
   );
   checker = program.getTypeChecker();
@@ -56,7 +56,7 @@ function docstringOf(symbol: ts.Symbol): string {
     .getJsDocTags(checker)
     .map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
   const text = [ts.displayPartsToString(symbol.getDocumentationComment(checker)), ...tags].join('\n').trim();
-  // What a link leads to comes with a blank.
+  // The target of a link ends with a blank.
   return text.replaceAll(/(\{@link [^}]*?) \}/g, '$1}');
 }
 

@@ -60,7 +60,7 @@ describe('the fencing token is the one that a quorum of nodes agrees on', () => 
     // The third node granted it when the other two had decided.
     [[has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     [[has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
-    // Which token is the lock's cannot be told while a node is away.
+    // The lock's token cannot be determined while a node is down.
     [[has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
     [[free, has('x', 1, 7), free], 2, undefined],
   ])('%#', (votes, quorum, token) => {

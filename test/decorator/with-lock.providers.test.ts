@@ -42,7 +42,7 @@ class Plain {
   }
 }
 
-/** Whether a call is refused while somebody else has the key. */
+/** True if a call is refused while another process has the key. */
 async function excludes(key: string, call: () => Promise<unknown>): Promise<boolean> {
   const lock = await app.get(LockService).acquire(key);
   const error = await call().then(

@@ -58,7 +58,7 @@ const SHORT = { ttl: 2_400 };
 /** For what is renewed, a third of it later: Redis can stand still for seconds just then, and the lock lives on. */
 const RENEWED = { ttl: 6_000 };
 
-/** What the code that runs under the lock sees of it. */
+/** The lock as the code under it sees it. */
 function held(): boolean {
   return currentLock('key')?.isHeld() ?? false;
 }
@@ -758,7 +758,7 @@ describe('over HTTP', () => {
     await once(response, 'data');
     await expect(free()).resolves.toBe(false);
     response.destroy();
-    // What the stream waits for goes on, and then it sees that nobody reads it any more.
+    // The stream continues with its pending value, and then sees that it has no reader.
     gate.resolve();
     await until(free);
   });

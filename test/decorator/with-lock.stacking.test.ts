@@ -34,7 +34,7 @@ import { type Named, nameOf, permutations, stack } from '../support/stacking.js'
 import { until } from '../support/until.js';
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
-/** How many locks were asked for; those of one turn come together. */
+/** Number of requested locks; those of one turn come together. */
 const countAsked = (): number => acquire.mock.calls.flatMap(([requests]) => requests).length;
 
 let app: INestApplication;

@@ -24,7 +24,7 @@ cleanUpAfterTests(async () => {
 const register = new FencedRegister();
 let url: string;
 let pool: Pool;
-/** What the lock protects: a row of a table. A new one for each test. */
+/** The protected resource: a row of a table. A new one for each test. */
 let key: string;
 
 beforeAll(async () => {
@@ -65,7 +65,7 @@ const isAccepted = (lock: TokenHolder): Promise<boolean> =>
       throw error;
     });
 
-/** Whether some connection waits for a row that another one has locked. */
+/** True if a connection waits for a row that another one has locked. */
 async function somebodyWaits(): Promise<boolean> {
   const { rows } = await pool.query(`select 1 from pg_stat_activity where wait_event_type = 'Lock'`);
   return rows.length > 0;

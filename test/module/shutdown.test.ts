@@ -49,7 +49,7 @@ afterAll(() => redis.stop());
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const connections = async (): Promise<number> =>
-  // Those for messages have a longer name.
+  // Connections for messages have a longer name.
   String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
 
 /** Opened by a test to let what runs go on. */

@@ -169,7 +169,7 @@ test("grants and releases the others beside a key outside of the user's rights",
     { reason: { message: expect.stringContaining('NOPERM') as unknown } },
     { status: 'fulfilled' },
   ]);
-  // What may be there of the one that failed is released as well, as often as it fails; in the same turn, too.
+  // A possible record of the failed one is released as well, in each case; also in the same turn.
   const another = redlock.acquire(['x'], once).catch(() => undefined);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
   await another;

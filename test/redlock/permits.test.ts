@@ -44,7 +44,7 @@ const twoOnce: AcquireOptions = {
 test('frees the slot of a node that gives another slot after the lock is won', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
-  // What is left there of another attempt has the slot that the others give.
+  // The remains of another attempt there have the slot that the others give.
   const left = await alone.acquire(['k'], twoOnce);
   expect(left.slot).toBe(0);
   jest.spyOn(Math, 'random').mockReturnValue(0);
@@ -53,7 +53,7 @@ test('frees the slot of a node that gives another slot after the lock is won', a
   const lock = await all.acquire(['k'], twoOnce);
   expect(lock.slot).toBe(0);
   await client.call('CLIENT', 'UNPAUSE');
-  // That there were several is said from the moment that the slow node gave the other slot.
+  // The record has several holders from the moment at which the slow node gave the other slot.
   await until(async () => {
     const record = (await client.get('lock:{k}')) ?? '';
     return record.slice(PERMITS.kind - 1, PERMITS.kind) === '+' && record[PERMITS.bits - 1] === ONLY_SLOT_0;

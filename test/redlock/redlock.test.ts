@@ -27,7 +27,7 @@ function redlockOn(nodes: readonly ScriptedNode[], owner = 'me'): Redlock {
   return redlockOver(nodes, { owner });
 }
 
-/** What a promise settles to, and after how many milliseconds. */
+/** Outcome of a promise, and its time in milliseconds. */
 async function outcome<T>(promise: Promise<T>): Promise<{ value: T | Error; after: number }> {
   const start = performance.now();
   const settled: { value: T | Error; after: number }[] = [];
@@ -85,7 +85,7 @@ describe('one attempt', () => {
     expect(value).toBeInstanceOf(LockUnavailableError);
     const { votes } = value as LockUnavailableError;
     expect(votes).toHaveLength(count);
-    // Those that were not waited for are no errors.
+    // Missing answers after the decision are not errors.
     const errors = votes.filter(({ vote }) => vote === 'error').length;
     expect(errors).toBeLessThanOrEqual(down);
     expect(errors).toBeGreaterThan(count - quorumOf(count));
@@ -238,7 +238,7 @@ describe('a tick that has run', () => {
       ranTick: 1_000,
       message: '"k" is not to be locked again: the tick of 1970-01-01T00:00:01.000Z has run already, by me',
     });
-    // What the others may have granted meanwhile is given back.
+    // Grants of the other nodes in the meantime are released.
     expect(nodes.map((node) => node.count('release'))).toEqual([0, 1, 1]);
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0]);
   });

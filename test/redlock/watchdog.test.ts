@@ -19,7 +19,7 @@ interface Request {
 
 let nodes: ScriptedNode[];
 let redlock: Redlock;
-/** What the first node was asked to extend. */
+/** Extension requests to the first node. */
 let requests: Request[];
 
 beforeEach(() => {

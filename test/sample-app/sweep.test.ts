@@ -226,7 +226,7 @@ describe('the sweep', () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
-    // Whoever sweeps waits for this transaction.
+    // A sweep waits for this transaction.
     const other = await pool.connect();
     await other.query('begin');
     await other.query('select from tasks where id = $1 for update', [lost]);

@@ -34,7 +34,7 @@ const TTL = 6_000;
 @Injectable()
 class Consumer {
   readonly terms: LeaderTerm[] = [];
-  /** How many run at present. */
+  /** Number of present runs. */
   running = 0;
   work: (term: LeaderTerm) => Promise<unknown> = untilAborted;
 
@@ -172,7 +172,7 @@ describe('the leader', () => {
     await until(() => lost!.signal.aborted);
     expect(lost!.signal.reason).toBeInstanceOf(LockLostError);
     expect(only.leadership.isLeader()).toBe(false);
-    // Whoever asks now finds nobody in the way: the campaign must wait for the method.
+    // A caller that asks now finds the key free: the campaign must wait for the method.
     expect(await only.locks.tryAcquire('leader:consumer').then((lock) => lock?.release())).toBeUndefined();
     expect(only.consumer.terms).toHaveLength(1);
     release.open();

@@ -325,7 +325,7 @@ describe('signal', () => {
     await expect(Promise.all(waiters)).resolves.toEqual(waiters.map(() => signal.reason as Error));
     expect(getEventListeners(signal, 'abort')).toEqual([]);
     await lock.release();
-    // What was still under way when they were cancelled must be undone too (S6).
+    // Requests that were in transit at the cancellation must be undone, too (S6).
     await until(free);
     await new Promise((resolve) => setImmediate(resolve));
     await expect(free()).resolves.toBe(true);

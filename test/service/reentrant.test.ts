@@ -291,7 +291,7 @@ describe('a call does not join (S18)', () => {
 });
 
 describe('a nested call that is not awaited', () => {
-  /** Whether another process can have the lock. */
+  /** True if another process can acquire the lock. */
   const isFree = async (): Promise<boolean> => {
     const lock = await others.get(LockService).tryAcquire('k');
     await lock?.release();

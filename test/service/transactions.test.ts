@@ -364,7 +364,7 @@ describe('a shutdown', () => {
     await database.run(async () => {
       const lock = await orders.pay();
       closing = app.close();
-      // What is in no transaction is refused by now.
+      // Calls outside of a transaction are refused by now.
       const refused = (): Promise<boolean> =>
         outside(() => locks.withLock('other', oneAttempt, () => false)).catch(
           (error: unknown) => error instanceof LockUnavailableError,

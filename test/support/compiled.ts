@@ -13,7 +13,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 export async function compiled(file: string, ...imported: string[]): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), 'nestjs-redlock-'));
   cleanUpAfterTests(() => rm(directory, { recursive: true, force: true }));
-  // What imports the library by its name gets what is compiled here, not what was built.
+  // An import of the library by its name gets this compilation, not the build.
   const description = JSON.parse(await readFile(join(ROOT, 'package.json'), 'utf8')) as object;
   const exports = { '.': './lib/index.js', './*': './lib/*/index.js' };
   await writeFile(join(directory, 'package.json'), JSON.stringify({ ...description, exports }));

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import Sequencer from '@jest/test-sequencer';
 
-/** What takes long, longest first: begun last, it would run on while the other worker has nothing left to do. */
+/** Slow test files, longest first: a late start would leave the other worker without work. */
 const LONG = [
   'faults/scenarios.nodes',
   'sample-app/batch-run',

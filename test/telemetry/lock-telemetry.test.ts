@@ -66,7 +66,7 @@ afterEach(async () => {
   await module.close();
 });
 
-/** What happens on a tracing channel, in order. */
+/** Events on a tracing channel, in order. */
 function trace<Event extends object>(name: string): [point: string, event: Event][] {
   const told: [string, Event][] = [];
   const traced = tracingChannel<unknown, Event>(name);

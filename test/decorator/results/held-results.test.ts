@@ -72,7 +72,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** What a getter, a trap or a method of a result of ours throws. */
+/** Error of a getter, a trap or a method of one of our results. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -111,7 +111,7 @@ const endedStream = async (): Promise<Readable> => {
 const file = (getStream: () => unknown): StreamableFile =>
   Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
 
-/** What only looks like something that ends later, or has ended: the very same reaches the caller, after the release. */
+/** Results that only look deferred, or have ended: the same object reaches the caller, after the release. */
 const PLAIN: readonly [string, () => unknown][] = [
   ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
   ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
@@ -201,7 +201,7 @@ describe('passes the awaited value of a thenable to the caller after the release
   });
 });
 
-/** What could go on, and is never begun: its lock ends after a ttl. */
+/** Deferred results that are never started: their lock ends after a ttl. */
 const UNREAD: readonly [string, () => unknown][] = [
   ['a readable stream', () => new Readable({ read: noop })],
   ['a writable stream', () => new Writable()],
@@ -579,7 +579,7 @@ describe('any object', () => {
       const given = await service.give(key, value).catch((error: unknown) => {
         throw new Error(`seed ${seed}`, { cause: error });
       });
-      // What stands in for it is of the same class.
+      // The wrapper is of the same class.
       if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
       kept.push(given, value);
     }

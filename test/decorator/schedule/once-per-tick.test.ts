@@ -60,7 +60,7 @@ async function start<T>(service: Type<T>): Promise<{ readonly app: INestApplicat
   return { app, service: app.get(service) };
 }
 
-/** What start-up fails with. */
+/** Error of start-up. */
 async function refusal(...providers: Type[]): Promise<unknown> {
   return startApp({ imports: [ScheduleModule.forRoot()], providers }).catch((error: unknown) => error);
 }
@@ -283,7 +283,7 @@ describe('oncePerTick', () => {
       return Task;
     }
 
-    /** What a call of each gives. */
+    /** Result of a call of each. */
     async function runs(app: INestApplication, ...tasks: ReturnType<typeof taskOf>[]): Promise<unknown> {
       return Promise.all(tasks.map((task) => app.get(task).run()));
     }

@@ -32,7 +32,7 @@ class Instances {
   readonly firings: Firing[] = [];
   readonly errors: string[] = [];
   readonly #children: ChildProcess[] = [];
-  /** Those that have ended, and all that they said has been read. */
+  /** Instances that have ended, and whose output has been read. */
   readonly #ended = new Set<ChildProcess>();
 
   /** @param clocks - how far the clock of each instance is ahead, in milliseconds */
@@ -100,7 +100,7 @@ class Instances {
     return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
   }
 
-  /** How often the job ran for each of these ticks. */
+  /** Number of runs of the job for each of these ticks. */
   counts(job: string, first: number, count: number): number[] {
     return Array.from(
       { length: count },

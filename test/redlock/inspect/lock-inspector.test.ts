@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** What an attempt leaves that reached this node and no other. */
+/** Record of an attempt that reached only this node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
