@@ -81,7 +81,7 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
 }
 
 /**
- * How often an instance began to work that had begun already since another one asked which has to be alone: so it came later
+ * Number of times that an instance began to work again after another one asked for an exclusive lock: so it came later
  * than that one.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {

@@ -334,7 +334,7 @@ export class Stage {
   }
 
   /**
-   * How many milliseconds a node holds the dispatcher's lock from now on, unless it is renewed; `Infinity` for a key
+   * Milliseconds for which a node still holds the dispatcher's lock without a renewal; `Infinity` for a key
    * without an end, 0 when the lock is free there.
    */
   async lockLeft({ client }: RedisNode): Promise<number> {

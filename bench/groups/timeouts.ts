@@ -14,7 +14,7 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * What becomes of a permit of ten seconds when another process asks for one of a second: by the purge of another lockTimeout, or
+ * Loss of a permit of ten seconds when another process asks for one of a second: by the purge of another lockTimeout, or
  * by an expiry of all.
  */
 export const timeouts: Group = {

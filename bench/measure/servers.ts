@@ -19,7 +19,7 @@ const SENT = new Set([
 ]);
 
 /**
- * How old a server must be before the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
+ * Age of a server from which the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
  * guard take off.
  */
 const OLD_ENOUGH_MS = 13_000;
