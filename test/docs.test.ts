@@ -153,7 +153,7 @@ test('docs/errors.md has a section for every code', () => {
   expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
 });
 
-test('docs/observability.md has every channel, and every field of what is published there', () => {
+test('docs/observability.md has every channel, and every field of its events', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
     [...page.matchAll(/^\| `((?:Lock|Node|Leader|Force)\w*Event)` +\| (.*)\|$/gm)].map(

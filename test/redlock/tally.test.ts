@@ -59,16 +59,16 @@ describe('the token is agreed on when a quorum gave the largest', () => {
   });
 });
 
-describe('why a lock was not won', () => {
+describe('the reason of a refusal', () => {
   const nodes = scriptedNodes(3);
 
-  test('held: by whom, and when a quorum can be free', () => {
+  test('held: reports the holder, and when a quorum can be free', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
-  test('no quorum of votes: what each node said', () => {
+  test('no quorum of votes: reports the answer of each node', () => {
     const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
