@@ -63,7 +63,7 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (error) {
-    // What Node says after that is how to write a group that begins with a dash.
+    // Node adds advice for a group that begins with a dash.
     const [what] = (error as Error).message.split(/[.\n]/);
     throw new Error(`${what}; npm run bench -- --help says what there is`, { cause: error });
   }

@@ -1,6 +1,6 @@
-// What a board costs the locks of its process: `npm run bench:board -- redis://localhost:6379`, on a server of your own. Three
-// processes take turns: one without a board, one with a board that nobody looks at, and one that somebody looks at all the
-// time. In each turn a thousand locks a second, and then as many as it can with 64 at a time.
+// Measures the cost of a board for the locks of its process: `npm run bench:board -- redis://localhost:6379`, on a server of your
+// own. Three processes take turns: one without a board, one with a board without viewers, and one with a constant viewer. In each
+// turn they take a thousand locks a second, and then as many as possible with 64 at a time.
 import 'reflect-metadata';
 import { fork } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';

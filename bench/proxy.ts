@@ -4,7 +4,7 @@ import TinyQueue from 'tinyqueue';
 
 // A process of its own between clients and servers, which delays what goes through.
 
-/** What the parent asks for; the answer is the ports to connect to, or that it is done. */
+/** Requests of the parent; the answer is the ports to connect to, or an acknowledgement. */
 export type ProxyRequest =
   | { readonly id: number; readonly job: 'serve'; readonly ports: readonly number[] }
   /** `jitter`: how much longer a piece may take, on average. */
@@ -18,11 +18,11 @@ interface Piece {
   readonly due: number;
 }
 
-/** What is under way. */
+/** Chunks in transit. */
 const pieces = new TinyQueue<Piece>([], (a, b) => a.due - b.due);
 let delay = 0;
 let jitter = 0;
-/** What tells two pieces apart that are due at the same time; milliseconds. */
+/** Difference in milliseconds between two chunks that are due at the same time, which keeps their order. */
 const AFTER = 1e-6;
 
 function pass(from: Socket, to: Socket): void {

@@ -10,7 +10,7 @@ interface Lanes {
   readonly count: number;
 }
 
-/** What a worker can do for a group. */
+/** Tasks of a worker for a group. */
 export interface Work {
   /** Opens a contender; resolves to how long that took, in milliseconds. */
   open(args: { readonly name: string; readonly urls: readonly string[] }): Promise<number>;
@@ -61,7 +61,7 @@ export interface Work {
     readonly watched: boolean;
   }): Promise<{ heap: number }>;
 
-  /** What is held, so many at a time. */
+  /** Releases the held locks, `inFlight` at a time. */
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
   /** Tries side by side what cannot succeed; `late` is by how much the slowest error missed its budget. */

@@ -7,7 +7,7 @@ export interface LabArguments {
   readonly scenarios: readonly Scenario[];
   /** Open the page in a browser, and go on until Ctrl-C. */
   readonly open: boolean;
-  /** Where the page is served; 0 for any. */
+  /** Port of the page; 0 for any. */
   readonly port: number;
   /** The file that the page is written to after the runs. */
   readonly report: string;

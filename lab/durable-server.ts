@@ -4,7 +4,7 @@ import type { ServerProcess } from '../sample-app/demo/server-process.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { LockServer } from './lock-server.js';
 
-/** How one program is started, and how it crashes. */
+/** Start and crash of a program. */
 interface Program {
   readonly url: string;
   launch(): ServerProcess;

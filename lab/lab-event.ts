@@ -2,14 +2,14 @@ import type { LockStore } from '../sample-app/config/environment.js';
 import type { JournalEntry } from './instance/journal.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
-/** Who may dispatch at the same time; one by default. */
+/** Limit of concurrent dispatchers; one by default. */
 export interface Rule {
   readonly atOnce?: number;
   /** The instance that must be alone, whatever the number is. */
   readonly writer?: string;
 }
 
-/** What the lab itself does and sees. */
+/** Actions and observations of the lab itself. */
 export type LabEntry =
   | { readonly kind: 'started' }
   | { readonly kind: 'killed' }
@@ -25,7 +25,7 @@ export type LabEntry =
   | { readonly kind: 'asking' }
   | { readonly kind: 'note'; readonly text: string };
 
-/** One point of a run, as it is drawn. `who` is an instance, a node, or the lab. */
+/** A point of a run in the picture. `who` is an instance, a node, or the lab. */
 export type LabEvent = (JournalEntry | LabEntry) & {
   readonly at: number;
   readonly who: string;
@@ -33,7 +33,7 @@ export type LabEvent = (JournalEntry | LabEntry) & {
   readonly duplicates?: readonly string[];
 };
 
-/** What was measured in one run. */
+/** Measurements of one run. */
 export interface Outcome {
   readonly tasks: number;
   /** Jobs in the queue, counted there. */
@@ -44,15 +44,15 @@ export interface Outcome {
   readonly lost: number;
   /** Tasks whose work was done more than once. */
   readonly doneTwice: number;
-  /** How often an instance began to dispatch while another one was dispatching. */
+  /** Number of dispatches that began during another one's. */
   readonly overlaps: number;
-  /** How often an instance began to dispatch when as many did as may. */
+  /** Number of dispatches that began above the limit. */
   readonly tooMany: number;
-  /** How often an instance came in again before another one that had been waiting since before. */
+  /** Number of times that an instance acquired again before one that was already waiting. */
   readonly overtakes: number;
   /** Milliseconds that the one has waited that has to be alone. */
   readonly waited?: number | undefined;
-  /** How often a lock was granted while that of another holder had neither ended nor been given back by it. */
+  /** Number of grants while another holder's lock had neither ended nor been released by it. */
   readonly grantedTwice: number;
   /** Writes that the database refused by their token. */
   readonly refused: number;
@@ -74,7 +74,7 @@ export interface RunRecord {
   readonly ttl: number;
   readonly work: number;
   readonly instances: readonly string[];
-  /** Where the locks are. */
+  /** Location of the locks. */
   readonly store: LockStore;
   readonly nodes: readonly string[];
   readonly rule?: Rule | undefined;
@@ -83,9 +83,9 @@ export interface RunRecord {
   endedAt?: number;
   faultAt?: number;
   outcome?: Outcome;
-  /** One sentence with the numbers. */
+  /** A sentence with the numbers. */
   happened?: string;
-  /** Where it did not come out as described. Empty when it did. */
+  /** Differences from the description. Empty without any. */
   deviations?: readonly string[];
   /** Why it was not run. */
   notRun?: string;

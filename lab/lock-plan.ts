@@ -5,14 +5,14 @@ import type { LockServer } from './lock-server.js';
 import type { RedisKind } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
 
-/** Where the locks of a run are. */
+/** Location of the locks of a run. */
 export interface LockPlan {
   readonly store: LockStore;
-  /** How many servers vote; `replicated`: one Redis master with a replica, reached by one name. */
+  /** Number of servers that vote; `replicated`: one Redis master with a replica, reached by one name. */
   readonly nodes: number | 'replicated';
 }
 
-/** What the servers of a plan are called. */
+/** Names of the servers of a plan. */
 export function namesOfServers({ store, nodes }: LockPlan): string[] {
   if (store === 'postgres') return ['PostgreSQL'];
   if (store === 'etcd') return ['etcd'];
@@ -36,7 +36,7 @@ export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList):
   );
 }
 
-/** What tells an instance where its locks are. @param urls - of the servers, as it reaches them */
+/** Settings that give an instance its locks. @param urls - of the servers, as the instance reaches them */
 export function lockEnvironment(store: LockStore, urls: readonly string[]): Record<string, string> {
   const variable = { redis: 'LOCK_REDIS_URLS', postgres: 'LOCK_DATABASE_URL', etcd: 'ETCD_URLS' }[store];
   return { LOCK_STORE: store, [variable]: urls.join(',') };

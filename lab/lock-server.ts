@@ -5,7 +5,7 @@ export interface LockServer {
   readonly port: number;
   readonly url: string;
   readonly running: boolean;
-  /** Whether it comes back from a crash without the locks that it had. */
+  /** True if it loses its locks in a crash. */
   readonly forgets: boolean;
   start(): Promise<void>;
   /** As in a crash. */

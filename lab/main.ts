@@ -20,7 +20,7 @@ import { findStores } from './store-choices.js';
 const AS_DESCRIBED = 0;
 /** Something did not, or the lab could not run at all. */
 const FAILED = 1;
-/** What ran came out as described, but something could not be run here. */
+/** All runs matched their descriptions, but some could not run here. */
 const INCOMPLETE = 3;
 
 async function main(

@@ -103,7 +103,7 @@ export class NetworkLink {
     this.cut();
   }
 
-  /** What was held arrives now, in order. */
+  /** Delivers held data now, in order. */
   heal(): void {
     Object.assign(this.requests, { delay: 0, hold: false });
     Object.assign(this.replies, { delay: 0, hold: false });

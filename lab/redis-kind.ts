@@ -1,6 +1,6 @@
 import { redisOnPath } from '../sample-app/demo/embedded-redis.js';
 
-/** What the lab's Redis servers are: processes of the one on the PATH, or of the one that comes with the sample. */
+/** Kind of the lab's Redis servers: processes of the one on the PATH, or of the one that comes with the sample. */
 export interface RedisKind {
   readonly kind: 'redis-server' | 'js-redis-server';
   readonly description: string;

@@ -10,7 +10,7 @@ import type { RedisKind } from './redis-kind.js';
 const JS_REDIS = fileURLToPath(new URL('../sample-app/demo/js-redis.js', import.meta.url));
 const PORT_ATTEMPTS = 5;
 
-/** One Redis without persistence, a process of its own: after a crash it comes back empty. */
+/** A Redis without persistence in its own process: after a crash it comes back empty. */
 export class RedisNode implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = true;

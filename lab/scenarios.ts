@@ -23,19 +23,19 @@ import type { StagePlan } from './stage.js';
 interface Run {
   readonly title: string;
   readonly expected: Expectation;
-  /** What happened, in one sentence. */
+  /** Result, in one sentence. */
   readonly tell: (outcome: Outcome, events: readonly LabEvent[]) => string;
   /** Cannot be shown on the embedded default. */
   readonly needsRealRedis?: boolean;
 }
 
-/** One run of the batch scheduler: a strategy in a situation. */
+/** A run of the batch scheduler: a strategy in a situation. */
 export interface DispatchRun extends Run {
   readonly plan: StagePlan;
   readonly situation: Situation;
 }
 
-/** One run of another example. */
+/** A run of another example. */
 export interface SaleRun extends Run {
   readonly sale: SalePlan;
 }

@@ -101,7 +101,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
-  // What it sends to the database from here on is under way while it is paused.
+  // Messages to the database from here on are in transit while it is paused.
   first.toDatabase.holdRequests();
   await stage.see(first, 'writing');
   stage.pause(first);
@@ -118,7 +118,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** One of the three nodes that granted the lock forgets it. */
+/** One of the three nodes that granted the lock loses it. */
 export const nodeForgets: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [, , third] = stage.nodes;

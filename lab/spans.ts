@@ -6,15 +6,15 @@ export interface Span {
   readonly from: number;
   /** `undefined` while it lasts. */
   readonly to?: number;
-  /** How long Redis keeps the lock each time that it is told to. */
+  /** Time for which Redis keeps the lock after each acquisition or extension. */
   readonly ttl?: number;
   /** When its lock ends unless it is renewed. */
   readonly lockEnds?: number;
   readonly token?: number;
   readonly slot?: number;
-  /** Whether there was a lock at all. */
+  /** True if there was a lock. */
   readonly locked: boolean;
-  /** What ended it. */
+  /** Cause of its end. */
   readonly end?: LabEvent['kind'];
 }
 
@@ -50,7 +50,7 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
   return spans;
 }
 
-/** How many spans began while one of another instance lasted. */
+/** Number of spans that began during a span of another instance. */
 export function countOverlaps(spans: readonly Span[]): number {
   return spans.filter(({ who, from }) =>
     spans.some(
@@ -59,7 +59,7 @@ export function countOverlaps(spans: readonly Span[]): number {
   ).length;
 }
 
-/** How many spans began while the lock of another instance had neither ended nor been given back by it. */
+/** Number of spans that began while another instance's lock had neither ended nor been released by it. */
 export function countGrantedTwice(spans: readonly Span[]): number {
   return spans.filter(({ who, from }) =>
     spans.some(
@@ -69,7 +69,7 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** How many spans began when so many others lasted that the rule was broken. */
+/** Number of spans that began while the number of others broke the rule. */
 export function countTooMany(spans: readonly Span[], rule: Rule): number {
   return spans.filter(({ who, from }, index) => {
     const others = spans.filter(
@@ -81,7 +81,7 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
 }
 
 /**
- * How often an instance began to work that had begun already since another one asked which has to be alone: so it came later
+ * Number of times that an instance began to work again after another one asked for an exclusive lock: so it came later
  * than that one.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {
@@ -95,7 +95,7 @@ export function countOvertakes(events: readonly LabEvent[]): number {
   return began.length - new Set(began.map(({ who }) => who)).size;
 }
 
-/** How many milliseconds the one that has to be alone has waited; `undefined` when its turn did not come. */
+/** Wait in milliseconds of the waiter for an exclusive lock; `undefined` when it did not acquire. */
 export function waitOf(events: readonly LabEvent[]): number | undefined {
   const asking = events.find(({ kind }) => kind === 'asking');
   const turn = events.find(({ kind, who }) => kind === 'acquired' && who === asking?.who);

@@ -25,13 +25,13 @@ const SETTLE_MS = 60_000;
 const REST_MS = 15_000;
 /** When each instance was refused so often, and the key has no expiry, nobody will ever get that lock. */
 const SKIPS_OF_A_STUCK_LOCK = 10;
-/** What PTTL answers for a key that is not there, and for one without an expiry. */
+/** Answers of PTTL for a missing key, and for a key without an expiry. */
 const NO_KEY = -2;
 const NO_END = -1;
-/** How long the library keeps the record of a lock that has ended (docs/redis-keys.md). */
+/** Time for which the library keeps the record of an ended lock (docs/redis-keys.md). */
 const LINGER_MS = 30_000;
 
-/** What every run of the lab shares. */
+/** Environment that all runs of the lab share. */
 export interface LabServices {
   readonly databaseUrl: string;
   readonly queue: RedisNode;
@@ -47,19 +47,19 @@ export interface StagePlan extends LockPlan {
   readonly instances: number;
   /** The most tasks that an instance takes at once. */
   readonly batch?: number;
-  /** Who may dispatch at the same time; one instance by default. */
+  /** Limit of concurrent dispatchers; one instance by default. */
   readonly rule?: Rule;
   /** Milliseconds between two dispatches of an instance. */
   readonly every?: number;
 }
 
-/** One instance in a run, and its network. */
+/** An instance in a run, and its network. */
 export interface LabInstance {
   readonly name: string;
   readonly worker: Worker;
   /** Empty while it starts. */
   url: string;
-  /** One for each node. */
+  /** A link for each node. */
   readonly toNodes: readonly NetworkLink[];
   readonly toDatabase: NetworkLink;
   state: 'running' | 'paused' | 'killed';
@@ -80,7 +80,7 @@ export class Stage {
   private databaseUrl = '';
   private replication: NetworkLink | undefined;
   private tasks = 0;
-  /** How many events came before the fault. */
+  /** Number of events before the fault. */
   private eventsBeforeFault = 0;
   private stuck = false;
   private finished = false;
@@ -110,7 +110,7 @@ export class Stage {
     return stage;
   }
 
-  // What can be done to it
+  // Actions on an instance
 
   tell(who: string, entry: LabEntry): void {
     this.recorder.add({ at: Date.now(), who, ...entry });
@@ -159,7 +159,7 @@ export class Stage {
     for (const { worker } of instances) worker.send({ to: 'set', active: true });
   }
 
-  /** What they have begun they end. */
+  /** Instances finish the dispatches that they have begun. */
   rest(...instances: readonly LabInstance[]): void {
     for (const { worker } of instances) worker.send({ to: 'set', active: false });
   }
@@ -257,7 +257,7 @@ export class Stage {
     this.tell(node.name, { kind: 'paused' });
   }
 
-  /** What was held arrives now. */
+  /** Delivers held data now. */
   resumeNode(node: LockServer): void {
     if (!this.silent.delete(node)) return;
     for (const link of this.linksTo(node)) link.heal();
@@ -269,7 +269,7 @@ export class Stage {
     return this.instances.flatMap(({ toNodes }) => toNodes[index] ?? []);
   }
 
-  /** Those that can be looked into: the scenarios run on Redis. */
+  /** Nodes that can be inspected: the scenarios run on Redis. */
   get redisNodes(): readonly RedisNode[] {
     return this.nodes.filter((node) => node instanceof RedisNode);
   }
@@ -309,7 +309,7 @@ export class Stage {
     this.eventsBeforeFault = this.recorder.length;
   }
 
-  // What can be waited for
+  // Conditions to wait for
 
   see(instance: LabInstance, kind: LabEvent['kind'], from = 0): Promise<LabEvent> {
     const fits = (event: LabEvent): boolean =>
@@ -334,7 +334,7 @@ export class Stage {
   }
 
   /**
-   * How many milliseconds a node holds the dispatcher's lock from now on, unless it is renewed; `Infinity` for a key
+   * Milliseconds for which a node still holds the dispatcher's lock without a renewal; `Infinity` for a key
    * without an end, 0 when the lock is free there.
    */
   async lockLeft({ client }: RedisNode): Promise<number> {
@@ -535,7 +535,7 @@ export class Stage {
     return instance;
   }
 
-  /** Those that instances are told of. */
+  /** Nodes in the settings of the instances. */
   private get namedNodes(): readonly LockServer[] {
     return this.plan.nodes === 'replicated' ? this.nodes.slice(0, 1) : this.nodes;
   }

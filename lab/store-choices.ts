@@ -3,16 +3,16 @@ import { locateBinaries } from '../sample-app/demo/embedded-postgres.js';
 import { etcdOnPath, HOW_TO_GET_ETCD } from '../sample-app/demo/path-etcd.js';
 import type { LockPlan } from './lock-plan.js';
 
-/** Where the playground can keep its locks. */
+/** Stores in which the playground can keep its locks. */
 export interface StoreChoice {
   readonly name: string;
   readonly title: string;
-  /** What to expect of it. */
+  /** Description of its behaviour. */
   readonly note: string;
   readonly plan: LockPlan & { readonly ttl?: number };
   /** Why it cannot be had here, and how it can. */
   readonly missing?: string | undefined;
-  /** Whether it is the one on the page until another one is chosen. */
+  /** True for the store that the page selects at first. */
   readonly preselected: boolean;
 }
 
@@ -68,7 +68,7 @@ export async function findStores(preferred: LockStore = 'redis'): Promise<StoreC
   }));
 }
 
-/** What is wrong with a ttl for this store; nothing when it can keep it. */
+/** Problem of a ttl for this store; `undefined` when the store can keep it. */
 export function problemOfTtl(store: LockStore, ttl: number): string | undefined {
   const { least, step } = ETCD_TTL;
   if (store !== 'etcd' || (ttl >= least && ttl % step === 0)) return undefined;

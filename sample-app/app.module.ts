@@ -16,7 +16,7 @@ import { StatsModule } from './stats/stats.module.js';
 import { SweepModule } from './sweep/sweep.module.js';
 import { TasksModule } from './tasks/tasks.module.js';
 
-/** One instance of the batch scheduler. */
+/** An instance of the batch scheduler. */
 @Module({})
 export class AppModule {
   /** @param dispatching - see {@link DispatchModule.register} */

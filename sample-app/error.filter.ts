@@ -12,7 +12,7 @@ import { BaseExceptionFilter } from '@nestjs/core';
 /** The largest body of a request, in bytes. */
 export const BODY_LIMIT = 2 ** 20;
 
-/** What Node says about a connection, and PostgreSQL's classes 08 (connection), 53 (resources), 57P (shutdown). */
+/** Error codes of Node for a connection, and PostgreSQL's classes 08 (connection), 53 (resources), 57P (shutdown). */
 const CONNECTION_CODE = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|08|53|57P)/;
 /** `pg` reports these without a code. */
 const CONNECTION_MESSAGE =

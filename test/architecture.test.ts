@@ -9,7 +9,7 @@ import { cleanUpAfterTests } from './support/leftovers.js';
 // The linter's configuration states what may import what. A pattern that matches nothing looks just like code that keeps
 // the rule, so this shows, on files made for it, what the linter refuses.
 
-/** What each folder of `lib` may import beside itself and Node's modules: other folders, and packages. */
+/** Allowed imports of each folder of `lib` beside itself and Node's modules: other folders, and packages. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   core: [],
   redlock: ['core'],
@@ -94,7 +94,7 @@ function foldersIn(folder: string): string[] {
     .map((entry) => posix.relative('lib', join(entry.parentPath, entry.name)));
 }
 
-/** How files in `from` import one in `to`. */
+/** Import specifiers of files in `from` for one in `to`. */
 function specifierOf(from: string, to: string): string {
   const path = posix.join(posix.relative(from, to), to === '.' ? 'index.js' : 'file.js');
   return path.startsWith('.') ? path : `./${path}`;
@@ -127,7 +127,7 @@ describe('imports point inwards:', () => {
     [folder, ...foldersIn(folder)].map((from) => ({ from, folder })),
   );
 
-  test.each(places)('lib/$from imports what it may and nothing else', ({ from, folder }) => {
+  test.each(places)('lib/$from has only allowed imports', ({ from, folder }) => {
     const refused = findings
       .filter(({ filename, code }) => {
         const isHere = filename === posix.join('lib', from, 'importing.ts');
@@ -149,7 +149,7 @@ describe('imports point inwards:', () => {
     expect(inTable).toEqual(expect.arrayContaining([...new Set(folders)]));
   });
 
-  test('types count as well: they are part of what a file knows', async () => {
+  test('imports of types are checked as well', async () => {
     const source = "import type { Redis } from 'ioredis';\n\nexport type Client = Redis;\n";
     await expect(lint({ 'lib/redlock/lease.ts': source })).resolves.toEqual([
       expect.objectContaining({ code: 'eslint(no-restricted-imports)' }),
@@ -167,7 +167,7 @@ describe('imports point inwards:', () => {
       "import type { B } from './b.js';\n\nexport type A = B[];\n",
       "import type { A } from './a.js';\n\nexport type B = A | 1;\n",
     ],
-  ])('no circles %s', async (_what, a, b) => {
+  ])('there are no import cycles %s', async (_what, a, b) => {
     const codes = (await lint({ 'lib/core/a.ts': a, 'lib/core/b.ts': b })).map(({ code }) => code);
     expect(codes).toEqual(['import(no-cycle)', 'import(no-cycle)']);
   });

@@ -48,12 +48,12 @@ function brokenLinks(page: string, text = textOf(page)): string[] {
     .map((target) => `${relative(root, page)}: ${target}`);
 }
 
-test('every link between the pages leads somewhere', () => {
+test('every link between the pages works', () => {
   expect(pages.length).toBeGreaterThan(10);
   expect(pages.flatMap((page) => brokenLinks(page))).toEqual([]);
 });
 
-test('a link that leads nowhere is noticed', () => {
+test('the check notices a broken link', () => {
   const text = '[a](errors.md#lock_held) [b](errors.md#lock_hold) [c](errata.md) [d](#lock_held)';
   expect(brokenLinks(join(root, 'docs/errors.md'), text)).toEqual([
     'docs/errors.md: errors.md#lock_hold',
@@ -77,7 +77,7 @@ test('every link of a page in the package leads to a file of the package', async
   expect(inPackage.flatMap((page) => unpackedLinks(page, packed))).toEqual([]);
 });
 
-test('a link that leads out of the package is noticed', async () => {
+test('the check notices a link that leaves the package', async () => {
   const text = '[a](#lock_held) [b](errors.md#lock_held) [c](../CONTRIBUTING.md) [d](https://redis.io)';
   expect(unpackedLinks('docs/errors.md', await packedFiles(), text)).toEqual([
     'docs/errors.md: CONTRIBUTING.md',
@@ -112,7 +112,7 @@ test('docs/safety.md cites each of its sources, and no others', () => {
   expect([...cited].toSorted()).toEqual(listed);
 });
 
-/** What promises more than is so when it stands alone. */
+/** Claims that are too strong without their condition. */
 const PROMISES =
   /once per tick|not run again|no run begins sooner|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
 
@@ -145,7 +145,7 @@ test('each promise has its condition in the same sentence or the next', () => {
   expect(bare).toEqual([]);
 });
 
-test('a promise without its condition is noticed', () => {
+test('the check notices a promise without its condition', () => {
   const text =
     'It runs once per tick. That is all.\n\nAt most one holder, as long as data lasts. | once per tick | on conditions';
   expect(barePromises(text)).toEqual(['It runs once per tick.', ' once per tick ']);
@@ -159,7 +159,7 @@ test('docs/errors.md has a section for every code', () => {
   expect(anchorsOf(join(root, 'docs/errors.md'))).toEqual(expect.arrayContaining(codes));
 });
 
-test('docs/observability.md has every channel, and every field of what is published there', () => {
+test('docs/observability.md has every channel, and every field of its events', () => {
   const page = textOf(join(root, 'docs/observability.md'));
   const documented = new Map(
     [...page.matchAll(/^- `((?:Lock|Node|Leader|Force)\w*Event)`: (.*(?:\n .*)*)$/gm)].map(
@@ -239,7 +239,7 @@ async function packageOf(folder: string): Promise<Package> {
   return JSON.parse(await readFile(join(root, folder, 'package.json'), 'utf8')) as object;
 }
 
-test('the API reference can be made: exports have docstrings, and their links lead somewhere', async () => {
+test('the API reference builds: exports have docstrings, and their links work', async () => {
   const out = await mkdtemp(join(tmpdir(), 'api-'));
   cleanUpAfterTests(() => rm(out, { recursive: true, force: true }));
   await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });

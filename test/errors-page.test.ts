@@ -52,7 +52,7 @@ function messagesIn(section: string): string[] {
   );
 }
 
-/** What a message of the page stands for: `...` is any text. */
+/** Pattern of a message of the page: `...` is any text. */
 function pattern(message: string): RegExp {
   const parts = message.split(/ ?\.\.\. ?/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return new RegExp(parts.join('.*'), 's');
@@ -62,7 +62,7 @@ function pattern(message: string): RegExp {
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('every message has a way to come about, and every way a message', () => {
+  test('every message has a case that produces it, and every case has a message', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
@@ -72,7 +72,7 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
   });
 }
 
-/** What a user without a right to a command inside a script is told: by Redis up to 7.0, and by later ones. */
+/** Error of a user without the right to a command inside a script: of Redis up to 7.0, and of later versions. */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',
@@ -127,13 +127,13 @@ async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<
 }
 
 interface Late {
-  /** What to connect to, given the URL of the server; the URL itself by default. */
+  /** Node to connect to, given the URL of the server; the URL itself by default. */
   readonly nodes?: (url: string) => RedlockModuleOptions['nodes'];
   readonly args?: readonly string[];
   readonly config?: string;
 }
 
-/** What an application says of a server that comes later than it: were it there, some would end the start. */
+/** Log of an application whose server starts later: with the server up, some cases would end the start. */
 async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -143,7 +143,7 @@ async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string
   return whyUnavailableUntil(locks, wanted);
 }
 
-/** What a user with these rights gets. */
+/** Error of a user with these rights. */
 async function whyUnavailableWith(...rights: string[]): Promise<string> {
   const redis = (server = await startRedis());
   await redis.client().call('ACL', 'SETUSER', 'locks', 'on', `>${SECRET}`, ...rights);
@@ -164,7 +164,7 @@ async function whyUnavailableOverTls(certificate: { cert: string; key: string })
 
 const readTls = (name: string): string => readFileSync(join(import.meta.dirname, 'cli/tls', name), 'utf8');
 
-describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
+describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
   provoke('LOCK_UNAVAILABLE', {
     'not connected (connect ECONNREFUSED ...)': async () =>
       whyUnavailable(await locksOn(`redis://127.0.0.1:${await freePort()}`)),
@@ -320,7 +320,7 @@ describe('LOCK_UNAVAILABLE in docs/errors.md has what comes about', () => {
       try {
         const locks = await locksOn(client);
         await (await locks.acquire('first', once)).release();
-        // What a Sentinel does after a fail-over: it names another server.
+        // As a Sentinel does after a fail-over: it names another server.
         await sentinel.call('SENTINEL', 'REMOVE', 'locks');
         await sentinel.call('SENTINEL', 'MONITOR', 'locks', next.host, next.port, 1);
         return await whyUnavailableUntil(locks, /still connected/);
@@ -382,7 +382,7 @@ async function behindWriter(
   return messageOf(LockHeldError, call());
 }
 
-describe('LOCK_HELD in docs/errors.md has what comes about', () => {
+describe('docs/errors.md quotes each LOCK_HELD message', () => {
   provoke('LOCK_HELD', {
     'is held by ... (for ... ms more unless renewed)': async () => {
       const { locks } = await locksOnServer();
@@ -437,8 +437,8 @@ describe('LOCK_HELD in docs/errors.md has what comes about', () => {
   });
 });
 
-describe('LOCK_LOST in docs/errors.md has what comes about', () => {
-  /** How a lock is lost. */
+describe('docs/errors.md quotes each LOCK_LOST message', () => {
+  /** Ways to lose a lock. */
   async function loss(
     options: LockOptions,
     lose: (redis: RedisServer) => unknown = () => undefined,
@@ -519,7 +519,7 @@ function thrownBy(action: () => unknown): string {
 const memory = { nodes: 'memory' } as const;
 const declared = defineLocks({ report: { key: 'report' }, invoice: { key: 'invoice', instance: 'billing' } });
 
-describe('the options in docs/errors.md are refused as it says', () => {
+describe('invalid options are refused as docs/errors.md says', () => {
   provoke('Options that do not fit', {
     'Expected `ttl` to be ..., got ...': async () =>
       thrownBy(() =>
@@ -546,7 +546,7 @@ describe('the options in docs/errors.md are refused as it says', () => {
   });
 });
 
-/** What a module that is put together wrongly says. */
+/** Error of a misconfigured module. */
 function refusalOf(
   ...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object
 ): Promise<string> {
@@ -575,7 +575,7 @@ class Ordering {}
 class Billing {}
 
 describe('the board', () => {
-  /** What is answered to a release. */
+  /** Answer to a release. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
     const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
     app = await startApp({ imports: [board] });
@@ -606,7 +606,7 @@ describe('the board', () => {
   });
 });
 
-describe('what docs/errors.md says of the start', () => {
+describe('start-up errors in docs/errors.md', () => {
   provoke('At start-up', {
     '@WithLock needs RedlockModule.forRoot({ nodes }) in the imports': () => refusalOf(),
     "@InjectLockService('...') needs RedlockModule.forRoot({ nodes, name: '...' })": () => refusalOf(Billing),
@@ -640,7 +640,7 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
   return log.of(level).join();
 }
 
-describe('what docs/errors.md says of the log', () => {
+describe('log lines in docs/errors.md', () => {
   /** What an application on these nodes warns of when it starts. */
   async function warnedOf(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<string> {
     app = await startApp({}, { nodes }, { logger: log });

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** What npm warns of when it works out what `npm ci` has to do, whatever the settings of this machine. */
+/** Warnings of npm when it resolves `npm ci`, with any settings of this machine. */
 async function warnings(...options: string[]): Promise<string[]> {
   const args = ['ci', '--dry-run', '--offline', '--no-audit', '--userconfig', 'nobodys.npmrc', ...options];
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
@@ -34,11 +34,11 @@ async function warnings(...options: string[]): Promise<string[]> {
   return `${stdout}${stderr}`.split('\n').filter((line) => /^npm warn/i.test(line));
 }
 
-test('npm ci has no warnings for who clones the repository', async () => {
+test('npm ci prints no warnings in a clone of the repository', async () => {
   await expect(warnings()).resolves.toEqual([]);
 });
 
-test('nothing is hidden but what asks for Node 22 and works on Node 20', async () => {
+test('hides only warnings of packages that ask for Node 22 and work on Node 20', async () => {
   const hidden = await warnings('--loglevel', 'warn');
   expect(hidden.filter((line) => !line.includes('EBADENGINE'))).toEqual([]);
   const packages = hidden.flatMap((line) => /package: '(.+)@/.exec(line)?.slice(1) ?? []);
@@ -61,7 +61,7 @@ async function namesOf(so: (entry: Lock['packages'][string]) => unknown): Promis
   return [...new Set(entries.map(([path]) => path.replace(/.*node_modules\//, '')))].toSorted();
 }
 
-test('each install script is allowed or denied, which npm 11 asks for', async () => {
+test('allows or denies each install script, as npm 11 requires', async () => {
   const { allowScripts } = JSON.parse(await readFile('package.json', 'utf8')) as { allowScripts?: object };
   expect(Object.keys(allowScripts ?? {}).toSorted()).toEqual(
     await namesOf(({ hasInstallScript }) => hasInstallScript),

@@ -54,7 +54,7 @@ test.each([
 });
 
 // The linter does not look into `new URL()`, by which programs name the files of processes.
-test('no file of the sample names one of the lab', async () => {
+test('no file of the sample application refers to the lab', async () => {
   const files = (await readdir('sample-app', { recursive: true })).filter((name) =>
     /\.m?ts$|\.mjs$/.test(name),
   );

@@ -19,7 +19,7 @@ function blocksOf(name: string, text: string): Map<string, string> {
 /** Those of packages and of the library, which each program would parse anew. */
 const parsed = new Map<string, ts.SourceFile | undefined>();
 
-/** What the compiler has to say about the snippets, with the settings of the project. */
+/** Errors of the compiler about the snippets, with the settings of the project. */
 function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: object };
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
@@ -72,12 +72,12 @@ test('the examples in the comments of the package compile', () => {
   expect(complaintsAbout(snippets)).toEqual([]);
 });
 
-test('the spec in docs/testing.md is the one that the tests run', () => {
+test('the spec in docs/testing.md is the spec that the tests run', () => {
   const [, spec] = readFileSync(join(root, 'test/testing/orders.example.test.ts'), 'utf8').split(/^\/\/.*\n/);
   expect([...snippetsOf('docs/testing.md').values()][0]).toBe(spec);
 });
 
-test('an example that does not compile is noticed', () => {
+test('the check notices an example that does not compile', () => {
   const broken = new Map([
     [join(root, 'broken.ts'), "import { WithLock } from 'nestjs-redlock';\nWithLock(7);\n"],
   ]);

@@ -41,12 +41,12 @@ test('GitHub can read each workflow', async () => {
 test.each([
   ['an unknown key', 'on: push\njobs: { a: { runs-on: x, step: [] } }', /step/],
   [
-    'a need of no job',
+    'a dependency on an unknown job',
     'on: push\njobs: { a: { runs-on: x, needs: b, steps: [{ run: ls }] } }',
     /no dependencies/,
   ],
   ['an unknown context', 'on: push\njobs: { a: { runs-on: x, steps: [{ run: "${{ foo.bar }}" }] } }', /foo/],
-])('%s is noticed', async (_name, content, message) => {
+])('the check notices %s', async (_name, content, message) => {
   const file = join(folder, 'broken.yml');
   await writeFile(file, content);
   await expect(complaintsAbout(file)).resolves.toContainEqual(expect.stringMatching(message));
@@ -72,7 +72,7 @@ describe('a release', () => {
   const ready = { version: '1.2.3', repository: 'github:owner/name' };
   const changelog = '# Changelog\n\n## 1.2.3 (2026-01-31)\n\n- New.\n';
 
-  test('of a version that has its tag, its changelog and a repository is allowed', async () => {
+  test('of a version with its tag, changelog and repository is allowed', async () => {
     await expect(check('v1.2.3', ready, changelog)).resolves.toBe('');
   });
 

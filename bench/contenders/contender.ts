@@ -1,9 +1,9 @@
 /** Gives a lock back. */
 export type Release = () => Promise<unknown>;
 
-/** One way to lock, opened on some nodes. Each method is what its documentation recommends for the case. */
+/** A way to lock, opened on some nodes. Each method is the one that its documentation recommends for the case. */
 export interface Session {
-  /** One attempt on a key that is free; rejects when it is not. */
+  /** One attempt on a free key; rejects when the key is held. */
   acquire(key: string, ttl: number): Promise<Release>;
 
   /** Runs `task` under the lock, which is renewed meanwhile where that is offered. */
@@ -29,7 +29,7 @@ export interface Contender {
   readonly name: string;
   /** The packages whose versions are reported. */
   readonly packages: readonly string[];
-  /** Whether it can lock on several independent nodes. */
+  /** True if it can lock on several independent nodes. */
   readonly quorum: boolean;
   /** The contender that it is a thin layer over; groups that take long leave it out where that one is measured. */
   readonly over?: string;
@@ -37,7 +37,7 @@ export interface Contender {
   readonly linger?: number;
   /** Commands that it sends outside of scripts, beside those that no script calls. */
   readonly sends: readonly string[];
-  /** What it does not do, for its speed or otherwise. */
+  /** Features that it lacks, for speed or otherwise. */
   readonly lacks: readonly string[];
   open(urls: readonly string[]): Promise<Session>;
 }

@@ -26,7 +26,7 @@ export async function openService(
   return { locks: app.get(LockService), close: () => app.close() };
 }
 
-/** How many may hold a lock at a time; one by default. */
+/** Largest number of holders of a lock; one by default. */
 export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
 
 /**

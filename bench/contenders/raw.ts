@@ -15,7 +15,7 @@ function script(lua: string): { readonly lua: string; readonly sha: string } {
 }
 
 /**
- * What one would write by hand: `SET NX PX`, and a script that compares and deletes. On several nodes the same, sent to
+ * A hand-written lock: `SET NX PX`, and a script that compares and deletes. On several nodes the same, sent to
  * all at once, and answered when a majority has.
  */
 export const raw: Contender = {

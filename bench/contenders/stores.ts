@@ -5,7 +5,7 @@ import type { RedlockModuleOptions } from '../../lib/index.js';
 import { importPeer } from '../peers.js';
 import type { Release, Session } from './contender.js';
 
-/** Where the stores are. */
+/** Addresses of the stores. */
 export interface StoreUrls {
   readonly redis: string;
   readonly postgres: string;
@@ -16,9 +16,9 @@ export interface StoreUrls {
 /** A store, and who locks in it. */
 export interface StoreWay {
   readonly name: string;
-  /** Whether two sessions know of each other's locks; in memory there is one. */
+  /** True if the locks of two sessions exclude each other; in memory there is one session. */
   readonly isShared: boolean;
-  /** Whether thousands can be held at a time. */
+  /** True if it can hold thousands of locks at a time. */
   readonly holdsMany: boolean;
   open(urls: StoreUrls): Promise<Pick<Session, 'acquire' | 'wait' | 'hold' | 'close'>>;
 }

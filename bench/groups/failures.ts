@@ -15,10 +15,10 @@ const BUDGET = 1_000;
 /** Calls side by side, so few that their errors take no time. */
 const FEW = 10;
 const LOST_TTL = 3_000;
-/** Who has not come through by then hangs, in milliseconds. */
+/** Time in milliseconds after which a call counts as hanging. */
 const PATIENCE = 2_500;
 
-/** What happens when something breaks: nodes that are slow, hang or die, and locks that are lost. */
+/** Behaviour under faults: slow, hanging and dead nodes, and lost locks. */
 export const failures: Group = {
   name: 'failures',
   about: 'on five nodes: one slower, two hung or killed, a quorum impossible, a lock lost',
@@ -176,7 +176,7 @@ function impossible(contender: Contender, servers: Servers, plan: Plan): Promise
     const fail = (attempts: number) =>
       worker?.ask('fail', { attempts, budget: BUDGET, within: PATIENCE }, PATIENCE + 3_000);
     const late = (await fail(FEW))?.late ?? Infinity;
-    // Where ten hang, so do more.
+    // If ten calls hang, so do more.
     if (late === Infinity) return { late, lateMany: late, heap: NaN };
     const many = await fail(times(500, plan, 10));
     return { late, lateMany: many?.late ?? Infinity, heap: many?.heap ?? NaN };

@@ -3,7 +3,7 @@ import type { Figures } from '../measure/rounds.js';
 import type { ResultTable } from '../report/tables.js';
 import type { Plot } from '../report/plot.js';
 
-/** What a group is run with. */
+/** Environment of a group. */
 export interface Plan {
   readonly contenders: readonly Contender[];
   /** Multiplies rounds and repetitions: 1 for the figures of the documentation, less to see that it runs. */
@@ -12,7 +12,7 @@ export interface Plan {
   readonly nodes: readonly number[];
 }
 
-/** What a group has found. */
+/** Results of a group. */
 export interface Findings {
   readonly tables: readonly ResultTable[];
   readonly plots?: readonly Plot[];
@@ -30,7 +30,7 @@ export function times(count: number, { effort }: Plan, least = 1): number {
   return Math.max(least, Math.round(count * effort));
 }
 
-/** Those that can lock on so many nodes. */
+/** Contenders that can lock on that many nodes. */
 export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
@@ -50,7 +50,7 @@ export function nodesTitle(nodes: number): string {
   return nodes === 1 ? 'one node' : `${nodes} nodes`;
 }
 
-/** What the ratios of a table are to: whoever is first among those that were measured. */
+/** Base of the ratios of a table: the first contender that was measured. */
 export function toFirst(rows: Figures): string {
   const [first = ''] = rows.keys();
   return `to ${first}`;

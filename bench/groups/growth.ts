@@ -19,7 +19,7 @@ const HELD = [1, 100, 10_000, 50_000];
 /** The figures of a curve, by the size that they were measured at. */
 type Curve = ReadonlyMap<number, Sample>;
 
-/** How the cost of this package grows. */
+/** Growth of the cost of this package. */
 export const growth: Group = {
   name: 'growth',
   about: 'how cost grows with nodes, with the keys of a lock, with waiters, and with held locks',

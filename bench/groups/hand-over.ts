@@ -13,10 +13,10 @@ const HOLD = 1;
 const TTL = 10_000;
 /** Until somebody who asks for a lock stands in line, in milliseconds, and longer than a machine is late. */
 const QUEUED = 300;
-/** Who is not through by then is not waited for, in milliseconds. */
+/** Time limit of a waiter, in milliseconds. */
 const PATIENCE = 5_000;
 
-/** What waiting costs, and who gets the lock next. */
+/** Cost of waiting, and the order of acquisitions. */
 export const handOver: Group = {
   name: 'hand-over',
   about: `from release to the next holder; ${WAITERS} waiters that hold for ${HOLD} ms, in one process and in eight`,
@@ -32,7 +32,7 @@ export const handOver: Group = {
   },
 };
 
-/** One holds, one waits, in different sessions. */
+/** One session holds the lock, another waits. */
 async function single(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
   const rows = await withSessions(nodes, contenders, async (holders, servers) => {
     const waiting = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
@@ -133,7 +133,7 @@ function delaysBehind(
       }),
     );
     const delays: number[] = [];
-    // One after the other: each would be in the way of the others.
+    // One after the other: concurrent measurements disturb each other.
     for (const { first, release, served } of queues) {
       if (fault === 'killed') await first?.end();
       else first?.pause();
@@ -199,7 +199,7 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
 }
 
 export interface Turns {
-  /** How often each waiter wants the lock. */
+  /** Number of locks that each waiter acquires. */
   readonly each: number;
   /** Milliseconds for all of it. */
   readonly within: number;
@@ -208,7 +208,7 @@ export interface Turns {
 /** Every waiter wants the lock once; who is not through by then is not waited for. */
 const ONCE: Turns = { each: 1, within: PATIENCE };
 
-/** What comes of so many waiters for one key, spread over so many processes; figures are named `run.figure`. */
+/** Result of a number of waiters for one key in a number of processes; figures are named `run.figure`. */
 export function queue(
   contender: Contender,
   servers: Servers,
@@ -243,7 +243,7 @@ export function queue(
           fairness: jain(counts),
         }),
       );
-      // What is left hanging would disturb the next run.
+      // Hanging calls would disturb the next run.
       if (took === Infinity) break;
     }
     return Object.assign({}, ...samples) as Sample;

@@ -16,9 +16,9 @@ interface Crowd {
   readonly title: string;
   readonly key: string;
   readonly kind: Kind;
-  /** How many hold the key when it is measured. */
+  /** Number of holders of the key during the measurement. */
   readonly sizes: readonly number[];
-  /** What is refused when so many hold it. */
+  /** Request that is refused with that many holders. */
   readonly refused: (locks: LockService) => Promise<LockHandle | null>;
 }
 
@@ -39,7 +39,7 @@ const CROWDS: readonly Crowd[] = [
   },
 ];
 
-/** One key that very many hold. */
+/** A key with very many holders. */
 export const holders: Group = {
   name: 'holders',
   about:

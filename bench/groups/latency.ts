@@ -6,7 +6,7 @@ import { fit, type Group, nodesTitle, type Plan, times, toFirst } from './group.
 import { type Employed, withStaff } from './sessions.js';
 import type { Servers } from '../measure/servers.js';
 
-/** One call after the other, on keys that are free. */
+/** Sequential calls on free keys. */
 export const latency: Group = {
   name: 'latency',
   about: 'acquire and release; a whole withLock with renewal; one after the other, on free keys',
@@ -88,7 +88,7 @@ async function wholes(title: string, staff: readonly Employed[], plan: Plan): Pr
   };
 }
 
-/** What a lock around a task costs, and a decorator, beside the same lock by hand. */
+/** Cost of a lock around a task, and of a decorator, compared with a manual lock. */
 async function decorator(title: string, staff: readonly Employed[], plan: Plan): Promise<ResultTable> {
   const workerOf = (name: string) => staff.find(({ contender }) => contender.name === name)!.worker;
   const [plain, decorated] = [workerOf(ours.name), workerOf(oursDecorated.name)];

@@ -9,7 +9,7 @@ import { distinct, fit, type Group, nodesTitle, progress, times } from './group.
 const IN_FLIGHT = 64;
 const KEYS = 100_000;
 
-/** What stays in Redis of locks that are gone. */
+/** Keys that stay in Redis after their locks. */
 export const leftovers: Group = {
   name: 'leftovers',
   about: `what is left in Redis a minute after ${KEYS.toLocaleString('en')} different keys were locked and released`,

@@ -4,7 +4,7 @@ import { fit, type Group, nodesTitle, type Plan } from './group.js';
 import { latencyTable } from './latency.js';
 import { withStaff } from './sessions.js';
 
-/** What a round trip takes between two machines of one data centre, in milliseconds. */
+/** Time of a round trip between two machines of one data centre, in milliseconds. */
 const ADDED = 0.5;
 
 /** A way between client and servers, which the loopback has not and users have. */

@@ -5,7 +5,7 @@ import { withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
 
-/** What the garbage collector has to do for a lock. */
+/** Work of the garbage collector for a lock. */
 export const objects: Group = {
   name: 'objects',
   about: `bytes of the objects made for a lock, one at a time and ${IN_FLIGHT} in flight`,

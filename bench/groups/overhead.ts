@@ -41,7 +41,7 @@ class Tasks {
   }
 }
 
-/** What this package itself adds to the calls of a node. Nobody else can be measured this way. */
+/** Overhead of this package over the calls of a node. Other contenders cannot be measured this way. */
 export const overhead: Group = {
   name: 'overhead',
   about: 'what withLock adds to the calls of a node that answers at once, and @WithLock to withLock',

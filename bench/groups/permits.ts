@@ -8,14 +8,14 @@ import { type Group, nodesTitle, type Plan, progress, times, withThree } from '.
 const PERMITS = [3, 10, 50];
 const LOADS = [0.3, 0.7, 0.95];
 const PROCESSES = 4;
-/** What a round trip takes at least, and by how much it varies, both in milliseconds: between machines of one region. */
+/** Shortest time of a round trip, and its variation, both in milliseconds: as between machines of one region. */
 const ADDED = 1;
 const JITTER = 0.3;
-/** How many ask in a second, at most: more would measure the machine. */
+/** Largest rate of requests per second: more would measure the machine. */
 const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
-/** How often permits take one round trip on several nodes, which must give the same slot. */
+/** Share of permits that take one round trip on several nodes, which must grant the same slot. */
 export const roundTrips: Group = {
   name: 'permits',
   about: 'permits on several nodes: how often one round trip is enough, by load',
@@ -96,7 +96,7 @@ async function offer(
   };
 }
 
-/** How often all of so many are taken, at so many that would be taken on average if there were more. */
+/** Share of time in which all permits are taken, for an average number of wanted permits. */
 function erlangB(servers: number, offered: number): number {
   let blocked = 1;
   for (let count = 1; count <= servers; count++) blocked = (offered * blocked) / (count + offered * blocked);

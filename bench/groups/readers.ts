@@ -12,7 +12,7 @@ const PROCESSES = 4;
 const HOLD = 5;
 const WRITERS = [0, 1, 4];
 
-/** Who comes in when readers come all the time and some want to write. */
+/** Shares of readers and writers under a constant stream of readers. */
 export const readers: Group = {
   name: 'readers',
   about: `${READERS} readers in ${PROCESSES} processes that read for ${HOLD} ms again and again, and writers among them`,
@@ -53,7 +53,7 @@ export const readers: Group = {
   },
 };
 
-/** What readers and writers of one key come to. */
+/** Counts of readers and writers of one key. */
 function stream(servers: Servers, reading: Contender, writers: number, plan: Plan): Promise<Sample> {
   return withWorkers(PROCESSES + 1, async (workers) => {
     const within = times(5_000, plan, 500);

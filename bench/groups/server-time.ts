@@ -6,7 +6,7 @@ import { type Employed, withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
 
-/** What a lock costs the servers, which have one thread for everybody. */
+/** Cost of a lock for the servers, which have one thread for all clients. */
 export const serverTime: Group = {
   name: 'server-time',
   about: `microseconds of a server for an acquire and for a release, one at a time and ${IN_FLIGHT} at once`,
@@ -24,7 +24,7 @@ export const serverTime: Group = {
   },
 };
 
-/** What an acquire and a release cost a server. */
+/** Cost of an acquire and a release for a server. */
 export async function serverTimeTable(
   title: string,
   staff: readonly Employed[],

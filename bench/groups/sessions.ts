@@ -39,7 +39,7 @@ export interface Employed {
   readonly worker: Worker;
 }
 
-/** Where contenders are to connect, and the end of what was opened for that. */
+/** Addresses for contenders, and the end of the servers that were started for them. */
 export interface Way {
   readonly urls: readonly string[];
   close(): Promise<void>;

@@ -94,7 +94,7 @@ function simulate(
   };
 }
 
-/** What a request costs a server and a client here. */
+/** Cost of a request for a server and a client here. */
 async function calibrate(cycles: number): Promise<{ service: number; client: number }> {
   const servers = await Servers.start(1);
   try {

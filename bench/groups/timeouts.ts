@@ -14,7 +14,7 @@ const SHORT = 1_000;
 const LATER = 1_500;
 
 /**
- * What becomes of a permit of ten seconds when another process asks for one of a second: by the purge of another lockTimeout, or
+ * Loss of a permit of ten seconds when another process asks for one of a second: by the purge of another lockTimeout, or
  * by an expiry of all.
  */
 export const timeouts: Group = {
@@ -50,7 +50,7 @@ async function onNodes(nodes: number, { contenders }: Plan): Promise<ResultTable
   }
 }
 
-/** One permit of a semaphore: its release, or `undefined` when it was refused. */
+/** A permit of a semaphore: its release, or `undefined` when it was refused. */
 type Take = (key: string, permits: number, ttl: number) => Promise<(() => Promise<unknown>) | undefined>;
 
 function tableOf(rows: Figures, nodes: string): ResultTable {

@@ -11,7 +11,7 @@ const APP = join(ROOT, 'bench', 'peers');
 const BUILT_ON = ['reflect-metadata', '@nestjs/common', '@nestjs/core', 'rxjs', 'ioredis', 'redis'];
 const OURS = 'nestjs-redlock';
 
-/** What a library costs before it locks anything. */
+/** Cost of a library before its first lock. */
 export const weight: Group = {
   name: 'weight',
   about: 'bytes to download and on disk, and the time to load, once what the libraries build on is there',
@@ -134,7 +134,7 @@ function loaders({ name, packages: [library = ''] }: Contender): readonly Runner
 }
 
 function loader(name: string, library: string, load: (name: string) => string, ...options: string[]): Runner {
-  // What the others have put off until the next turn is not to be counted.
+  // Work that others deferred to the next turn must not be counted.
   const script = `${BUILT_ON.map((each) => `${load(each)};`).join('')}
     setImmediate(async () => {
       const begun = performance.now();

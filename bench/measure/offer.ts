@@ -5,7 +5,7 @@ import { makeRuntime } from '../../lib/module/open-runtime.js';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 
-/** What became of permits that were asked for. */
+/** Outcome of requests for permits. */
 export interface Offered {
   readonly asked: number;
   readonly granted: number;
@@ -17,7 +17,7 @@ export interface Offered {
   readonly raised: number;
   /** Milliseconds that all which were granted were held, until a quorum had confirmed the release. */
   readonly held: number;
-  /** How often one was asked for anew, where the nodes did not come to one slot. */
+  /** Number of repeated requests, when the nodes did not agree on one slot. */
   readonly anew: number;
 }
 

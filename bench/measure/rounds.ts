@@ -1,6 +1,6 @@
 import { spreadOf, type Spread } from './statistics.js';
 
-/** What one round brought for one contender, by the name of the figure. */
+/** Result of one round for one contender, by the name of the figure. */
 export type Sample = Readonly<Record<string, number>>;
 
 /** Somebody who is measured once in every round. */

@@ -19,7 +19,7 @@ const SENT = new Set([
 ]);
 
 /**
- * How old a server must be before the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
+ * Age of a server from which the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
  * guard take off.
  */
 const OLD_ENOUGH_MS = 13_000;
@@ -54,7 +54,7 @@ export class Servers {
     if (this.all.length > 1) await sleep(Math.max(0, this.since + OLD_ENOUGH_MS - performance.now()));
   }
 
-  /** How many commands clients have sent so far, per node; what scripts call is not counted. */
+  /** Number of commands from clients so far, per node; without commands of scripts. */
   sent(beside: readonly string[]): Promise<number> {
     return this.commandStats('calls', beside);
   }
@@ -95,7 +95,7 @@ export class Servers {
     return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS).map((life) => life - linger));
   }
 
-  /** How many locks whose keys begin with `start` the first node has; `linger` as in {@link remaining}. */
+  /** Number of locks on the first node with keys that begin with `start`; `linger` as in {@link remaining}. */
   async locksOf(start: string, linger = 0): Promise<number> {
     const admin = this.admins[0]!;
     const names = (await admin.keys('*')).filter((name) => name.includes(start));

@@ -1,4 +1,4 @@
-/** What is kept of repeated measurements. */
+/** Summary of repeated measurements. */
 export interface Spread {
   readonly median: number;
   readonly low: number;

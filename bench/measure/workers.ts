@@ -72,7 +72,7 @@ export class Worker {
   }
 
   async end(): Promise<void> {
-    // What hangs would keep it from ending by itself.
+    // A hanging call would keep the worker alive.
     this.#child.kill('SIGKILL');
     await this.#ended;
   }

@@ -1,17 +1,17 @@
 import Table from 'cli-table3';
 import type { Figure, Figures } from '../measure/rounds.js';
 
-/** One figure of a table. */
+/** A figure of a table. */
 export interface Column {
   /** Of the figure in the samples. */
   readonly figure: string;
   readonly title: string;
   readonly digits: number;
-  /** Whether the ratio to the first row is shown, too. */
+  /** True to show the ratio to the first row, too. */
   readonly ratio?: boolean;
 }
 
-/** What a group found out: names down, figures across. */
+/** Results of a group: names down, figures across. */
 export interface ResultTable {
   readonly title: string;
   readonly columns: readonly Column[];

@@ -1,6 +1,6 @@
 import type { Place, Server, World } from './world.js';
 
-/** What a simulation counts. */
+/** Counters of a simulation. */
 export interface Tally {
   readonly waits: number[];
   /** From a release to the next acquisition, in milliseconds. */
@@ -8,10 +8,10 @@ export interface Tally {
   releasedAt: number | undefined;
 }
 
-/** How often at most nodes that refused are asked again by the one that has the gate; as in `lib/redlock/acquire.ts`. */
+/** Largest number of retries of refused nodes by the holder of the gate; as in `lib/redlock/acquire.ts`. */
 const MOST_ROUNDS = 4;
 
-/** One process that wants the same lock over and over. */
+/** A process that acquires the same lock repeatedly. */
 export abstract class Instance implements Place {
   private asked = 0;
 

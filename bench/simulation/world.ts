@@ -2,9 +2,9 @@ import TinyQueue from 'tinyqueue';
 
 /** Figures that a simulation rests on; times in milliseconds. */
 export interface Assumptions {
-  /** How long a server works on a request; it works on one at a time. */
+  /** Time that a server works on a request; it works on one at a time. */
   readonly service: number;
-  /** How long a client works on a request and its answer. */
+  /** Time that a client works on a request and its answer. */
   readonly client: number;
   /** A round trip within a region. */
   readonly near: number;
@@ -12,7 +12,7 @@ export interface Assumptions {
   readonly far: number;
 }
 
-/** Where something runs. */
+/** Location of a process. */
 export interface Place {
   readonly region: number;
 }

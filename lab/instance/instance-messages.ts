@@ -1,7 +1,7 @@
 import type { JournalEvent } from './journal.js';
 import type { StrategyName } from '../strategies/strategy-names.js';
 
-/** What the lab tells a process that runs instances. */
+/** Messages of the lab to a process that runs instances. */
 export type ToInstance =
   | {
       readonly to: 'open';
@@ -19,7 +19,7 @@ export type ToInstance =
     }
   | { readonly to: 'close' };
 
-/** What it answers, beside the entries of its journal. */
+/** Answers of the process, beside the entries of its journal. */
 export type FromInstance =
   | { readonly kind: 'booted' }
   | { readonly kind: 'opened'; readonly url: string }

@@ -1,8 +1,8 @@
 import type { StrategyName } from '../strategies/strategy-names.js';
 
-/** How an instance dispatches. The lab changes it while the instance runs. */
+/** Settings of an instance's dispatching. The lab changes them while the instance runs. */
 export class InstanceSettings {
-  /** Whether the timer does anything. */
+  /** True if the timer is active. */
   active = false;
 
   constructor(
@@ -11,7 +11,7 @@ export class InstanceSettings {
     public work: number,
     /** Milliseconds between two turns of the dispatcher. */
     readonly every: number,
-    /** Whether it does not dispatch, but writes once, and must be alone then. */
+    /** True if it writes once in place of dispatching, under an exclusive lock. */
     readonly writes: boolean,
   ) {}
 }

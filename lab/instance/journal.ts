@@ -1,6 +1,6 @@
 import { Injectable } from '@nestjs/common';
 
-/** What an instance does, step by step. */
+/** Steps of an instance. */
 export type JournalEntry =
   /** May dispatch. `asked` is how many milliseconds ago it asked; without a `ttl` Redis keeps the lock for ever. */
   | {

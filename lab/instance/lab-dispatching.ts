@@ -8,7 +8,7 @@ import { InstanceSettings } from './instance-settings.js';
 import { JournaledSteps } from './journaled-steps.js';
 import { Journal } from './journal.js';
 
-/** What makes an instance of the sample dispatch by the lab's strategies, and tell the lab of it. */
+/** Makes an instance of the sample dispatch by the lab's strategies, and report to the lab. */
 export function labDispatching(settings: InstanceSettings): Provider[] {
   return [
     Journal,

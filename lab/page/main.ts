@@ -8,7 +8,7 @@ const REDRAW_MS = 250;
 const FIRST_STEPS = 80;
 
 const records = new Map<number, RunRecord>();
-/** That the playground can run on. */
+/** Stores that the playground can run on. */
 let stores: LabHello['stores'] = [];
 let chosen: number | undefined;
 /** Drawn again when something has happened, or time passes. */
@@ -182,7 +182,7 @@ function isPlayground(): boolean {
   return byId<HTMLSelectElement>('scenario').value === '0';
 }
 
-/** Whether it can be chosen, and what to expect of it. */
+/** Availability and description of a store. */
 function showStore(): void {
   const list = byId<HTMLSelectElement>('store');
   list.disabled = !isPlayground();
@@ -217,7 +217,7 @@ function strategyOf({ events, strategy }: RunRecord): RunRecord['strategy'] {
   return change?.kind === 'strategy' ? change.strategy : strategy;
 }
 
-/** Where the locks are. */
+/** Location of the locks. */
 function placeOf({ store, nodes }: RunRecord): string {
   if (store === 'redis') return nodes.length === 1 ? 'one Redis' : `${nodes.length} Redis nodes`;
   return nodes.join(', ');
@@ -295,7 +295,7 @@ function showControls(): void {
   );
 }
 
-// Where the runs come from
+// Source of the runs
 
 function receive(message: LabMessage): void {
   switch (message.type) {

@@ -76,7 +76,7 @@ export class DatabaseDispatch {
    * @returns those that were marked
    */
   private async mark(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
-    // One statement: a dispatch that was noted and not marked could never be done again.
+    // One statement: a dispatch that was recorded and not marked could never be repeated.
     const { rows } = await this.pool.query<DispatchableTask>(
       `with claimed as (
          insert into pushes (task_id, dispatch)

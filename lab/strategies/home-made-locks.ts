@@ -156,7 +156,7 @@ export class OwnerIdWithToken implements LockStrategy {
   }
 }
 
-/** What a majority of independent nodes agrees on, in time; what a node stores is up to the lock. */
+/** Value that a majority of independent nodes agrees on in time; the lock defines the value that a node stores. */
 abstract class OfMajority implements LockStrategy {
   constructor(
     private readonly nodes: readonly Redis[],
@@ -184,7 +184,7 @@ abstract class OfMajority implements LockStrategy {
     }
   }
 
-  /** What each node answered; `undefined` for one that failed or took too long. */
+  /** Answer of each node; `undefined` for one that failed or took too long. */
   private askAll<T>(question: (node: Redis) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
       this.nodes.map((node) =>

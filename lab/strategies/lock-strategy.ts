@@ -1,6 +1,6 @@
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 
-/** How many instances may dispatch at a time where that is counted. */
+/** Largest number of concurrent dispatchers, for strategies with a limit. */
 export const PERMITS = 2;
 
 /** A way to have one instance at a time dispatch. */

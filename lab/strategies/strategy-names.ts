@@ -18,7 +18,7 @@ export const STRATEGIES = [
 
 export type StrategyName = (typeof STRATEGIES)[number];
 
-/** What several instances may hold at a time; the database keeps their tasks apart then. */
+/** Strategies that several instances may hold at a time; the database keeps their tasks apart. */
 export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
   'counted-per-node',
   'permits',

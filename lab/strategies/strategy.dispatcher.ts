@@ -84,7 +84,7 @@ export class StrategyDispatcher
         const { strategy } = this.settings;
         const locked = strategy !== 'none';
         const slot = currentLock()?.slot;
-        // Who waits in line has asked for what it got a moment ago, however long it has waited.
+        // A waiter in line has asked for the lock a moment before it got it, however long it has waited.
         const ago = strategy === 'shared' ? 0 : Date.now() - asked;
         this.journal.tell({ kind: 'acquired', asked: ago, locked, token, slot, ttl: this.ttl });
         await this.dispatch(lock);
@@ -96,7 +96,7 @@ export class StrategyDispatcher
     }
   }
 
-  /** What is done under the lock. */
+  /** The work under the lock. */
   private async dispatch(lock: DispatchLock | undefined): Promise<void> {
     const { settings } = this;
     if (settings.writes) {
@@ -150,7 +150,7 @@ export class StrategyDispatcher
     }
   }
 
-  /** How long Redis keeps the lock; `undefined` for a strategy without a lock or without a ttl. */
+  /** Time for which Redis keeps the lock; `undefined` for a strategy without a lock or without a ttl. */
   private get ttl(): number | undefined {
     const { strategy } = this.settings;
     return strategy === 'none' || strategy === 'setnx' ? undefined : this.environment.LOCK_TTL;

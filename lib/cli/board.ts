@@ -15,7 +15,7 @@ import { UsageError } from './usage-error.js';
 /** The command holds no locks. */
 const NOTHING: ReadonlySet<string> = new Set();
 
-/** What the page sends is a number and ids; bytes. */
+/** Size limit of a request of the page, in bytes: a number and ids. */
 const LONGEST_BODY = 1_024 * 1_024;
 
 /**
@@ -82,7 +82,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   await pages.release({ request, response }, body, userInfo().username);
 }
 
-/** What was sent; `undefined` when it is too long or no JSON. */
+/** Parsed body; `undefined` when it is too long or not JSON. */
 async function jsonOf(request: IncomingMessage): Promise<unknown> {
   let text = '';
   request.setEncoding('utf8');

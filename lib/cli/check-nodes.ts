@@ -4,7 +4,7 @@ import { printable } from './format.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** What nodes say of themselves that are no Redis: whether they are fit, and what makes them weaker than they could be. */
+/** Reports of nodes other than Redis about themselves: fitness and weaknesses. */
 export async function checkNodes(
   { inspection }: Session,
   { json }: RequestFor<'doctor'>,

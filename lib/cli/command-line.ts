@@ -5,11 +5,11 @@ import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
-/** How to reach the nodes, and how keys begin there. */
+/** Access to the nodes, and the prefix of keys there. */
 export interface Target {
   /** URLs; they may hold passwords. */
   readonly nodes: readonly string[];
-  /** Where the URLs come from, for messages. */
+  /** Source of the URLs, for messages. */
   readonly source: '--node' | 'REDLOCK_NODES';
   readonly keyPrefix: string;
   readonly ca?: string | undefined;
@@ -25,7 +25,7 @@ interface Common {
   readonly json: boolean;
 }
 
-/** What the command is to do. */
+/** Parsed command. */
 export type Request =
   | { readonly command: 'help' | 'version' }
   | {
@@ -57,7 +57,7 @@ export type Request =
 /** A request that asks the nodes. */
 export type NodeRequest = Extract<Request, Common>;
 
-/** One kind of {@link Request}. */
+/** Variant of {@link Request}. */
 export type RequestFor<Command extends Request['command']> = Extract<Request, { readonly command: Command }>;
 
 const OPTIONS = {
@@ -86,7 +86,7 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 
 const MIGRATION = 'postgres-migration';
 
-/** What each command takes beside the common options, and the operand that it needs or may have. */
+/** Options of each command beside the common ones, and its required or optional operand. */
 const COMMANDS: Readonly<
   Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
 > = {
@@ -261,7 +261,7 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    // What follows the first sentence is about operands that begin with a dash, which no command has.
+    // The text after the first sentence is about operands that begin with a dash, which no command has.
     const [reason] = (error as Error).message.split(/\. |\n/);
     throw new UsageError(reason ?? 'Bad command line');
   }
@@ -288,7 +288,7 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
 }
 
-/** A comma also stands between the hosts of one Sentinel or Cluster URL: what has no scheme belongs to what is before it. */
+/** A comma also separates the hosts of one Sentinel or Cluster URL: a part without a scheme belongs to the part before it. */
 function joinHosts(parts: readonly string[]): string[] {
   const urls: string[] = [];
   for (const part of parts) {

@@ -20,7 +20,7 @@ interface Declared {
   readonly held: LockInfo[];
 }
 
-/** The policy of each declared lock, and what is held of it. */
+/** Prints the policy of each declared lock, and its held keys. */
 export async function listDeclared(
   session: Session,
   { locks: file, json }: RequestFor<'list-declared'>,
@@ -50,7 +50,7 @@ export async function listDeclared(
   return ExitCode.Ok;
 }
 
-/** One declared lock: its policy, and who holds its keys. */
+/** A declared lock: its policy, and the holders of its keys. */
 export async function describe(
   session: Session,
   { name, locks: file, json }: RequestFor<'describe'>,
@@ -82,7 +82,7 @@ export async function describe(
   return ExitCode.Ok;
 }
 
-/** What is held, by the declared lock whose form of key is nearest. */
+/** Held keys, by the declared lock with the closest key pattern. */
 async function stateOf(
   session: Session,
   locks: readonly DeclaredLock[],

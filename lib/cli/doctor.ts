@@ -15,21 +15,21 @@ import { print, printJson, type Terminal } from './terminal.js';
 /** From three nodes on an application keeps those that restarted from voting, unless it says otherwise. */
 const GUARDED_FROM = 3;
 
-/** A difference of clocks from which on it is said, in milliseconds; NTP keeps them closer by far. */
+/** Smallest reported difference of clocks, in milliseconds; NTP keeps them much closer. */
 const CLOCK_TOLERANCE_MS = 500;
 
-/** What one node was found to be: one server, or the masters of a Cluster. */
+/** Findings about one node: one server, or the masters of a Cluster. */
 interface NodeExam {
   readonly name: string;
   readonly servers: readonly ServerExam[];
   readonly findings: readonly Finding[];
 }
 
-/** What all nodes together were found to be. */
+/** Findings about all nodes together. */
 interface Diagnosis {
   readonly nodes: readonly NodeExam[];
   readonly findings: readonly Finding[];
-  /** How many nodes answered, fit or not. */
+  /** Number of nodes that answered, fit or not. */
   readonly answering: number;
   readonly quorum: number;
 }
@@ -43,7 +43,7 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
     const nodes: NodeExam[] = [];
     const names = new Set<string>();
     for (const [index, channel] of channels.entries()) {
-      // One after the other: round trips that are measured side by side are in each other's way.
+      // One after the other: concurrent measurements of round trips disturb each other.
       const name = nameOf(channel.client, names);
       nodes.push(await examineNode(name, channel, opening[index], target.keyPrefix, guarded));
     }

@@ -5,7 +5,7 @@ import { UsageError } from './usage-error.js';
 
 const SCHEME = /^https?:\/\//;
 
-/** Whether locks are to be looked at in etcd. */
+/** True if the nodes are an etcd. */
 export function isEtcd({ nodes }: Target): boolean {
   return nodes.some((url) => SCHEME.test(url));
 }

@@ -1,4 +1,4 @@
-/** What the exit codes of the command mean; documented in docs/cli.md. */
+/** Exit codes of the command; documented in docs/cli.md. */
 export const ExitCode = {
   Ok: 0,
   /** Asked for something that is not so: the key is not held, `doctor` found a problem. */

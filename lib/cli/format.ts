@@ -58,7 +58,7 @@ function shortened(text: string, width: number): string {
 const WIDE =
   /[\u1100-\u115F\u2E80-\uA4CF\uAC00-\uD7A3\uF900-\uFAFF\uFE30-\uFE6F\uFF00-\uFF60\uFFE0-\uFFE6\u{1F300}-\u{1FAFF}\u{20000}-\u{3FFFD}]/u;
 
-/** How many columns of a terminal a text takes. */
+/** Number of terminal columns of a text. */
 function widthOf(text: string): number {
   let width = 0;
   for (const character of text) width += WIDE.test(character) ? 2 : /\p{Mn}/u.test(character) ? 0 : 1;
@@ -107,12 +107,12 @@ function lockRow(info: LockInfo): string[] {
   return [key, modeOf(info), owner + others, ageOf(since), duration(remaining), token, nodes];
 }
 
-/** How a lock is held, and of its permits how many are taken. */
+/** Mode of a lock, and the number of its taken permits. */
 export function modeOf({ mode, permits, holders }: LockInfo): string {
   return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
 }
 
-/** Those who hold a lock, first to end first. */
+/** Holders of a lock, sorted by their end. */
 export function holderTable(holders: readonly LockHolder[]): string[] {
   const hasSlots = holders.some(({ slot }) => slot !== undefined);
   const columns = ['OWNER', 'ID', 'HELD FOR', 'ENDS IN', 'TOKEN'];
@@ -123,7 +123,7 @@ export function holderTable(holders: readonly LockHolder[]): string[] {
   return table(hasSlots ? ['SLOT', ...columns] : columns, rows);
 }
 
-/** What the nodes say of one key. */
+/** Answers of the nodes about one key. */
 export function voteTable(votes: readonly LockVote[]): string[] {
   const rows = votes.flatMap((vote) => {
     if (vote.vote === 'error') return [[vote.node, 'error', vote.error.message]];
@@ -144,7 +144,7 @@ export function voteTable(votes: readonly LockVote[]): string[] {
   return [...(others.length > 0 ? table(heading, others) : []), ...errors.map(printable)];
 }
 
-/** How long something lasts already. The holder's clock may differ from ours. */
+/** Time since the start of a hold. The holder's clock may differ from ours. */
 export function ageOf(since: Date | undefined): string {
   return since === undefined ? '' : duration(Math.max(0, Date.now() - since.getTime()));
 }
@@ -171,7 +171,7 @@ export function lockJson(info: LockInfo): object {
   };
 }
 
-/** One holder for programs. */
+/** A holder, for programs. */
 export function holderJson({ remaining, fencingToken, ...holder }: LockHolder): object {
   return { ...holder, remaining: finite(remaining), fencingToken: fencingToken ?? null };
 }

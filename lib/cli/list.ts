@@ -11,7 +11,7 @@ export async function locksOf(
   prefix: string,
   limit: number | undefined,
 ): Promise<LockInfo[]> {
-  // One that comes twice is shown once.
+  // Shows a key once that occurs twice.
   const infos = new Map<string, LockInfo>();
   for await (const info of inspection.list({ prefix, ...(limit !== undefined && { limit }) }))
     infos.set(info.key, info);

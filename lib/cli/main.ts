@@ -65,7 +65,7 @@ async function run(request: NodeRequest): Promise<number> {
     return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch' || request.command === 'board') {
-    // The second one ends the process as if nobody listened.
+    // The second signal ends the process as without a listener.
     for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
   }
   const session = await openSession(request.target);

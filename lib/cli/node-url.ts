@@ -106,7 +106,7 @@ function addressesOf(hosts: string, defaultPort: number, where: string): Address
       /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(each) ?? [];
     const host = ipv6 ?? name;
     if (host === undefined || Number(port) > 65_535) {
-      // What does not fit is not shown: when the @ is missing it is a piece of the password.
+      // An invalid part is not shown: when the @ is missing it is a piece of the password.
       throw new UsageError(
         `Expected ${where} to have hosts such as localhost:6379 or [::1]:6379; ` +
           'write special characters of a password as %XX, such as %2F for "/" and %40 for "@"',
@@ -158,7 +158,7 @@ function contentOf(option: string, file: string): Buffer {
   }
 }
 
-/** What the command line says of certificates. */
+/** Options of the command line about certificates. */
 interface TlsTerms {
   readonly ca?: Buffer;
   readonly cert?: Buffer;

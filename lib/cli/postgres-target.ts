@@ -5,7 +5,7 @@ import { UsageError } from './usage-error.js';
 
 const SCHEME = /^postgres(ql)?:\/\//;
 
-/** Whether locks are to be looked at in PostgreSQL. */
+/** True if the nodes are a PostgreSQL. */
 export function isPostgres({ nodes }: Target): boolean {
   return nodes.some((url) => SCHEME.test(url));
 }

@@ -7,7 +7,7 @@ import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** @throws UsageError when nobody can be asked, and `--yes` is not given */
+/** @throws UsageError without a terminal to ask for confirmation and without `--yes` */
 export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal): void {
   if (!yes && !input.isTTY) {
     throw new UsageError(
@@ -43,7 +43,7 @@ export async function release(
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Those who hold the key, or, without a quorum, those whom any node has. */
+/** Holders of the key, or, without a quorum, those on any node. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));

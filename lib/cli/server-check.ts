@@ -17,7 +17,7 @@ export interface Finding {
   readonly text: string;
 }
 
-/** What one server was found to be. */
+/** Findings about one server. */
 export interface ServerExam {
   readonly name: string;
   readonly version: string | undefined;
@@ -37,7 +37,7 @@ const SAMPLES = 20;
 /** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
-/** The process and the lock of the channel that is tried: not in the way of anybody's. */
+/** Process and lock name of the tested channel, which no application uses. */
 const PROBE_NAME = 'redlock-doctor';
 
 /**
@@ -83,7 +83,7 @@ export async function examineServer(
   return { name, version: `${product} ${version}`, report, persistence, ...timing, findings };
 }
 
-/** Whether the user may do what locks do. */
+/** Checks that the user may run the commands of locks. */
 export async function examineRights(channel: CommandChannel, keyPrefix: string): Promise<Finding[]> {
   const { client } = channel;
   const findings: Finding[] = [];
@@ -109,7 +109,7 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   return findings;
 }
 
-/** What an error of a server or of a connection means, and what to do. */
+/** Meaning of an error of a server or of a connection, with advice. */
 export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
   // When no node of a Cluster helps, ioredis says only that it gave up.
   const { message } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
@@ -195,7 +195,7 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
   }
 }
 
-/** What to do about a version that is too old. One that is not told, or not in numbers, is not. */
+/** Advice about a version that is too old; none for an unknown or non-numeric version. */
 export function adviceOnVersion(version: string): string | undefined {
   const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
   const [oldest, leastMinor] = OLDEST_VERSION;

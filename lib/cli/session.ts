@@ -8,7 +8,7 @@ import { isEtcd, openEtcd } from './etcd-target.js';
 import { openNodes } from './node-url.js';
 import { isPostgres, openPostgres } from './postgres-target.js';
 
-/** How long a node may take to be connected, and then to answer, in milliseconds. */
+/** Time limit for a node to connect, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
 
 /** Connected nodes, to look at locks with. */

@@ -1,12 +1,12 @@
 import type { Readable, Writable } from 'node:stream';
 
-/** What a command reads from and writes to. */
+/** Input and output of a command. */
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
   readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number; readonly columns?: number };
-  /** Where it asks: not among the results. */
+  /** Output for questions, separate from the results. */
   readonly questions: Writable;
-  /** Aborts when the user wants it to end (Ctrl-C), or nobody reads the output any more. */
+  /** Aborts on Ctrl-C, or when the reader of the output has gone. */
   readonly signal: AbortSignal;
 }
 

@@ -11,12 +11,12 @@ import { print, printJson, type Terminal } from './terminal.js';
 /** Cursor to the upper left corner, and nothing after it. */
 const CLEAR = '\u001B[H\u001B[J';
 
-/** What has happened to a lock between two looks. */
+/** Change of a lock between two polls. */
 type Change = 'held' | 'acquired' | 'released';
 
 /**
- * Looks again and again until the terminal's signal aborts: on a terminal a table that is drawn anew, otherwise a line
- * for every change. Nodes that do not answer are said, and asked again.
+ * Polls until the terminal's signal aborts. A terminal gets a table that is redrawn, other outputs a line for every
+ * change. Nodes that do not answer are reported, and asked again.
  */
 export async function watch(
   session: Session,
@@ -46,7 +46,7 @@ interface View {
 
 function screen(terminal: Terminal): View {
   const draw = (...body: readonly string[]): void => {
-    // What does not fit would scroll, and then the next picture would be drawn below.
+    // Lines beyond the screen would scroll, and the next table would be drawn below.
     const rows = Math.max(5, (terminal.output.rows ?? 24) - 4);
     const more = body.length > rows ? [`... and ${body.length - rows} more`] : [];
     const head = `${new Date().toISOString()}   Ctrl-C ends`;
@@ -65,7 +65,7 @@ function screen(terminal: Terminal): View {
   };
 }
 
-/** One of those who hold a key. */
+/** A holder of a key. */
 interface Held extends LockHolder {
   readonly key: string;
 }
@@ -83,7 +83,7 @@ function lines(terminal: Terminal, json: boolean): View {
   return {
     locks(infos) {
       const seen = new Map<string, Held>();
-      // What has no holders is an attempt or a release that is under way, which stands on some nodes for a moment.
+      // A key without holders is a running attempt or release, which exists on some nodes for a moment.
       for (const { key, holders } of infos)
         for (const holder of holders) seen.set(JSON.stringify([key, holder.id]), { key, ...holder });
       for (const [name, held] of known ?? []) if (!seen.has(name)) say('released', held);

@@ -1,14 +1,14 @@
 import { Inject, type InjectionToken } from '@nestjs/common';
 import { LockInterceptor } from './lock.interceptor.js';
 
-// How a decorated method finds its interceptor: Nest injects it into a hidden property of the class, which the
-// decorator declares. That reaches singleton, request-scoped, transient and lazily loaded providers alike; searching
-// the container at start-up would miss the last three, and would come too late for intervals.
+// Nest injects the interceptor of a decorated method into a hidden property of its class, which the decorator
+// declares. That reaches singleton, request-scoped, transient and lazily loaded providers alike. A search of the
+// container at start-up would miss the last three, and would come too late for intervals.
 
 /** A class with a decorated method, or an instance of one. */
 type Decorated = Record<symbol, LockInterceptor | undefined>;
 
-/** What a module provides its interceptor as. */
+/** Token under which a module provides its interceptor. */
 export function interceptorToken(instance: string | undefined): InjectionToken {
   return instance === undefined ? LockInterceptor : Symbol.for(`LockInterceptor of '${instance}'`);
 }

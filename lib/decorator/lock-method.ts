@@ -39,7 +39,7 @@ export function checkedName(
   return fullName;
 }
 
-/** How a method is to be locked. */
+/** Lock options of a method. */
 export interface MethodLock {
   readonly fullName: string;
   readonly label: string;
@@ -79,7 +79,7 @@ export function lockMethod(
         if (kind === 'observable' || kind === 'generator') throw error;
         return Promise.reject(error);
       }
-      // What Nest calls on schedule is what the object has by that name: maybe a wrapper around this.
+      // Nest calls the object's property of that name on schedule: maybe a wrapper around this method.
       const task = (): ScheduledTask => ({
         name: `${(self as object).constructor.name}.${String(name)}`,
         schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),

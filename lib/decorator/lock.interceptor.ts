@@ -16,10 +16,10 @@ import type { Ticks } from './schedule/ticks.js';
 import type { DeclaredLock } from '../core/declared-lock.js';
 import type { LockPolicy } from '../core/lock-policy.js';
 
-/** How a method hands over its result, which decides when the lock is acquired; `'unknown'` until it has run. */
+/** Kind of result of a method, which decides when the lock is acquired; `'unknown'` until it has run. */
 export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
 
-/** One call of a decorated method. */
+/** A call of a decorated method. */
 export interface LockedCall {
   readonly origin: LockOrigin & { readonly method: string };
   readonly key: () => LockKey;

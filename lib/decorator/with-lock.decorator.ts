@@ -6,7 +6,7 @@ import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
 
-/** What a locked method may be: its result must be able to come later than its call. */
+/** Methods that can be locked: their result can be asynchronous. */
 type LockableMethod = (
   ...args: never[]
 ) => PromiseLike<unknown> | Observable<unknown> | AsyncIterable<unknown>;
@@ -74,11 +74,11 @@ const DECLARED_NAMES = ['retry', 'onBusy', 'reentrant', 'onLost', 'oncePerTick']
 // oxlint-disable-next-line typescript/no-namespace
 export namespace WithLock {
   /**
-   * Like {@link WithLock}, for a declared lock: what is locked, and how, is what `defineLocks` says. The parameters of the method
-   * must fit those of its key function.
+   * Like {@link WithLock}, for a declared lock: `defineLocks` sets the key and the policy. The parameters of the method must
+   * fit those of its key function.
    *
-   * @param options - how this method waits, and what it does about a refusal or a loss, in place of what the declaration says;
-   * an `onBusy` that the module overrides comes first
+   * @param options - wait, refusal and loss of this method, in place of those of the declaration; an `onBusy` that the module
+   * overrides comes first
    * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
    * @example
    * ```ts

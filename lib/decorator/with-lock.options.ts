@@ -2,11 +2,11 @@ import { checkOptionNames } from '../core/checks.js';
 import { checkLabel } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from '../core/lock-policy.js';
 
-/** What `@WithLock` takes besides the options of every lock. */
+/** Options of `@WithLock` besides those of every lock. */
 export interface WithLockOptions extends LockPolicy {
   /**
-   * What the locks of this method are called in events, traces and metrics. A fixed text without ids: metrics count
-   * by it.
+   * Name of this method's locks in events, traces and metrics. Use a fixed text without ids, because metrics count by
+   * it.
    * @defaultValue the key if it is a string, else the class and the method, such as `'Orders.settle'`
    */
   readonly label?: string;

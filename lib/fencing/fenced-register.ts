@@ -9,16 +9,16 @@ import { type CheckedHolder, checkedHolder, type TokenHolder } from './token-hol
 const NO_ACTIVE_TRANSACTION = '25P01';
 
 /**
- * A table in PostgreSQL with the highest fencing token that was seen for each key. Who comes with a lower one is
- * refused, so a holder that was paused past the end of its lock cannot write over its successor.
+ * A table in PostgreSQL with the highest fencing token of each key. It refuses lower tokens, so a holder that was paused
+ * past the end of its lock cannot overwrite its successor.
  *
- * It works because the check and the write are one transaction that begins with the check: that locks the key's row,
- * so until the transaction has ended nobody else's check goes through. The transactions of one key come one after the
- * other, in the order of their tokens.
+ * The check and the write are one transaction that begins with the check. The check locks the key's row, so no other
+ * check succeeds until the transaction has ended. The transactions of one key run one after the other, in the order of
+ * their tokens.
  *
- * Those who hold a lock together are no successors of each other. With permits a token is compared with those of its slot;
- * under a shared lock, which reads, with those of writes. Any other lock of the key is compared with everything. Transactions
- * of one key come one after the other in each mode.
+ * Holders of one shared lock, or of different permits, do not succeed each other. A token of a permit is compared with
+ * those of its slot. A token of a shared lock, which reads, is compared with those of writes. A token of any other lock is
+ * compared with all tokens of the key. In each mode the transactions of one key run one after the other.
  *
  * @see docs/fencing.md
  *
@@ -72,10 +72,10 @@ export class FencedRegister {
   }
 
   /**
-   * Runs `task` in a transaction of its own, with the token checked at its beginning. Reads count as well: what is
-   * read here, no holder before this one can change afterwards.
+   * Runs `task` in its own transaction, with the token checked at its start. Reads are protected as well: no earlier
+   * holder can change the data afterwards.
    *
-   * Keep it short, and free of anything but the database: others who hold the lock later wait for its end.
+   * Keep it short, and use only the database in it: later holders of the lock wait for its end.
    *
    * @param pool - lends the connection
    * @param lock - the lock that the call is made under; with several keys, all of them are checked
@@ -122,9 +122,9 @@ export class FencedRegister {
   }
 
   /**
-   * Checks the token in a transaction of yours, for those who have their transactions made by something else. Call it
-   * first: what comes after it is protected, and two that write first and check afterwards can deadlock. When it
-   * throws, roll back.
+   * Checks the token in your own transaction, for an application whose transactions are made by another library. Call it
+   * first: it protects the statements after it, and two transactions that write first and check afterwards can deadlock.
+   * When it throws, roll back.
    *
    * With the isolation level repeatable read or serializable, PostgreSQL may refuse with a serialization failure
    * (40001) in place of a `StaleTokenError`, and may refuse the later of two holders, too: try that one again.
@@ -182,7 +182,7 @@ export class FencedRegister {
     }
   }
 
-  /** One statement, so that nobody's token comes between the comparison and the change; it also locks the rows. */
+  /** One statement, so that no other token comes between the comparison and the change; it also locks the rows. */
   private async raise(client: SqlClient, holder: CheckedHolder): Promise<void> {
     const { keys, fencingToken, mode, slots } = holder;
     const { insert, change, fits } = STATEMENTS[mode];

@@ -2,9 +2,9 @@ import { inspect } from 'node:util';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';
 
-/** What a store said to a write. */
+/** Answer of a store to a write. */
 export interface FencedAnswer {
-  /** Whether it was written: no higher token had been seen. */
+  /** `true` if it was written: the store had seen no higher token. */
   readonly accepted: boolean;
   /** The highest token that the store has seen, if it says so. */
   readonly highest?: number | undefined;
@@ -46,7 +46,7 @@ export async function fencedWrite(
   const { accepted, highest } = (answer ?? {}) as Partial<FencedAnswer>;
   if (typeof accepted !== 'boolean') {
     throw new TypeError(
-      'Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows whether it wrote, got ' +
+      'Expected the answer of `write` to be `{ accepted: boolean }`, which says if it wrote, got ' +
         inspect(answer, { depth: 1 }),
     );
   }

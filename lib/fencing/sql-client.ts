@@ -1,14 +1,14 @@
-/** What a statement gave. */
+/** Result of a statement. */
 export interface SqlResult<Row> {
   readonly rows: Row[];
-  /** How many rows were read or changed. */
+  /** Number of rows that were read or changed. */
   readonly rowCount?: number | null;
-  /** What the server says that it did: after `commit`, `'ROLLBACK'` means that a statement had failed. */
+  /** Command that the server reports: after `commit`, `'ROLLBACK'` means that a statement had failed. */
   readonly command?: string;
 }
 
 /**
- * One connection to PostgreSQL: a `Client` or `PoolClient` of `pg`, or anything that has their `query`.
+ * A connection to PostgreSQL: a `Client` or `PoolClient` of `pg`, or any object that has their `query`.
  *
  * @example
  * ```ts
@@ -37,7 +37,7 @@ export interface SqlPoolClient extends SqlClient {
   off?(event: 'error', listener: (error: Error) => void): unknown;
 }
 
-/** What lends connections: a `Pool` of `pg`, or anything that has its `connect`. */
+/** Source of connections: a `Pool` of `pg`, or any object that has its `connect`. */
 export interface SqlPool {
   connect(): Promise<SqlPoolClient>;
 }

@@ -2,8 +2,8 @@ import { RedlockError } from '../core/errors.js';
 import { quoted } from '../core/printable.js';
 
 /**
- * What the lock protects has seen a higher fencing token: another holder has come after this one, and this one's
- * write was refused. Do not try it again with the same lock; what it has read may be out of date as well.
+ * The protected resource has seen a higher fencing token: another holder has acquired the lock after this one, and this
+ * one's write was refused. Do not retry with the same lock: the data that it has read may be out of date, too.
  *
  * @example
  * ```ts

@@ -4,15 +4,15 @@ import type { LockHandle } from '../core/lock-handle.js';
 import type { LockMode } from '../core/lock-mode.js';
 
 /**
- * What was locked, and the token that was given for it: a `LockHandle`, or what is left of one after a journey
- * through a queue or an HTTP header.
+ * Keys of a lock, and its fencing token: a `LockHandle`, or the fields of one that came through a queue or an HTTP
+ * header.
  *
  * Tokens are ordered among the locks of one key, and of one set of nodes. So the key that guards a resource must
  * always be the same, and two module instances with nodes of their own must not use the same key in one register.
  */
 export interface TokenHolder extends Pick<LockHandle, 'keys' | 'fencingToken'> {
   /**
-   * How the lock is held. A shared one reads: it is compared with writes only.
+   * Mode of the lock. A shared one reads: it is compared with writes only.
    * @defaultValue 'exclusive'
    */
   readonly mode?: LockMode;
@@ -23,7 +23,7 @@ export interface TokenHolder extends Pick<LockHandle, 'keys' | 'fencingToken'> {
 
 /** A {@link TokenHolder} that is complete. */
 export interface CheckedHolder extends Required<TokenHolder> {
-  /** One of each key with permits; none otherwise. */
+  /** Slot of each key with permits; otherwise none. */
   readonly slots: readonly number[];
 }
 

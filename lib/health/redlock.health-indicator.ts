@@ -6,34 +6,33 @@ import type { LockService } from '../service/lock.service.js';
 import { checkBoolean, checkOptionNames } from '../core/checks.js';
 import type { NodeStatus } from '../core/node-status.js';
 
-/** What {@link RedlockHealthIndicator.isHealthy} takes. */
+/** Options of {@link RedlockHealthIndicator.isHealthy}. */
 export interface RedlockHealthOptions {
   /** The `name` of the `RedlockModule` to look at. */
   readonly instance?: string;
 
   /**
-   * Whether the answer has each node with its address and what is wrong with it. A health check that everybody can ask
-   * for should not.
+   * Adds each node with its address and its problem to the answer. Leave it out of a health check that is public.
    * @defaultValue false
    */
   readonly details?: boolean;
 }
 
-/** What a health check tells of the locks. */
+/** Result of a health check of the locks. */
 export interface RedlockHealth {
-  /** How many nodes must agree. */
+  /** Number of nodes that must agree. */
   readonly quorum: number;
-  /** How many nodes vote. */
+  /** Number of nodes that vote. */
   readonly voting: number;
-  /** How many are kept from voting for a while, because they may have forgotten locks (`restartGuard`). */
+  /** Number of nodes that do not vote yet, because they may have forgotten locks (`restartGuard`). */
   readonly guarded: number;
-  /** How many must not be used for locks, such as a replica, or refuse what a lock writes (no memory, no right). */
+  /** Number of nodes that must not be used for locks, such as a replica, or that refuse writes of locks (memory, rights). */
   readonly unfit: number;
-  /** How many did not answer. */
+  /** Number of nodes that did not answer. */
   readonly unreachable: number;
-  /** What makes locks weaker than they could be, such as eviction. */
+  /** Problems that make locks weaker than they could be, such as eviction. */
   readonly warnings: readonly string[];
-  /** Whether this process leads, by each name that it campaigns for (`@Leader`); only if there is one. */
+  /** For each name that this process campaigns for (`@Leader`): `true` if it leads; only if there is a name. */
   readonly leads?: Readonly<Record<string, boolean>>;
   /** Only with `details`. */
   readonly nodes?: readonly NodeStatus[];

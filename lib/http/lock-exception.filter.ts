@@ -2,13 +2,13 @@ import { type ArgumentsHost, Catch, type ExceptionFilter, Logger } from '@nestjs
 import { type Observable, throwError } from 'rxjs';
 import { LockHeldError, RedlockError, type RedlockErrorCode } from '../core/errors.js';
 
-/** What a client is told in place of a {@link RedlockError}. It names no process, no Redis and no key. */
+/** Response to a client in place of a {@link RedlockError}. It names no process, no Redis and no key. */
 export interface LockProblem {
   /** The status of the HTTP response, also where the answer is not an HTTP response. */
   readonly statusCode: number;
   readonly message: string;
   readonly code: RedlockErrorCode;
-  /** Whole seconds after which trying again makes sense; not given when nobody can tell. */
+  /** Whole seconds after which a retry makes sense; absent when that is unknown. */
   readonly retryAfter?: number;
 }
 
@@ -34,8 +34,8 @@ const UNAVAILABLE_FOR_S = 1;
  * `LockUnavailableError` with 503 and a `Retry-After`, `LockLostError` and `StaleTokenError` with 409. On Express and
  * Fastify; in GraphQL as an error with `extensions.code`, in microservices and gateways as their error messages.
  *
- * What a client is told has no names of processes, servers or keys. Override {@link problem} to tell more, or in other
- * words. Errors that an operator must know of are logged with all they have.
+ * The response has no names of processes, servers or keys. Override {@link problem} to show more, or in other
+ * words. Errors that an operator must know of are logged with all details.
  *
  * @example
  * ```ts
@@ -71,7 +71,7 @@ export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
     }
   }
 
-  /** What the client is told of the error. */
+  /** Returns the client's view of the error. */
   protected problem(error: RedlockError): LockProblem {
     const { code } = error;
     const [statusCode, message] = ANSWERS[code];
@@ -87,7 +87,7 @@ function secondsUntilFree(error: RedlockError): number | undefined {
   return Math.max(1, Math.ceil(error.retryAfter / 1_000));
 }
 
-/** What the responses of Express and of Fastify have in common. */
+/** Common methods of the responses of Express and Fastify. */
 interface Response {
   status(code: number): this;
   header(name: string, value: string): this;

@@ -13,16 +13,16 @@ import { RedlockError } from '../core/errors.js';
 import { NODE_ERROR_CHANNEL, type NodeErrorEvent } from '../core/lock-events.js';
 import type { LockMode } from '../core/lock-mode.js';
 
-/** What {@link collectLockMetrics} takes. */
+/** Options of {@link collectLockMetrics}. */
 export interface LockMetricsOptions {
   /**
-   * Where the metrics go.
+   * Registry of the metrics.
    * @defaultValue the default registry of prom-client
    */
   readonly registry?: Registry;
 
   /**
-   * The most labels of locks that are told apart; further ones are counted as `'other'`. At least 1.
+   * Largest number of distinct labels of locks; further ones are counted as `'other'`. At least 1.
    * @defaultValue 200
    */
   readonly maxLabels?: number;
@@ -42,7 +42,7 @@ const NAMES = [
   'redlock_is_leader',
 ];
 
-/** From what a hand-over takes to what nobody waits for longer, in seconds. */
+/** From the duration of a hand-over to the longest usual wait, in seconds. */
 const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
 
 /** From one statement to a batch that runs for an hour, in seconds. */
@@ -210,7 +210,7 @@ interface Subject {
   readonly mode: LockMode;
 }
 
-/** What events have of it. */
+/** Fields of the events. */
 interface Subjected {
   readonly label: string;
   readonly instance?: string;

@@ -4,7 +4,7 @@ import type { Store } from '../core/ports.js';
 import { isClient } from '../stores/redis/driver-for.js';
 import type { StoreFactory } from '../core/store-factory.js';
 
-/** What the option `nodes` may be, for messages. */
+/** Accepted values of the option `nodes`, for messages. */
 export const NODES_RULE =
   "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
   "are an array), or 'memory' to lock inside this process only";
@@ -29,9 +29,9 @@ export function checkNode(node: unknown, count: number): void {
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
     throw new TypeError(
-      'Expected `nodes` to be one store alone that replicates itself, such as `postgres(...)`, got several nodes: a lock in ' +
-        'it is confirmed by itself, and nodes that must agree need a store of the kind that agrees on tokens (`raise`). ' +
-        'Give one store, or Redis nodes, or two modules with names of their own',
+      'Expected `nodes` to be a single store, such as `postgres(...)`, got several nodes: this store replicates itself, and ' +
+        'cannot agree on tokens with other nodes (it has no `raise`). Give one store, or Redis nodes, or two modules with ' +
+        'different names',
     );
   }
   if (isFactory(node)) {
@@ -41,14 +41,14 @@ export function checkNode(node: unknown, count: number): void {
   else if (!isClient(node)) checkObject(node);
 }
 
-/** What makes a store, such as `postgres(...)`. By what it can do: the application may have two copies of this package. */
+/** True for a store, such as one of `postgres(...)`. The test reads its methods, because the application may have two copies of this package. */
 export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;
 }
 
 /**
- * Also by one method of several, so that a store that lacks something is told what, and not taken for options of a client. A
- * Sentinel client of node-redis has an `acquire` of its own.
+ * One method is enough, so that the error names the missing ones and the store is not taken for options of a client. A
+ * Sentinel client of node-redis has its own `acquire`.
  */
 export function isStore(node: unknown): node is Store {
   return (
@@ -59,7 +59,7 @@ export function isStore(node: unknown): node is Store {
   );
 }
 
-/** A store that nodes beside it could not agree with (S24). */
+/** A store that cannot agree on tokens with other nodes (S24). */
 export function isStandAlone(node: unknown): boolean {
   return isFactory(node) || (isStore(node) && !node.raise);
 }
@@ -109,7 +109,7 @@ function checkObject(node: object): void {
   if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
 }
 
-/** What other clients call the address; ioredis would connect to localhost. */
+/** Names of the address in other clients; ioredis would connect to localhost. */
 const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
   ['url', 'the URL itself'],
   ['uri', 'the URL itself'],

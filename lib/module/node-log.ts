@@ -2,12 +2,12 @@ import type { Logger } from '@nestjs/common';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { quorumOf } from '../redlock/quorum.js';
 
-/** Says with one line that a node goes away, and with one that it is back. */
+/** Logs one line when a node is disconnected, and one when it is back. */
 export class NodeLog {
   readonly #connected = new Set<string>();
   readonly #awaySince = new Map<string, Instant>();
 
-  /** @param isClosing - whether the application shuts down: what goes away then is meant to */
+  /** @param isClosing - true while the application shuts down, which disconnects nodes on purpose */
   constructor(
     private readonly logger: Logger,
     private readonly nodeCount: number,
@@ -16,7 +16,7 @@ export class NodeLog {
 
   // A node is named as in the log, such as "Redis at 127.0.0.1:6379".
 
-  /** The node was not reached at start-up, which has been said. */
+  /** The node was not reached at start-up, which has been logged. */
   unreached(node: string): void {
     this.#awaySince.set(node, now());
   }

@@ -23,20 +23,20 @@ import { freeAfter, quorumOf } from '../redlock/quorum.js';
 import { Redlock } from '../redlock/redlock.js';
 import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 
-/** How long start-up waits for a quorum of nodes, in milliseconds. */
+/** Longest wait of start-up for a quorum of nodes, in milliseconds. */
 const CONNECT_LIMIT_MS = 5_000;
 
-/** How often start-up asks whether the nodes vote, in milliseconds, where they do not say when (`waitForQuorum`). */
+/** Interval in milliseconds at which start-up asks for the nodes' votes when they do not say when they vote (`waitForQuorum`). */
 const VOTES_AGAIN_MS = 500;
 
-/** How much longer it waits for the other nodes, in milliseconds. */
+/** Additional wait for the other nodes, in milliseconds. */
 const STRAGGLER_LIMIT_MS = 200;
 
-/** What else a locker is made of. */
+/** Other dependencies of a locker. */
 export interface Parts {
   /** The name of the module. */
   readonly name?: string | undefined;
-  /** Where the application locks, as far as that is known yet. */
+  /** Nodes of the application's locks, as far as known yet. */
   readonly sites?: readonly LockSite[];
   /** The tests of users replace it, as the next. */
   readonly nodesOf?: (
@@ -48,8 +48,8 @@ export interface Parts {
 }
 
 /**
- * Checks the options of a module, and makes its locker. {@link LockRuntime.open} connects the nodes: a start that fails
- * before leaves no connection behind, and nobody would close it.
+ * Checks the options of a module, and creates its locker. {@link LockRuntime.open} connects the nodes: a start that fails
+ * earlier has no connection that would stay open.
  *
  * @throws TypeError or RangeError naming the option that does not fit
  */
@@ -147,8 +147,8 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
- * Resolves when a quorum is connected. An application whose nodes are away starts all the same: they may come later, and
- * until then every lock says why it cannot be had.
+ * Resolves when a quorum is connected. An application also starts without its nodes: they may connect later, and until
+ * then every acquisition fails with the reason.
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */

@@ -9,7 +9,7 @@ import type { RedlockModuleOptions, RedlockNodeOption } from './redlock.options.
 import type { StoreContext } from '../stores/redis/store-context.js';
 import type { Store } from '../core/ports.js';
 
-/** How many nodes the options of a module name. */
+/** Number of nodes in the options of a module. */
 export function countNodes({ nodes }: RedlockModuleOptions): number {
   return isList(nodes) ? nodes.length : 1;
 }

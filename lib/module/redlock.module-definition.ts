@@ -12,10 +12,10 @@ import { Ticks } from '../decorator/schedule/ticks.js';
 import type { RedlockModuleOptions } from './redlock.options.js';
 import { badOption, checkBoolean } from '../core/checks.js';
 
-/** What `forRoot` and `forRootAsync` take beside the options of the locks. */
+/** Options of `forRoot` and `forRootAsync` beside those of the locks. */
 export interface RedlockModuleExtras {
   /**
-   * Whether other modules can use the locks without importing this module.
+   * Lets other modules use the locks without importing this module.
    * @defaultValue true
    */
   isGlobal?: boolean | undefined;
@@ -40,7 +40,7 @@ export function checkModuleExtras({ name, isGlobal }: RedlockModuleExtras): void
 /** Nest names it when `forRoot` was forgotten, so its description says what to do. */
 export const RUNTIME = Symbol('RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })');
 
-/** What leads in this application. */
+/** Leaders of this application. */
 export const LEADERS = Symbol('REDLOCK_LEADERS');
 
 /** The name of the instance that a module class serves. */

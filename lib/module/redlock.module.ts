@@ -67,16 +67,16 @@ export class RedlockModule
   }
 
   /**
-   * Like {@link forRoot}, with options that come from a factory; `name` and `isGlobal` stand beside it.
+   * Like {@link forRoot}, with options from a factory; `name` and `isGlobal` are given beside it.
    *
-   * @throws TypeError naming the option that does not fit; for those from the factory, when the application starts
+   * @throws TypeError naming the invalid option; for those from the factory, when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
     const { useFactory, useClass, useExisting } = options ?? {};
     if (!(useFactory ?? useClass ?? useExisting)) {
       throw new TypeError(
         '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
-          '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+          '`{ useFactory: () => ({ nodes }) }`; give options that are already known to `forRoot`',
       );
     }
     checkModuleExtras(options);
@@ -86,8 +86,8 @@ export class RedlockModule
   /**
    * @throws Error when another module has the same name, as their locks would not exclude each other, when two
    * classes would share the ticks of their `oncePerTick`, or when two methods lead under one name; RedlockError when
-   * `@OnlyLeader` names what no method leads; TypeError when a method with `oncePerTick` has no schedule, or one with
-   * `release: 'afterCommit'` nobody who tells of the commit;
+   * `@OnlyLeader` has a name without a `@Leader`; TypeError when a method with `oncePerTick` has no schedule, or one with
+   * `release: 'afterCommit'` has no `afterTransaction`;
    * RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
@@ -125,8 +125,8 @@ export class RedlockModule
   }
 
   /**
-   * Connects the nodes. After all else that can make a start fail: Nest calls no hook then, so nobody could close the
-   * connections.
+   * Connects the nodes, after everything else that can make start-up fail: Nest calls no hook after a failure, so the
+   * connections would stay open.
    *
    * @throws Error when a server is not fit for locks, such as a replica
    */

@@ -25,13 +25,14 @@ import {
 } from '../core/lock-options.js';
 
 /**
- * One Redis: a URL, ioredis options, or a client of yours, which is used and never closed: a `Redis` or `Cluster` of ioredis
- * or iovalkey, or what `createClient`, `createCluster` or `createSentinel` of node-redis returns. Or another store: what a factory
- * such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd` returns, or an object of yours that is one, which the module closes.
+ * One Redis, or another store. A Redis is a URL, ioredis options, or your own client, which the module uses and never closes:
+ * a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`, `createCluster` or `createSentinel` of node-redis.
+ * Another store is the result of a factory, such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of
+ * `nestjs-redlock/etcd`, or your own object with the methods of a store. The module closes it.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 
-/** What `RedlockModule.forRoot` takes. */
+/** Options of `RedlockModule.forRoot`. */
 export interface RedlockModuleOptions {
   /**
    * The Redis nodes. One, or several masters that know nothing of each other (3 or 5, not replicas), of which a
@@ -103,7 +104,7 @@ export interface RedlockModuleOptions {
    */
   readonly strict?: boolean;
 
-  /** What is to be other than declared in this environment, by the names of `locks`: `ttl`, `permits` and `onBusy`. */
+  /** Overrides of declared locks in this environment, by the names of `locks`: `ttl`, `permits` and `onBusy`. */
   readonly overrides?: LockOverrides;
 
   /**
@@ -113,10 +114,10 @@ export interface RedlockModuleOptions {
   readonly onEvent?: (event: LockEvent) => unknown;
 
   /**
-   * Whether the running call is inside an open database transaction: `true`, or an object that is the same for all calls of
-   * one transaction and of no other, which lets them join a lock that it keeps (`release`, `reentrant`). Asked where a lock is acquired, and
-   * nowhere else: a lock that is released before the commit is warned of, once for each method. What it throws is logged
-   * once, and reaches the caller only for a lock that is to be kept until the commit.
+   * Returns a truthy value if the running call is inside an open database transaction. That is `true`, or an object that
+   * identifies the transaction: the calls of one transaction can then join a lock that it keeps (`release`, `reentrant`).
+   * The module calls it for each acquisition, and logs a warning once for each method that releases a lock before the
+   * commit. An error is logged once. It reaches the caller only for a lock that is kept until the commit.
    * @see docs/transactions.md, which has the line for each library
    */
   readonly inTransaction?: () => object | boolean | null | undefined;
@@ -154,15 +155,15 @@ const NAMES: readonly (keyof RedlockModuleOptions)[] = [
   'shutdownTimeout',
 ];
 
-/** What `forRoot` and `forRootAsync` take beside them, which decides what is provided, and so must be known before. */
+/** Options beside those of `forRoot` and `forRootAsync`. They decide what the module provides, so they must be known at once. */
 const EXTRAS: readonly string[] = ['name', 'isGlobal'];
 
 function whereItBelongs(name: string): string {
   if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
-    return `What is for every lock goes in \`defaults\`: \`defaults: { ${name}: ... }\``;
+    return `Options for every lock go in \`defaults\`: \`defaults: { ${name}: ... }\``;
   // `forRoot` takes them out before it checks the rest.
   if (EXTRAS.includes(name))
-    return `A factory comes too late for it. It stands beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
+    return `The module needs it before the factory runs. Give it beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
   return (
     kindBelongsToLock(name) ??
     `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`
@@ -217,8 +218,8 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
     checkMilliseconds('restartGuard', restartGuard, 1, '`false`, or ');
   if (typeof restartGuard === 'number' && all.some(isStandAlone)) {
     throw new TypeError(
-      '`restartGuard` is for nodes of which some may forget the locks that they granted, and others must not. This store is ' +
-        'alone, and keeps them: leave `restartGuard` out',
+      '`restartGuard` is for nodes that may forget locks in a restart. This store replicates itself and keeps its locks: ' +
+        'leave out `restartGuard`',
     );
   }
   if (waitForQuorum !== undefined) checkMilliseconds('waitForQuorum', waitForQuorum, 1);
@@ -233,7 +234,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   if (strict !== undefined) checkBoolean('strict', strict);
   if (strict === true && locks === undefined)
     throw new TypeError(
-      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+      '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
   if (overrides !== undefined) checkOverrides(overrides, locks ?? {});
   if (defaults !== undefined) {
@@ -251,7 +252,7 @@ function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: Re
     throw badOption('afterTransaction', 'a function that takes a callback', afterTransaction);
   if (afterTransaction && !inTransaction) {
     throw new TypeError(
-      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+      '`afterTransaction` is called only in an open transaction: also set `inTransaction`, which reports one',
     );
   }
   if (defaults?.release === 'afterCommit' && !afterTransaction) throw nobodyTellsOfCommit();

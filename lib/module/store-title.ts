@@ -2,9 +2,9 @@ import type { LockStore } from '../core/ports.js';
 import { isFactory, isStore } from './check-node.js';
 import type { RedlockModuleOptions } from './redlock.options.js';
 
-/** What stores are called in the log. */
+/** Names of a store in the log. */
 export interface StoreTitle {
-  /** One of them. */
+  /** Singular. */
   readonly of: (store: LockStore) => string;
   readonly ofAll: string;
 }

@@ -1,6 +1,6 @@
 import { channel } from 'node:diagnostics_channel';
 
-/** What is published on the channel {@link FORCE_RELEASE_CHANNEL} when this process has ended a lock by force. */
+/** Event on the channel {@link FORCE_RELEASE_CHANNEL} after this process has released a lock by force. */
 export interface ForceReleaseEvent {
   /** The one key. */
   readonly keys: readonly string[];
@@ -8,9 +8,9 @@ export interface ForceReleaseEvent {
   readonly instance?: string;
   /** The `id` of the one holder that was to be ended; not where all were. */
   readonly id?: string;
-  /** Who has asked for it: the option `actor`. */
+  /** Person or program that requested it: the option `actor`. */
   readonly actor?: string;
-  /** Whether there was somebody to end. */
+  /** `true` if a holder was ended. */
   readonly released: boolean;
 }
 

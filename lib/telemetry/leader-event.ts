@@ -1,6 +1,6 @@
 import { channel } from 'node:diagnostics_channel';
 
-/** What is published on the channel {@link LEADER_CHANNEL} when this process begins or ceases to lead. */
+/** Event on the channel {@link LEADER_CHANNEL} when this process starts or stops to lead. */
 export interface LeaderEvent {
   /** The name that `@Leader` gives. */
   readonly leader: string;
@@ -8,7 +8,7 @@ export interface LeaderEvent {
   readonly method: string;
   /** The `name` of the `RedlockModule`; not for the one without a name. */
   readonly instance?: string;
-  /** Whether this process leads from now on. `false` without a token: it has begun to campaign. */
+  /** `true` if this process leads from now on. `false` without a token: it has started to campaign. */
   readonly isLeader: boolean;
   /** `LeaderTerm.fencingToken` of the term that begins or has ended. */
   readonly fencingToken?: number;
@@ -21,7 +21,7 @@ export interface LeaderEvent {
   readonly error?: unknown;
 }
 
-/** How a term ends. */
+/** End of a term. */
 export type TermEnd = 'lost' | 'resigned' | 'returned' | 'threw' | 'shutdown';
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LeaderEvent} is published. */

@@ -6,13 +6,13 @@ import type { LockSlots } from '../core/lock-events.js';
 import type { LockMode } from '../core/lock-mode.js';
 import type { LockHeldError, LockLostError, LockUnavailableError } from '../core/errors.js';
 
-/** What every event says of the lock that it is about. */
+/** Fields of every event about a lock. */
 export interface LockSubject {
-  /** What is locked, sorted and without repetitions. */
+  /** Keys of the lock, sorted and without repetitions. */
   readonly keys: readonly string[];
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
-  /** What the lock is called where its keys would be too many: see the option `label`. */
+  /** Name of the lock where its keys would be too many: see the option `label`. */
   readonly label: string;
   /** The class and the method that has `@WithLock`; not for a call of `LockService`. */
   readonly method?: string;
@@ -20,7 +20,7 @@ export interface LockSubject {
   readonly instance?: string;
 }
 
-/** What a subscriber of `start` may set, to have what follows run in a context of its own, such as a span's. */
+/** Fields that a subscriber of `start` may set to run the following work in its own context, such as that of a span. */
 export interface Surrounded {
   around?: <T>(task: () => T) => T;
 }
@@ -64,10 +64,10 @@ export interface LockHoldEvent extends LockSubject, LockSlots, Surrounded {
   readonly error?: LockLostError;
 }
 
-/** What is told of a lock that is or was held. */
+/** Event about a lock that is or was held. */
 type HeldSubject = LockSubject & LockSlots;
 
-/** What the option `onEvent` of the module is called with. */
+/** Argument of the module's option `onEvent`. */
 export type LockEvent =
   | (HeldSubject & {
       readonly type: 'acquired';
@@ -93,9 +93,9 @@ export type LockEvent =
        * the most is not told.
        */
       readonly type: 'permits-differ';
-      /** What this lock asked for. */
+      /** Limit that this call asked for. */
       readonly permits: number;
-      /** What others asked for; after a refusal at least. */
+      /** Largest limit of other calls; at least present after a refusal. */
       readonly permitsSeen: number;
     })
   | (HeldSubject & {

@@ -19,20 +19,20 @@ import type { ResolvedLockOptions } from '../core/lock-options.js';
 import type { Tick } from '../core/tick.js';
 import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } from '../core/lock-events.js';
 
-/** A lock as those who watch it need it. */
+/** Members of a lock that telemetry reads. */
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
   /** Milliseconds that the nodes keep the lock. */
   readonly ttl: number;
-  /** The most permits that others asked for, where that is more than this one asked for. */
+  /** Largest limit of permits of other calls, if it is larger than that of this call. */
   readonly permitsSeen: number | undefined;
-  /** Whether the lock was lost before it was released, and why. */
+  /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;
 }
 
-/** What is told of the options of a lock. */
+/** Options of a lock that events contain. */
 export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
 
-/** A lock that is held, as those who watch it know it. */
+/** A held lock, as its subscribers see it. */
 interface Hold {
   readonly event: LockHoldEvent;
   readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken' | 'slot' | 'slots'>;
@@ -42,11 +42,11 @@ interface Hold {
 }
 
 /**
- * Tells of the locks of one module instance: on the tracing channels, and to the listener of the module. While nobody
- * listens it keeps nothing and does nothing.
+ * Publishes the locks of one module instance: on the tracing channels, and to the listener of the module. Without
+ * subscribers it stores nothing and does nothing.
  */
 export class LockTelemetry {
-  /** By id; only while somebody listens. */
+  /** By id; only with subscribers. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 
@@ -120,7 +120,7 @@ export class LockTelemetry {
       this.listener?.({ type: 'permits-differ', ...subject, permits: kind.permits, permitsSeen });
   }
 
-  /** What runs under the lock runs in the context that a subscriber wants it to run in. */
+  /** Runs the task in the context that a subscriber has set. */
   around(id: string): Surrounded['around'] {
     return this.#holds.size === 0 ? undefined : this.#holds.get(id)?.event.around;
   }
@@ -154,7 +154,7 @@ export class LockTelemetry {
       if (this.#holds.size === 0) lockStates.subscribe(this.#onState);
       this.#holds.set(lock.id, { event, about, since: performance.now(), settle });
     });
-    // A loss is for those who listen to `error`.
+    // A loss is published on `error`.
     holds.tracePromise(() => ended, event).catch(() => undefined);
     // It may have ended before it could be followed.
     if (!lock.isHeld()) this.#end(lock.id, lock.loss);

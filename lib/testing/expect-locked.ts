@@ -14,7 +14,7 @@ import type { LockKind } from '../core/lock-mode.js';
 import type { LockRecord } from './lock-record.js';
 import type { TestLocks } from './test-locks.js';
 
-/** What {@link expectLocked} compares besides the keys; what is not given is not compared. */
+/** Fields that {@link expectLocked} compares besides the keys; omitted ones are not compared. */
 export interface ExpectedLock
   extends LockOptions, LockKindOptions, Partial<Pick<LockRecord, 'method' | 'label' | 'state'>> {
   /** For a lock that `LockService` gave you, or one that you saw before. */
@@ -67,7 +67,7 @@ function seen({ keys, method, label, fencingToken, state, options }: LockRecord)
   return { keys, method, label, fencingToken, state, ...kind, ...others };
 }
 
-/** Whether nothing changes when what is wanted is put over what was seen. */
+/** True if every expected value equals the seen one. */
 function isSuch({ retry = {}, ...wanted }: ExpectedLock & Pick<LockRecord, 'keys'>, actual: Seen): boolean {
   const retries = retry === false ? NO_RETRY : { ...actual.retry, ...given(retry) };
   return isDeepStrictEqual({ ...actual, ...given(wanted), retry: retries }, actual);

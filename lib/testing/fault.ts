@@ -1,8 +1,8 @@
-/** What a node is asked to do. */
+/** Kind of request to a node. */
 export const REQUESTS = ['acquire', 'extend', 'release'] as const;
 export type NodeRequest = (typeof REQUESTS)[number];
 
-/** What becomes of requests instead of a prompt reply. */
+/** Outcome of requests in place of a prompt reply. */
 export interface Fault {
   readonly concerns: (request: NodeRequest, keys: readonly string[]) => boolean;
   /** The node refuses, and does nothing. */

@@ -7,7 +7,7 @@ import { badOption } from '../core/checks.js';
 import { TestLocks } from './test-locks.js';
 
 /**
- * What {@link RedlockTestingModule.forRoot} takes: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. Without
+ * Options of {@link RedlockTestingModule.forRoot}: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. Without
  * `inTransaction` and `afterTransaction` nothing is in a transaction.
  */
 export interface RedlockTestingOptions
@@ -16,13 +16,13 @@ export interface RedlockTestingOptions
   readonly declared?: DeclaredLocks;
 
   /**
-   * Where the application locks. Give several applications the same one, and they are instances of one service.
+   * Locks of the application. Several applications with the same object are instances of one service.
    * @defaultValue a new one; get it with `moduleRef.get(TestLocks)`
    */
   readonly locks?: TestLocks;
 }
 
-/** For methods with `release: 'afterCommit'`, which no module takes of whose transactions nobody tells. */
+/** For methods with `release: 'afterCommit'`, which a module without transaction hooks refuses. */
 const NO_TRANSACTIONS = { inTransaction: () => false, afterTransaction: () => undefined };
 
 function tellsOfTransactions({ inTransaction, afterTransaction }: RedlockTestingOptions): boolean {

@@ -12,9 +12,9 @@ export interface Acquired {
   readonly origin: LockOrigin;
 }
 
-/** What a test wants of the lockers of its applications. */
+/** Settings of a test for the lockers of its applications. */
 export interface Supervision {
-  /** Whether a lock that is not free is waited for. */
+  /** `true` to wait for a lock that is not free. */
   readonly wait: boolean;
   readonly acquired: (acquired: Acquired) => void;
 }

@@ -13,18 +13,18 @@ import type { LockRecord } from './lock-record.js';
 import { TestNode } from './test-node.js';
 import { type Acquired, supervised } from './test-locker.js';
 
-/** What {@link TestLocks} takes. */
+/** Options of {@link TestLocks}. */
 export interface TestLocksOptions {
   /**
-   * Whether a lock that is not free is waited for as `retry` says. `false`: everything makes one attempt, so that a
-   * test of what happens while somebody else holds a lock, or Redis is down, takes no time.
+   * Waits for a lock that is not free, as `retry` says. `false`: every call makes one attempt, so that a test with a
+   * held lock, or with Redis down, takes no time.
    * @defaultValue true
    */
   readonly wait?: boolean;
 }
 
 /**
- * What {@link TestLocks.hold} takes. With `permits`, give as many as the code under test asks for: three calls with
+ * Options of {@link TestLocks.hold}. With `permits`, give as many as the code under test asks for: three calls with
  * `permits: 5` hold three of five.
  */
 export interface HoldOptions extends LockKindOptions {
@@ -44,16 +44,16 @@ export interface HoldOptions extends LockKindOptions {
   readonly instance?: string;
 }
 
-/** What {@link TestLocks.expire} and {@link TestLocks.lose} take. */
+/** Options of {@link TestLocks.expire} and {@link TestLocks.lose}. */
 export interface EndOptions {
   /**
-   * The `id` of the one of several holders that is meant: that of its handle, or of what {@link TestLocks.hold} gave.
-   * @defaultValue all who hold the key
+   * The `id` of one of several holders: that of its handle, or of the result of {@link TestLocks.hold}.
+   * @defaultValue all holders of the key
    */
   readonly id?: string;
 }
 
-/** What {@link TestLocks.fail} and {@link TestLocks.delay} take. */
+/** Options of {@link TestLocks.fail} and {@link TestLocks.delay}. */
 export interface FaultOptions {
   /** Only for locks of this key. */
   readonly key?: string;
@@ -62,7 +62,7 @@ export interface FaultOptions {
   readonly on?: NodeRequest;
 }
 
-/** A lock that somebody else holds in a test. */
+/** A lock that another process holds, as a test pretends. */
 export interface ForeignLock {
   /** Tells it from other holders of the key. */
   readonly id: string;
@@ -93,7 +93,7 @@ const A_DAY_MS = 86_400_000;
  */
 export class TestLocks {
   readonly #wait: boolean;
-  /** One for each module instance: locks of different instances do not exclude each other. */
+  /** A store for each module instance: locks of different instances do not exclude each other. */
   readonly #nodes = new Map<string | undefined, TestNode>();
   readonly #faults = new Set<Fault>();
   /** Every lock that may still be held. */
@@ -116,10 +116,10 @@ export class TestLocks {
   }
 
   /**
-   * Locks as another process would: whoever asks now finds it held. A declared lock, such as `locks['order:settle'].for(42)`, is held
-   * in the kind and the module instance that it is declared with.
+   * Locks as another process would: later calls find it held. A declared lock, such as `locks['order:settle'].for(42)`, is held
+   * in the kind and the module instance of its declaration.
    *
-   * @throws LockHeldError when it is held already; TypeError or RangeError naming what does not fit
+   * @throws LockHeldError when it is held already; TypeError or RangeError naming the invalid argument
    */
   async hold(key: LockKey | KeyedLock, options: HoldOptions = {}): Promise<ForeignLock> {
     checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
@@ -130,8 +130,8 @@ export class TestLocks {
   }
 
   /**
-   * Another process leads under this name, until `release()` of what this resolves to, or `ttl`: the application's own term,
-   * if it has one, is lost. Afterwards the application leads again, if a method of it has `@Leader` with the name.
+   * Another process leads under this name until `release()` of the returned lock, or until `ttl`: the application loses its
+   * own term, if it has one. Afterwards the application leads again, if one of its methods has `@Leader` with the name.
    *
    * To have it lose its term and campaign again at once, call `lose` with the key `leader:` and the name.
    *
@@ -158,9 +158,9 @@ export class TestLocks {
 
   /**
    * Redis does not answer: locks cannot be acquired (`LockUnavailableError`) or renewed (they are lost when their
-   * validity ends), and what is released stays until its ttl ends.
+   * validity ends), and released keys stay until their ttl ends.
    *
-   * @param options - `error` is what the node says
+   * @param options - `error` is the error of the node
    * @returns ends it, as {@link reset} does
    */
   fail(options: FaultOptions & { readonly error?: Error } = {}): () => void {
@@ -180,27 +180,26 @@ export class TestLocks {
   }
 
   /**
-   * The time of a held lock is over, as if nobody had renewed it: its holder is told that it is lost (the signal aborts,
-   * `assertHeld()` throws), and the key is free. Where several hold it (readers, permits), that is so of all, or of the one
-   * with the `id`.
+   * The validity of a held lock is over, as without renewal: its holder sees the loss (the signal aborts, `assertHeld()`
+   * throws), and the key is free. With several holders (readers, permits), all of them lose it, or the one with the `id`.
    *
-   * @throws Error when nobody holds the key
+   * @throws Error when the key is free
    */
   expire(key: string, options: EndOptions = {}): void {
     this.#end(key, 'its validity ran out before a quorum renewed it', options, 'expire');
   }
 
   /**
-   * Redis has lost a held lock, as after a restart without its data: its holder is told, and the key is free. Where several
-   * hold it, that is so of all, or of the one with the `id`.
+   * Redis has lost a held lock, as after a restart without its data: its holder sees the loss, and the key is free. With
+   * several holders all of them lose it, or the one with the `id`.
    *
-   * @throws Error when nobody holds the key
+   * @throws Error when the key is free
    */
   lose(key: string, options: EndOptions = {}): void {
     this.#end(key, 'so many nodes no longer have it that no quorum is left', options, 'lose');
   }
 
-  /** Begins anew between two tests: no faults, no history, and no locks; what is still held is lost. */
+  /** Resets everything between two tests: faults, history and locks; locks that are still held are lost. */
   reset(): void {
     this.#faults.clear();
     for (const lock of this.#held()) lock.lose('the test reset its locks');
@@ -310,7 +309,7 @@ export class TestLocks {
   }
 }
 
-/** What is used of the builder of `@nestjs/testing`. */
+/** Members of the builder of `@nestjs/testing` that this file uses. */
 export interface OverridableBuilder {
   overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
 }
@@ -324,7 +323,7 @@ interface LockerFactory {
   readonly inject: (string | symbol)[];
 }
 
-/** How a declared lock is held, unless a test says otherwise. */
+/** Options to hold a declared lock, unless a test sets others. */
 function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' | 'instance'> {
   const { mode, permits, instance } = lock.policy;
   return {

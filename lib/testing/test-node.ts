@@ -71,7 +71,7 @@ export class TestNode extends MemoryStore {
 
   #note(lease: Lease): void {
     for (const key of lease.keys) {
-      // Whoever held it alone before has lapsed, or it would not have been granted.
+      // An exclusive holder before this one has lapsed, or the grant would have failed.
       const others = lease.kind.mode === 'exclusive' ? undefined : this.#granted.get(key);
       this.#granted.set(key, (others ?? new Set()).add(lease));
     }

@@ -18,16 +18,16 @@ import {
 import { checkBoolean, checkOptionNames } from '../core/checks.js';
 import { RedlockError } from '../core/errors.js';
 
-/** What {@link RedlockInstrumentation} takes. */
+/** Options of {@link RedlockInstrumentation}. */
 export interface RedlockInstrumentationConfig {
   /**
-   * Whether it begins at once.
+   * Starts at once.
    * @defaultValue true
    */
   readonly enabled?: boolean;
 
   /**
-   * Whether spans have the keys, in the attribute `lock.keys`.
+   * Adds the keys to spans, in the attribute `lock.keys`.
    * @defaultValue true
    */
   readonly keys?: boolean;
@@ -37,8 +37,8 @@ type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
 
 /**
  * OpenTelemetry spans for locks: `acquire <label>` while a lock is acquired, waiting included, and `hold <label>` while
- * it is held. Both are children of the span that the call was made in; what runs under the lock belongs to `hold`, and
- * what is asked of Redis in order to acquire it to `acquire`.
+ * it is held. Both are children of the caller's span. Work under the lock is a child of `hold`, and requests to Redis that
+ * acquire it are children of `acquire`.
  *
  * An `Instrumentation` of `@opentelemetry/instrumentation`, which it does not need.
  *
@@ -96,7 +96,7 @@ export class RedlockInstrumentation {
     holds.unsubscribe(this.#hold);
   }
 
-  /** Where spans go from now on, in place of the global provider. */
+  /** Sets the provider of later spans, in place of the global one. */
   setTracerProvider(provider: TracerProvider): void {
     this.#tracer = provider.getTracer(this.instrumentationName, this.instrumentationVersion);
   }
@@ -113,7 +113,7 @@ export class RedlockInstrumentation {
     this.#config = config;
   }
 
-  /** What was given, and whether it is enabled now. */
+  /** Given options, and the present state. */
   getConfig(): RedlockInstrumentationConfig {
     return { ...this.#config, enabled: this.#enabled };
   }
@@ -174,7 +174,7 @@ function outcomeOf(error: unknown): string {
   return error.code === 'LOCK_HELD' ? 'held' : 'unavailable';
 }
 
-/** That somebody else holds a lock, or that the caller has enough of waiting, is everyday life. */
+/** A held lock, or a wait that the caller aborts, is an ordinary outcome. */
 function fail(span: Span, error: unknown): void {
   const { code, message } =
     error instanceof RedlockError ? error : { code: undefined, message: String(error) };

@@ -18,7 +18,7 @@ const etcdUrls = z
   .transform((urls) => urls.split(',').map((url) => url.trim()))
   .pipe(z.array(z.url({ protocol: /^https?$/, error: 'must be like http://host:2379' })));
 
-/** What locks can be kept in. */
+/** Stores for locks. */
 export const LOCK_STORES = ['redis', 'postgres', 'etcd'] as const;
 export type LockStore = (typeof LOCK_STORES)[number];
 
@@ -27,7 +27,7 @@ export function isLockStore(name: string): name is LockStore {
 }
 
 const environmentSchema = z.object({
-  /** Where the HTTP interface listens. */
+  /** Address of the HTTP interface. */
   HOST: z.string().default('127.0.0.1'),
   PORT: z.coerce.number().int().min(0).max(65_535).default(3000),
 
@@ -39,7 +39,7 @@ const environmentSchema = z.object({
   /** Members of the etcd that locks can be kept in, separated by commas. */
   ETCD_URLS: etcdUrls.default(['http://127.0.0.1:2379']),
 
-  /** Where locks are kept. The queue is in Redis all the same. */
+  /** Store of the locks. The queue is in Redis in any case. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),
 
   /** The PostgreSQL that locks can be kept in, where this is not the database of the tasks. */

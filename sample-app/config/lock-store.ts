@@ -3,7 +3,7 @@ import { etcd } from 'nestjs-redlock/etcd';
 import { postgres } from 'nestjs-redlock/postgres';
 import type { Environment } from './environment.js';
 
-/** Where the locks are kept: the `nodes` of the module, and all that differs between stores. */
+/** Store of the locks: the `nodes` of the module, and all differences between stores. */
 export function lockNodes(environment: Environment): RedlockModuleOptions['nodes'] {
   const {
     LOCK_STORE,

@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { isLockStore, LOCK_STORES, type LockStore } from '../config/environment.js';
 
 export interface DemoArguments {
-  /** Where the locks are kept. */
+  /** Store of the locks. */
   readonly store: LockStore;
   /** The tasks; those that come with the demo when none is given. */
   readonly tasks: string | undefined;

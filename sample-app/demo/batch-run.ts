@@ -12,14 +12,14 @@ const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
 /** A task that is neither done nor dead by then is lost. */
 const TIME_LIMIT_MS = 200_000;
-/** How long to look for an instance that is dispatching before one is killed anyway. */
+/** Time limit of the search for a dispatching instance before any instance is killed. */
 const HUNT_LIMIT_MS = 5_000;
 
 export interface BatchRunOptions {
   /** The compiled sample. */
   readonly main: string;
   readonly dispatcher: 'locked' | 'unlocked';
-  /** Where the locks are kept. */
+  /** Store of the locks. */
   readonly store: LockStore;
   readonly databaseUrl: string;
   readonly redisUrls: readonly [string, ...string[]];

@@ -5,7 +5,7 @@ import type { StopList } from './stop-list.js';
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** One instance of the sample: a process of its own, spoken to over HTTP. */
+/** An instance of the sample: a separate process, reached over HTTP. */
 export class Instance {
   private constructor(
     readonly name: string,

@@ -50,14 +50,14 @@ async function demo(stops: StopList): Promise<boolean> {
   return failures.length === 0;
 }
 
-/** Where the locks are, for people. */
+/** Description of the store of the locks. */
 const PLACES: Readonly<Record<LockStore, string>> = {
   redis: 'in that Redis (--store postgres keeps them in PostgreSQL, --store etcd in an etcd)',
   postgres: 'in that PostgreSQL; the queue is in Redis',
   etcd: 'in that etcd; the queue is in Redis',
 };
 
-/** What the environment gives, and servers of our own for what it does not. */
+/** Servers from the environment, and our own servers for the others. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
   // First, as it is the one that may be missing.

@@ -38,7 +38,7 @@ export function guardDirectory(path: string): void {
 
 function start(): ChildProcess {
   const child = spawn('sh', ['-c', SCRIPT], { detached: true, stdio: ['pipe', 'ignore', 'ignore'] });
-  // Where there is no `sh` there is no guard.
+  // Without `sh` there is no guard.
   child.on('error', () => undefined);
   child.stdin.on('error', () => undefined);
   child.unref();

@@ -96,7 +96,7 @@ export class ServerProcess {
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
     if (!this.running) return;
     this.child.kill(signal);
-    // One that is paused would not notice.
+    // A paused process would not notice.
     this.child.kill('SIGCONT');
     const patience = new AbortController();
     await Promise.race([this.ended, sleep(STOP_TIMEOUT_MS, undefined, patience)]);

@@ -1,6 +1,6 @@
 type Stop = () => Promise<void>;
 
-/** What has been started and must be stopped, whatever happens. */
+/** Things that were started and must be stopped in any case. */
 export class StopList {
   private readonly stops: Stop[] = [];
   private stopped: Promise<void> | undefined;

@@ -9,7 +9,7 @@ import { ActivityRepository } from '../stats/activity.repository.js';
 import { type DispatchableTask, TaskRepository } from '../tasks/task.repository.js';
 import { DispatchSteps } from './dispatch-steps.js';
 
-/** What the dispatcher asks of the lock that it runs under. A home-made one may know no more than its token. */
+/** Members of a lock that the dispatcher uses. A home-made lock may have only its token. */
 export interface DispatchLock extends TokenHolder {
   /** @throws Error when the lock is no longer held */
   assertHeld?(): void;

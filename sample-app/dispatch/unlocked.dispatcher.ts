@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Cron, CronExpression } from '@nestjs/schedule';
 import { DispatchJob } from './dispatch.job.js';
 
-/** What most services have today. Every instance runs it, all in the same second, and they read the same rows. */
+/** The usual solution without a lock. Every instance runs it in the same second, and they read the same rows. */
 @Injectable()
 export class UnlockedDispatcher {
   constructor(private readonly job: DispatchJob) {}

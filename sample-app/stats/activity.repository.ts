@@ -3,7 +3,7 @@ import type { Pool } from 'pg';
 import { ENVIRONMENT, type Environment } from '../config/environment.js';
 import { POOL } from '../database/database.module.js';
 
-/** What one instance has done so far. */
+/** Counters of one instance. */
 export interface InstanceActivity {
   readonly name: string;
   /** Runs of the dispatcher. */

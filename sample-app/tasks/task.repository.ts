@@ -11,7 +11,7 @@ import type { Task, TaskPayload, TaskStatus } from './task.js';
 /** A task that waits for the dispatcher. */
 export interface DispatchableTask {
   readonly id: string;
-  /** How often it was dispatched before. */
+  /** Number of earlier dispatches. */
   readonly dispatches: number;
 }
 

@@ -7,11 +7,11 @@
  */
 export type TaskStatus = 'pending' | 'enqueued' | 'processing' | 'failed' | 'dead' | 'done';
 
-/** What a task does. The sample's work is waiting: so long for every item. */
+/** Work of a task. The sample's work is a wait: a time for each item. */
 export interface TaskPayload {
   readonly items: number;
   readonly msPerItem: number;
-  /** How many attempts fail before one succeeds. */
+  /** Number of attempts that fail before one succeeds. */
   readonly failures: number | 'always';
 }
 
@@ -20,7 +20,7 @@ export interface Task {
   readonly name: string;
   readonly payload: TaskPayload;
   readonly status: TaskStatus;
-  /** How often a consumer has taken it. */
+  /** Number of times that a consumer has taken it. */
   readonly attempts: number;
   /** Why the last attempt failed. */
   readonly error: string | null;

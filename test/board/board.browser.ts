@@ -56,7 +56,7 @@ async function open(url: string, { width = 1_280, dark = false, user }: View = {
 
 const lockButton = (page: Page, key: string) => page.getByRole('button', { name: key, exact: true });
 
-test('appears, and shows a lock within a second of its acquisition, and its release', async () => {
+test('shows a lock within a second of its acquisition, and its release', async () => {
   const { locks, url } = await startBoard();
   const { page, complaints } = await open(url);
   await page.getByText('Live').waitFor();
@@ -77,7 +77,7 @@ test('appears, and shows a lock within a second of its acquisition, and its rele
   await page.close();
 });
 
-test('stays up while a node dies, and says which', async () => {
+test('stays up while a node dies, and names it', async () => {
   const servers = await startRedisNodes(3);
   const { locks, url } = await startBoard(undefined, {
     locks: { nodes: servers.map((server) => server.url), restartGuard: false },
@@ -100,7 +100,7 @@ test('stays up while a node dies, and says which', async () => {
   await page.close();
 });
 
-test('a release by force asks first, and says who holds the lock', async () => {
+test('a forced release asks for confirmation and names the holder', async () => {
   const { locks, url } = await startBoard({ public: true, allowForceRelease: true });
   const { page, complaints } = await open(url);
   const lock = await locks.acquire('order:1');
@@ -120,7 +120,7 @@ test('a release by force asks first, and says who holds the lock', async () => {
   await page.close();
 });
 
-test('reads only unless it is allowed', async () => {
+test('is read-only unless releases are allowed', async () => {
   const { locks, url } = await startBoard();
   const { page } = await open(url);
   await locks.acquire('order:1');
@@ -130,7 +130,7 @@ test('reads only unless it is allowed', async () => {
   await page.close();
 });
 
-test('is refused without a guard that lets one in, also in the middle', async () => {
+test('refuses a viewer whom the guard rejects, also after the page has loaded', async () => {
   const users = new Set(['ann']);
   class AdminGuard implements CanActivate {
     canActivate(context: ExecutionContext): boolean {
@@ -152,7 +152,7 @@ test('is refused without a guard that lets one in, also in the middle', async ()
   await Promise.all([page.close(), stranger.close()]);
 });
 
-test('ten thousand locks: a few rows are made, and to find one takes no time', async () => {
+test('renders few rows for ten thousand locks, and searches them at once', async () => {
   const { locks, url } = await startBoard();
   await Promise.all(
     Array.from({ length: 10_000 }, (_, index) =>
@@ -176,7 +176,7 @@ test('ten thousand locks: a few rows are made, and to find one takes no time', a
   await page.close();
 }, 600_000);
 
-test('a stream that was cut goes on where it was', async () => {
+test('resumes an interrupted stream where it ended', async () => {
   const { locks, url } = await startBoard();
   const proxy = await startTcpProxy({ port: Number(new URL(url).port) });
   const { page } = await open(`http://127.0.0.1:${proxy.port}/locks`);
@@ -193,7 +193,7 @@ test('a stream that was cut goes on where it was', async () => {
   await page.close();
 });
 
-describe('what is in a key or an owner stays text', () => {
+describe('shows keys and owners as text', () => {
   const owner = '<b>bold</b>\u202Egnihton';
   let board: BoardApp;
 
@@ -222,7 +222,7 @@ describe('what is in a key or an owner stays text', () => {
     await page.close();
   });
 
-  test('ten kilobytes: cut, and whole when it is asked for', async () => {
+  test('ten kilobytes: shortened, and complete on request', async () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
@@ -237,7 +237,7 @@ describe('what is in a key or an owner stays text', () => {
   });
 });
 
-describe('is used with the keyboard and a screen reader', () => {
+describe('works with the keyboard and a screen reader', () => {
   let board: BoardApp;
 
   beforeAll(async () => {
@@ -271,7 +271,7 @@ describe('is used with the keyboard and a screen reader', () => {
     await page.close();
   });
 
-  test('arrows move in the list, Enter opens, Escape closes and gives the focus back', async () => {
+  test('arrows move in the list, Enter opens, Escape closes and restores the focus', async () => {
     const { page } = await open(board.url);
     const buttons = page.locator('.rows .row button');
     await buttons.first().focus();
@@ -289,7 +289,7 @@ describe('is used with the keyboard and a screen reader', () => {
   });
 });
 
-test('the command shows the same page on the loopback interface', async () => {
+test('the board command serves the same page on the loopback interface', async () => {
   const redis = await startRedis();
   const cli = new CliProcess(['board', '--node', redis.url, '--allow-release']);
   await cli.says(/Board: http/);

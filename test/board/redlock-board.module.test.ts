@@ -97,7 +97,7 @@ describe.each([
   ['Express', () => ({})],
   ['Fastify', () => ({ adapter: new FastifyAdapter() })],
 ])('on %s', (_, start) => {
-  test('the page names its files relative to itself, whatever is before its path, and allows nothing else', async () => {
+  test('the page uses relative file names under any path prefix, and allows no other sources', async () => {
     board = await startBoard(OPEN, { ...start(), prepare: (app) => app.setGlobalPrefix('api/v1') });
     const url = board.url.replace('/locks', '/api/v1/locks');
     const page = await fetch(url);
@@ -154,7 +154,7 @@ describe.each([
     await stream.hears(({ type }) => type === 'snapshot');
   });
 
-  test('a viewer hears of a lock within a second, of its waiter, and of its end', async () => {
+  test('a viewer receives a lock within a second, its waiter, and its end', async () => {
     board = await startBoard(OPEN, start());
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
@@ -170,7 +170,7 @@ describe.each([
     await stream.hears((message) => message.type === 'change' && message.gone !== undefined);
   });
 
-  test('who the guard refuses sees and does nothing', async () => {
+  test('a viewer whom the guard rejects gets no data and no actions', async () => {
     board = await startBoard({ ...GUARDED, allowForceRelease: true }, start());
     const { locks, url } = board;
     const lock = await locks.acquire('order:1');
@@ -183,7 +183,7 @@ describe.each([
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('a release by force ends whom it names, and tells who did it', async () => {
+  test('a forced release ends the named holder, and publishes the actor', async () => {
     const told: ForceReleaseEvent[] = [];
     const hear = (event: unknown): void => void told.push(event as ForceReleaseEvent);
     subscribe(FORCE_RELEASE_CHANNEL, hear);
@@ -208,7 +208,7 @@ describe.each([
     unsubscribe(FORCE_RELEASE_CHANNEL, hear);
   });
 
-  test('the application shuts down while somebody watches', async () => {
+  test('the application shuts down with an open viewer', async () => {
     board = await startBoard(OPEN, start());
     const stream = await BoardStream.open(board.url);
     await stream.hears(({ type }) => type === 'snapshot');
@@ -257,7 +257,7 @@ describe('a release', () => {
     expect([response.status, isHeld]).toEqual([200, false]);
   });
 
-  test('is refused when what is sent is something else', async () => {
+  test('is refused with an invalid body', async () => {
     board = await startBoard({ ...OPEN, allowForceRelease: true });
     for (const body of ['[]', '{}', '{"epoch":"a","n":1,"ids":[]}', '{"epoch":"a","n":"1","ids":["x"]}']) {
       const response = await fetch(`${board.url}/release`, { method: 'POST', headers: HEADERS, body });
@@ -266,7 +266,7 @@ describe('a release', () => {
   });
 });
 
-describe('what is shown', () => {
+describe('data for viewers', () => {
   async function numberOf({ url }: BoardApp): Promise<{ epoch: string; n: number | undefined }> {
     const stream = await BoardStream.open(url);
     await stream.hears(hasKey('order:1'));
@@ -275,7 +275,7 @@ describe('what is shown', () => {
     return { epoch, n: rows[0]?.n };
   }
 
-  test('one look serves all who watch, and without them nobody looks', async () => {
+  test('one poll serves all viewers, and polling stops without viewers', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     await locks.acquire('order:1');
@@ -352,7 +352,7 @@ describe('what is shown', () => {
     });
   });
 
-  test('who was cut off is told what was missed, and nothing twice', async () => {
+  test('a reconnected viewer gets missed events, and none twice', async () => {
     board = await startBoard(OPEN);
     const { locks, url } = board;
     const [first, other] = await Promise.all([BoardStream.open(url), BoardStream.open(url)]);
@@ -372,7 +372,7 @@ describe('what is shown', () => {
     await elsewhere.hears(({ type }) => type === 'snapshot');
   });
 
-  test('extensions are counted, and sent without the rest of the lock', async () => {
+  test('extensions are counted, and sent without the full lock', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
     await board.locks.acquire('order:1', { ttl: 3_000 });
@@ -381,7 +381,7 @@ describe('what is shown', () => {
     expect(message).not.toHaveProperty('rows');
   });
 
-  test('the history of a lock: held, waited for, handed over, skipped, ended by force', async () => {
+  test('has the history of a lock: held, waited for, handed over, skipped, released by force', async () => {
     class Job {
       @WithLock('order:1', { onBusy: 'skip' })
       run(): Promise<void> {
@@ -424,7 +424,7 @@ describe('what is shown', () => {
     expect(others.history).toEqual([]);
   });
 
-  test('leaders, declared locks while free, and ticks', async () => {
+  test('has leaders, free declared locks, and ticks', async () => {
     class Clock {
       @Interval(300)
       @WithLock('clock', { oncePerTick: true, ttl: 5_000 })
@@ -464,7 +464,7 @@ describe('what is shown', () => {
     ]);
   });
 
-  test('ten kilobytes of a key are cut, and the details have them all', async () => {
+  test('shortens a key of ten kilobytes, and has it whole in the details', async () => {
     board = await startBoard(OPEN);
     const key = `long:${'x'.repeat(10_000)}`;
     await board.locks.acquire(key);
@@ -476,7 +476,7 @@ describe('what is shown', () => {
     expect(details).toMatchObject({ key });
   });
 
-  test('no credentials of nodes', async () => {
+  test('has no credentials of nodes', async () => {
     const redis = await startRedis({ args: ['--requirepass', 'secret'] });
     board = await startBoard(OPEN, { locks: { nodes: redis.url.replace('//', '//:secret@') } });
     await board.locks.acquire('order:1');
@@ -489,6 +489,6 @@ describe('what is shown', () => {
   });
 });
 
-test('a board of a module that is not there says so at the start', async () => {
+test('start-up fails for a board of a missing module', async () => {
   await expect(startBoard({ ...OPEN, instance: 'billing' })).rejects.toThrow(/LockService|billing/);
 });

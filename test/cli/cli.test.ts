@@ -59,7 +59,7 @@ async function hold(...keys: string[]): Promise<void> {
 }
 
 describe('leaders', () => {
-  test('a table of who leads, and JSON', async () => {
+  test('prints the leaders as a table and as JSON', async () => {
     expect((await cli('leaders')).stdout).toBe('No leaders.\n');
     await hold('leader:consumer', 'order:1');
     const { code, stdout } = await cli('leaders');
@@ -80,7 +80,7 @@ describe('leaders', () => {
 });
 
 describe('list', () => {
-  test('a table of what is held', async () => {
+  test('prints the held locks as a table', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout, stderr } = await cli('list');
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -124,7 +124,7 @@ describe('list', () => {
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
   });
 
-  test('a reader that goes away is no error', async () => {
+  test('does not fail when the reader of its output goes away', async () => {
     await hold('k');
     const { REDLOCK_NODES } = env;
     const run = new CliProcess(['list'], { REDLOCK_NODES });
@@ -132,7 +132,7 @@ describe('list', () => {
     await expect(run.ended).resolves.toMatchObject({ code: 0, stderr: '' });
   });
 
-  test('leaves nothing on the nodes', async () => {
+  test('leaves no key on the nodes', async () => {
     await cli('list');
     await cli('inspect', 'k');
     for (const server of servers) await expect(server.client().keys('*')).resolves.toEqual([]);
@@ -140,7 +140,7 @@ describe('list', () => {
 });
 
 describe('inspect', () => {
-  test('who holds it, and what each node says', async () => {
+  test('prints the holder and the answer of each node', async () => {
     await hold('k');
     const [lock] = app.held;
     const { code, stdout } = await cli('inspect', 'k');
@@ -173,7 +173,7 @@ describe('inspect', () => {
     expect(stdout).toContain('"nope" is not held\n');
   });
 
-  test('what stands on a minority is explained, with code 1', async () => {
+  test('explains a record that only a minority has, and ends with code 1', async () => {
     await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
@@ -273,7 +273,7 @@ describe('on a terminal', () => {
     ['n\n', 1],
     ['\n', 1],
     ['yellow\n', 1],
-  ])('release asks, and does what the answer %j says', async (answer, code) => {
+  ])('release asks for confirmation and follows the answer %j', async (answer, code) => {
     await hold('k');
     const session = await opened();
     const screen = terminal();
@@ -293,7 +293,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);
   });
 
-  test('the end of the input, or Ctrl-C, is a no', async () => {
+  test('the end of the input, or Ctrl-C, cancels the release', async () => {
     await hold('k');
     const session = await opened();
     for (const leave of [
@@ -313,7 +313,7 @@ describe('on a terminal', () => {
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
 
-  test('watch draws a table anew, no longer than the terminal', async () => {
+  test('watch redraws a table that fits the height of the terminal', async () => {
     await hold(...Array.from({ length: 30 }, (_, index) => `k${index}`));
     const session = await opened();
     const screen = terminal();
@@ -329,7 +329,7 @@ describe('on a terminal', () => {
 });
 
 describe('watch, without a terminal', () => {
-  test('a line for every change, and Ctrl-C ends it', async () => {
+  test('prints a line for every change, and ends on Ctrl-C', async () => {
     await hold('before');
     const run = new CliProcess(['watch', '--interval', '100'], env);
     await run.says(/Z {2}held {6}before {2}api:1 {2}token \d+\n/);
@@ -366,7 +366,7 @@ describe('watch, without a terminal', () => {
     ]);
   });
 
-  test('nodes that are away are said, and it goes on', async () => {
+  test('reports nodes that are down, and continues', async () => {
     const server = await startRedis();
     const run = new CliProcess(['watch', '--interval', '100', '--node', server.url]);
     await server.client().set('lock:{a}', recordOf('somebody'));
@@ -382,8 +382,8 @@ describe('watch, without a terminal', () => {
   });
 });
 
-describe('what goes wrong', () => {
-  test('no node, an unknown command, a bad URL: code 2, and what to write', async () => {
+describe('errors', () => {
+  test('no node, an unknown command, a bad URL: ends with code 2 and says what to write', async () => {
     const runs = await Promise.all([
       runCli(['list']),
       runCli([]),
@@ -402,7 +402,7 @@ describe('what goes wrong', () => {
     for (const { stderr } of runs) expect(stderr).toContain('Try nestjs-redlock --help\n');
   });
 
-  test('nodes that cannot be reached: code 3, and which', async () => {
+  test('ends with code 3 and names the nodes that cannot be reached', async () => {
     const port = await freePort();
     const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://127.0.0.1:${port}`]);
     expect(code).toBe(3);
@@ -410,7 +410,7 @@ describe('what goes wrong', () => {
     expect(stderr).toContain('Try nestjs-redlock doctor\n');
   });
 
-  test('one of three away is no error', async () => {
+  test('does not fail when one of three nodes is down', async () => {
     await hold('k');
     const [, second, third] = servers;
     const args = [
@@ -442,7 +442,7 @@ describe('users, passwords and TLS', () => {
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
-  test('an ACL user is enough, and no output has the password', async () => {
+  test('works with an ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
     await looker.call(
@@ -474,7 +474,7 @@ describe('users, passwords and TLS', () => {
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
     expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
-    // Those who may look need not be those who may release.
+    // Users that may inspect need not have the right to release.
     expect(runs[1]?.stderr).toMatch(/can't run this command|ACL failure in script/);
     expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');
     expect(runs[3]?.stderr).toContain('WRONGPASS');

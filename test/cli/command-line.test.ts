@@ -61,7 +61,7 @@ describe('the command line', () => {
     expect(() => read(line)).toThrow(message);
   });
 
-  test('without a node it says how to name one', () => {
+  test('without a node, says how to give one', () => {
     expect(() => read('list', {})).toThrow(
       'Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
     );
@@ -184,7 +184,7 @@ describe('a node URL', () => {
     expect(message).not.toContain('secret');
   });
 
-  test('one of several is named by its place', () => {
+  test('names the position of a bad URL among several', () => {
     const target: Target = {
       nodes: [NODE, 'x'],
       source: 'REDLOCK_NODES',
@@ -194,7 +194,7 @@ describe('a node URL', () => {
     expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (the URL in place 2) to be a Redis URL');
   });
 
-  test('files that cannot be read are named', () => {
+  test('names the files that cannot be read', () => {
     expect(() => openNodes(targetOf(`list --node ${NODE} --ca /no/such/file`))).toThrow(
       "Expected --ca to be a file that can be read: ENOENT: no such file or directory, open '/no/such/file'",
     );

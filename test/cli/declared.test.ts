@@ -78,7 +78,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
   },
 );
 
-test('describe shows the policy of one, and who holds it', async () => {
+test('describe shows the policy of a declared lock and its holder', async () => {
   const { code, stdout } = await cli('describe', 'order:settle', '--locks', file('locks.mjs'));
   expect(code).toBe(0);
   expect(stdout.split('\n').slice(0, 8)).toEqual([
@@ -94,7 +94,7 @@ test('describe shows the policy of one, and who holds it', async () => {
   expect(stdout).toMatch(/\norder:1 +exclusive +api:1 [^\n]*\norder:2 /);
 });
 
-test('describe says so when nobody holds it, and when nobody can tell', async () => {
+test('describe says that nobody holds it, or that a quorum did not answer', async () => {
   await expect(cli('describe', 'clean-up', '--locks', file('locks.mjs'))).resolves.toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/\nNobody holds it\.\n$/),
@@ -103,7 +103,7 @@ test('describe says so when nobody holds it, and when nobody can tell', async ()
   expect(shard.stdout).toContain('Its keys cannot be told from others');
 });
 
-test('with --json both are for programs', async () => {
+test('both print JSON with --json', async () => {
   const listed = await cli('list', '--declared', '--json', '--locks', file('locks.mjs'));
   const all = JSON.parse(listed.stdout) as { name: string | null }[];
   expect(all.map(({ name }) => name)).toContain('tenant:report');

@@ -72,7 +72,7 @@ test('leaves nothing on the nodes', async () => {
   await expect(good[0]!.client().keys('*')).resolves.toEqual([]);
 });
 
-describe('what it finds, with code 1 when it is a problem', () => {
+describe('findings, with code 1 for a problem', () => {
   test('the same server twice, a replica, an evicting policy, a node of a Cluster', async () => {
     const [replica, evicting, inCluster] = await Promise.all([
       newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
@@ -102,7 +102,7 @@ describe('what it finds, with code 1 when it is a problem', () => {
     );
   });
 
-  test('a database that is not there', async () => {
+  test('a database that does not exist', async () => {
     const run = await doctor([`${good[0]!.url}/99`]);
     expect(run.code).toBe(1);
     expect(said(run, `${good[0]!.port}/99`)[0]).toMatch(/^problem: .*it has no database of that number/);
@@ -150,7 +150,7 @@ describe('what it finds, with code 1 when it is a problem', () => {
   });
 
   test.each(['publish', 'subscribe'])(
-    'a user who may not %s; the channels that locks use are enough',
+    'a user who may not %s; rights to the channels of locks are enough',
     async (command) => {
       const client = good[0]!.client();
       const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];
@@ -168,7 +168,7 @@ describe('what it finds, with code 1 when it is a problem', () => {
     },
   );
 
-  test('a node that is away; and code 3 when no quorum answers', async () => {
+  test('a node that is down; code 3 when no quorum answers', async () => {
     const away = `redis://127.0.0.1:${await freePort()}`;
     const one = await doctor([good[0]!, good[1]!, away]);
     expect(one.code).toBe(1);
@@ -180,7 +180,7 @@ describe('what it finds, with code 1 when it is a problem', () => {
     });
   });
 
-  test('a server that hangs, in time', async () => {
+  test('a server that hangs, within the time limit', async () => {
     const hanging = await newServer();
     hanging.pause();
     const start = performance.now();
@@ -232,7 +232,7 @@ test('a Cluster: one node, every master of it', async () => {
   await expect(runCli(['inspect', 'c', '--node', url])).resolves.toMatchObject({ code: 1 });
 });
 
-test('a server of Valkey, and one that does not say what it is: a warning for the latter', async () => {
+test('accepts Valkey, and warns of a server that does not tell its type', async () => {
   const findings = async (client: Redis): Promise<string[]> =>
     (await examineServer('a', client, false, true)).findings.map(({ level, text }) => `${level}: ${text}`);
   const [server] = good as [RedisServer];
@@ -260,10 +260,10 @@ test.each([
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
 });
 
-test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('version %s is too old', (version) => {
+test.each(['2.8.24', '5.0.14', '6.0.20', '6.1.240'])('refuses version %s as too old', (version) => {
   expect(adviceOnVersion(version)).toContain(`it is version ${version}; upgrade to 6.2 or later`);
 });
 
-test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('version "%s" will do', (version) => {
+test.each(['6.2.0', '6.2', '7.0.15', '10.0.1', '', 'unknown'])('accepts version "%s"', (version) => {
   expect(adviceOnVersion(version)).toBeUndefined();
 });

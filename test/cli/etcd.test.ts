@@ -16,7 +16,7 @@ import { startApp } from '../support/nest-app.js';
 
   const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
-  test('doctor says that it is fit, and writes nothing', async () => {
+  test('doctor reports a fit server, and writes nothing', async () => {
     const { code, stdout } = await cli('doctor');
     expect(stdout).toContain(`etcd at 127.0.0.1:${server.port}  voting`);
     expect(code).toBe(0);
@@ -33,7 +33,7 @@ import { startApp } from '../support/nest-app.js';
     expect((await cli('inspect', 'order:17')).code).toBe(1);
   });
 
-  test('refuses a URL that does not fit, and shows no password', async () => {
+  test('refuses an invalid URL without showing its password', async () => {
     const { code, stderr } = await cli(
       'list',
       '-n',

@@ -19,7 +19,7 @@ test('columns are as wide as their widest cell', () => {
   ]);
 });
 
-test('where rows are wider than the terminal, long keys lose their middle, and no more than that', () => {
+test('shortens long keys in the middle, as far as needed, when rows are wider than the terminal', () => {
   const rows = [
     ['a-very-long-key-that-ends-in:17', 'me:1'],
     ['short', 'you:2'],
@@ -39,7 +39,7 @@ test('where rows are wider than the terminal, long keys lose their middle, and n
   expect(table(['KEY', 'OWNER'], rows)[1]).toBe('a-very-long-key-that-ends-in:17  me:1');
 });
 
-test('columns are straight also where characters are two columns wide, or none', () => {
+test('aligns columns with characters of width two and of width zero', () => {
   expect(
     table(
       ['KEY', 'B'],
@@ -63,11 +63,11 @@ test.each([
   [47 * 3_600_000, '47 h 0 min'],
   [49 * 3_600_000, '2 d 1 h'],
   [Infinity, 'for ever'],
-])('%p milliseconds are %p', (milliseconds, text) => {
+])('formats %p milliseconds as %p', (milliseconds, text) => {
   expect(duration(milliseconds)).toBe(text);
 });
 
-test('a key cannot move the cursor or begin a line of its own', () => {
+test('escapes keys that would move the cursor or begin a new line', () => {
   expect(printable('a\u001B[2Jb\nc\u0007')).toBe(String.raw`ab\u000ac\u0007`);
   expect(printable('ключ 🔑')).toBe('ключ 🔑');
 });
@@ -84,12 +84,12 @@ const held: LockVote = { node: 'a:1', vote: 'held', ...holder, holders: [holder]
 const free: LockVote = { node: 'b:1', vote: 'free' };
 const away: LockVote = { node: 'c:1', vote: 'error', error: new Error('not connected') };
 
-test('what stands on a minority is not shown as held', () => {
+test('does not show a record of a minority as held', () => {
   const [, line] = lockTable([infoOf('k', [held, free, free], 2)]);
   expect(line).toMatch(/^k +\(no quorum\) +1 of 3$/);
 });
 
-test('every node has a line', () => {
+test('prints a line for every node', () => {
   expect(voteTable([held, free, away])).toEqual([
     'NODE  SAYS  OWNER  ID  ENDS IN  TOKEN',
     'a:1   held  me     x   1.5 s    7',
@@ -98,7 +98,7 @@ test('every node has a line', () => {
   ]);
 });
 
-test('JSON has all that is known, and null for what is not', () => {
+test('JSON has every known field, and null for the unknown ones', () => {
   const unending = { ...holder, remaining: Infinity };
   const forever: LockVote = { ...held, ...unending, holders: [unending] };
   const told = { id: 'x', owner: 'me', since: '1970-01-01T00:00:00.000Z', remaining: null, fencingToken: 7 };
@@ -140,7 +140,7 @@ describe('a lock that several hold', () => {
   }));
   const shared: LockVote = { node: 'a:1', vote: 'held', ...readers[0]!, holders: readers };
 
-  test('has a line in the list, with how many there are', () => {
+  test('has one line in the list, with the number of holders', () => {
     const rows = lockTable([info, infoOf('r', [shared], 1), infoOf('x', [held], 1)]).map((row) =>
       row.split(/ {2,}/),
     );
@@ -161,7 +161,7 @@ describe('a lock that several hold', () => {
     expect(holderTable(readers)[0]).toMatch(/^OWNER +ID +HELD FOR/);
   });
 
-  test('has a line for each holder that a node has', () => {
+  test('has a line for each holder on each node', () => {
     expect(voteTable([permits('a:1'), free])).toEqual([
       'NODE  SAYS    OWNER  ID  ENDS IN  TOKEN',
       'a:1   slot 3  me     x   1.5 s    7',
@@ -170,7 +170,7 @@ describe('a lock that several hold', () => {
     ]);
   });
 
-  test('has all of them in JSON', () => {
+  test('has all holders in JSON', () => {
     expect(JSON.parse(JSON.stringify(lockJson(info)))).toMatchObject({
       mode: 'permits',
       permits: 5,

@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES: server.url });
 
-test('doctor says that there are no tables, and makes none', async () => {
+test('doctor reports missing tables, and creates none', async () => {
   const { code, stdout } = await cli('doctor');
   expect(stdout).toMatch(/unreachable: .*has no tables for locks in the schema redlock/);
   expect(code).toBe(3);
@@ -24,7 +24,7 @@ test('doctor says that there are no tables, and makes none', async () => {
   expect(rows).toEqual([]);
 });
 
-test('postgres-migration prints what makes them, and gives a role its rights', async () => {
+test('postgres-migration prints the SQL that creates the tables and grants a role its rights', async () => {
   const { code, stdout } = await cli('postgres-migration', '--schema', 'locks', '--role', 'app');
   expect(code).toBe(0);
   const client = await server.client();
@@ -57,7 +57,7 @@ describe('with locks', () => {
     locks = (await startApp({}, { nodes, owner: 'api:1' })).get(LockService);
   });
 
-  test('list, inspect and release show and end them', async () => {
+  test('list, inspect and release show and end locks', async () => {
     await locks.acquire('order:1', { ttl: 3_600_000, renew: false });
     await locks.acquire('order:2', { ttl: 3_600_000, renew: false, permits: 2 });
     expect((await cli('list')).stdout).toMatch(/order:1.*api:1[^]*order:2.*api:1/);
@@ -67,7 +67,7 @@ describe('with locks', () => {
     expect(await cli('inspect', 'order:1')).toMatchObject({ code: 1 });
   });
 
-  test('doctor says that the server is fit', async () => {
+  test('doctor reports a fit server', async () => {
     expect(await cli('doctor')).toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/^PostgreSQL at .*voting/),

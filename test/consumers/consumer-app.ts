@@ -2,7 +2,7 @@ import { cp, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { runCommand } from './run-command.js';
 
-/** What `src/main.ts` of a consumer prints. */
+/** Output of `src/main.ts` of a consumer. */
 export interface Outcome {
   readonly package: string;
   readonly [part: string]: unknown;

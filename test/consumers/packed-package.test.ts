@@ -59,7 +59,7 @@ describe('the packed package', () => {
     );
   });
 
-  test('is small, and needs nothing but its peers', async () => {
+  test('is small, and has no dependencies but its peers', async () => {
     const { dependencies = {} } = JSON.parse(await readFile('package.json', 'utf8')) as {
       dependencies?: object;
     };
@@ -104,18 +104,18 @@ describe('the packed package', () => {
     ['cjs/store', []],
     ['cjs/etcd', []],
     ['cjs/board', ['@nestjs/common', '@nestjs/core', 'reflect-metadata', 'rxjs']],
-  ])('loads the packages that it is about and no others: %s', (file, packages) => {
+  ])('loads only the packages of its entry point: %s', (file, packages) => {
     expect(loadedBy(`dist/${file}.js`).packages).toEqual(packages);
   });
 
-  test('has nothing that publint objects to', async () => {
+  test('passes publint', async () => {
     const bytes = await readFile(packed.tarball);
     const tarball = bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.byteLength) as ArrayBuffer;
     const { messages } = await publint({ pack: { tarball }, strict: true });
     expect(messages).toEqual([]);
   });
 
-  test('gives the right types to every module resolution', async () => {
+  test('gives the right types under every module resolution', async () => {
     // The node16 profile leaves out only `moduleResolution: node10`, which knows no "exports".
     const attw = resolve('node_modules/.bin/attw');
     const args = [
@@ -142,14 +142,14 @@ const outcome = {
 
 /** With the packages that go with NestJS 11; those that go with 12 are in all other tests. */
 const onNest11 = {
-  // How often a tick runs on two instances.
+  // Number of runs of a tick on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },
   // As with NestJS 12, see test/nest/sse.test.ts.
   events: { plain: [200, expect.stringContaining('event: error')], later: [500] },
   health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
 };
 
-describe('applications that install it', () => {
+describe('an application that installs the package', () => {
   let redis: RedisServer;
   let nest11: ConsumerApp;
   let nest12: ConsumerApp;
@@ -161,7 +161,7 @@ describe('applications that install it', () => {
     await Promise.all([nest11, nest12].map((app) => app.npm('run', 'build')));
   });
 
-  test('NestJS 11, CommonJS: the built application takes its locks', async () => {
+  test('NestJS 11, CommonJS: the built application acquires its locks', async () => {
     await expect(nest11.run()).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -169,7 +169,7 @@ describe('applications that install it', () => {
     });
   });
 
-  test('NestJS 11, CommonJS: also where require() cannot load ES modules', async () => {
+  test('NestJS 11, CommonJS: works where require() cannot load ES modules', async () => {
     await expect(nest11.run('--no-experimental-require-module')).resolves.toEqual({
       ...outcome,
       ...onNest11,
@@ -177,7 +177,7 @@ describe('applications that install it', () => {
     });
   });
 
-  test('NestJS 12, ES modules: the built application takes its locks', async () => {
+  test('NestJS 12, ES modules: the built application acquires its locks', async () => {
     await expect(nest12.run()).resolves.toEqual({
       ...outcome,
       package: expect.stringMatching(/dist\/esm\/index\.js$/),

@@ -31,7 +31,7 @@ export async function packPackage(folder: string): Promise<PackedPackage> {
   };
 }
 
-/** What a file of the package loads, directly or through others. */
+/** Modules that a file of the package loads, directly or indirectly. */
 export interface Loaded {
   /** Files of the package, itself included. */
   readonly files: readonly string[];
@@ -39,7 +39,7 @@ export interface Loaded {
   readonly packages: readonly string[];
 }
 
-/** What importing (or requiring) a built file loads; everything is imported at the top. */
+/** Modules that an import (or require) of a built file loads; all imports are at the top. */
 export function loadedBy(file: string): Loaded {
   const files = new Set([resolve(ROOT, file)]);
   const packages = new Set<string>();

@@ -23,7 +23,7 @@ beforeAll(() => {
   });
   program = ts.createProgram(
     ENTRIES.flatMap((entry) => [sourceOf(entry), typesOf(entry), typesOf(entry, 'cjs')]),
-    // Whoever compiles with `skipLibCheck: false` reads every line of ours.
+    // A compilation with `skipLibCheck: false` reads every line of our types.
     { ...config?.options, noEmit: true, rootDir: ROOT, outDir: undefined },
   );
   checker = program.getTypeChecker();
@@ -56,7 +56,7 @@ function docstringOf(symbol: ts.Symbol): string {
     .getJsDocTags(checker)
     .map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
   const text = [ts.displayPartsToString(symbol.getDocumentationComment(checker)), ...tags].join('\n').trim();
-  // What a link leads to comes with a blank.
+  // The target of a link ends with a blank.
   return text.replaceAll(/(\{@link [^}]*?) \}/g, '$1}');
 }
 
@@ -75,7 +75,7 @@ function docstringsOf(file: string): Readonly<Record<string, string>> {
 }
 
 describe.each(ENTRIES)('the packed types of %s', (entry) => {
-  test('have the names that its source exports, and no others', async () => {
+  test('have exactly the names that its source exports', async () => {
     const names = (symbols: readonly ts.Symbol[]): string[] => symbols.map(({ name }) => name).sort();
     const source = exportsOf(sourceOf(entry));
     expect(names(exportsOf(typesOf(entry)))).toEqual(names(source));
@@ -97,7 +97,7 @@ describe.each(ENTRIES)('the packed types of %s', (entry) => {
   });
 });
 
-test('the packed types compile, and hide what is internal', () => {
+test('the packed types compile, and hide internals', () => {
   const ours = program.getSourceFiles().filter(({ fileName }) => fileName.startsWith(join(ROOT, 'dist')));
   expect(ours.length).toBeGreaterThan(ENTRIES.length);
   for (const file of ours) {

@@ -58,7 +58,7 @@ export function inspectionContract(
       return infos.toSorted((a, b) => (a.key < b.key ? -1 : 1));
     }
 
-    test('who holds it, since when, for how long and with which token, as others see it', async () => {
+    test('reports holder, start, remaining time and token to other processes', async () => {
       const before = Date.now();
       await using lock = await alice.acquire(['held'], once);
       const info = await bobs.inspect('held');
@@ -75,7 +75,7 @@ export function inspectionContract(
       expect(info.remaining).toBeLessThanOrEqual(TTL);
     });
 
-    test('each node is named with what it has', async () => {
+    test('reports the record of each node by name', async () => {
       await using lock = await alice.acquire(['votes'], once);
       await until(async () => (await backend.countKeys()) === (await upNodes()));
       const { votes } = await bobs.inspect('votes');
@@ -119,7 +119,7 @@ export function inspectionContract(
       await until(async () => (await owners()).length === 0);
     });
 
-    test('a key that is free, and one that was released', async () => {
+    test('reports a free key and a released key', async () => {
       const nobody = { held: false, id: undefined, owner: undefined, since: undefined };
       const free = { ...nobody, remaining: 0, fencingToken: undefined };
       await expect(bobs.inspect('never locked')).resolves.toMatchObject({ key: 'never locked', ...free });
@@ -130,7 +130,7 @@ export function inspectionContract(
       expect(info.votes.filter(({ vote }) => vote === 'free')).toHaveLength(info.votes.length - down);
     });
 
-    test('each of several keys of one lock is under its id', async () => {
+    test('reports each of several keys of one lock under its id', async () => {
       await using lock = await alice.acquire(['{many}:1', '{many}:2'], once);
       for (const key of lock.keys) {
         const { id, fencingToken } = await bobs.inspect(key);
@@ -138,7 +138,7 @@ export function inspectionContract(
       }
     });
 
-    test('keys of any characters are found and listed', async () => {
+    test('finds and lists keys with any characters', async () => {
       const keys = ['a b', 'a{b}c', '{tag}:x', 'ключ 🔑', '"quoted"', 'line\nbreak', 'x:l', 'a*?[b]\\^-c'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       for (const key of keys) {
@@ -170,7 +170,7 @@ export function inspectionContract(
       await until(async () => (await listed()).length === 0);
     });
 
-    test('a loop over the list can be left', async () => {
+    test('the loop over a list can end early', async () => {
       const keys = ['leave:a', 'leave:b'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const seen: string[] = [];
@@ -182,7 +182,7 @@ export function inspectionContract(
       await Promise.all(held.map((lock) => lock.release()));
     });
 
-    test('what is held from beginning to end is listed while others come and go', async () => {
+    test('lists every lock that is held throughout, while others are acquired and released', async () => {
       const lasting = await Promise.all(
         Array.from({ length: 40 }, (_, index) => alice.acquire([`lasting:${index}`], once)),
       );
@@ -202,7 +202,7 @@ export function inspectionContract(
       await Promise.all(lasting.map((lock) => lock.release()));
     });
 
-    test('a lock is released by force, and the next holder has a larger token', async () => {
+    test('releases a lock by force, and the next holder has a larger token', async () => {
       const lock = await alice.acquire(['forced'], { ...once, renew: false });
       await expect(bobs.forceRelease('forced')).resolves.toBe(true);
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: false });
@@ -213,11 +213,11 @@ export function inspectionContract(
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: true, id: next.id });
     });
 
-    test('a key that is free cannot be released by force', async () => {
+    test('does not release a free key by force', async () => {
       await expect(bobs.forceRelease('free')).resolves.toBe(false);
     });
 
-    test('the holder in another process learns of it at its next renewal', async () => {
+    test('the holder in another process sees a forced release at its next renewal', async () => {
       const lock = await alice.acquire(['told'], { ...once, ttl: TTL / 10 });
       const { signal } = lock;
       await expect(bobs.forceRelease('told')).resolves.toBe(true);
@@ -226,7 +226,7 @@ export function inspectionContract(
       expect((signal.reason as Error).message).toContain('no quorum is left');
     });
 
-    test('a holder in the same process learns of it at once, and other locks are left alone', async () => {
+    test('a holder in the same process sees a forced release at once, and other locks stay', async () => {
       const lock = await alice.acquire(['mine'], { ...once, renew: false });
       await using other = await alice.acquire(['mine too'], once);
       const { signal } = lock;
@@ -237,7 +237,7 @@ export function inspectionContract(
       expect(other.isHeld()).toBe(true);
     });
 
-    test('one key that is released by force ends a lock of several', async () => {
+    test('a forced release of one key ends a lock of several keys', async () => {
       const lock = await alice.acquire(['{pair}:1', '{pair}:2'], once);
       await expect(alices.forceRelease('{pair}:1')).resolves.toBe(true);
       expect(lock.isHeld()).toBe(false);
@@ -245,7 +245,7 @@ export function inspectionContract(
       await until(async () => !(await bobs.inspect('{pair}:2')).held);
     });
 
-    test('a lock that lapsed is not held', async () => {
+    test('does not report a lapsed lock as held', async () => {
       // A node has little time to answer for so short a ttl, so that one attempt may not do.
       const retry = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
       await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry });
@@ -257,7 +257,7 @@ export function inspectionContract(
       const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 4 } };
       const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
 
-      test('those who have permits are shown, each with its slot and its token, and listed', async () => {
+      test('shows and lists holders of permits, each with its slot and token', async () => {
         const held = [
           await alice.acquire(['permits'], permits),
           await bob.acquire(['permits'], permits),
@@ -283,7 +283,7 @@ export function inspectionContract(
         await Promise.all(held.map((lock) => lock.release()));
       });
 
-      test('readers are shown, and the last of them decides', async () => {
+      test('shows readers, and the time of the last one', async () => {
         await using short = await alice.acquire(['readers'], { ...shared, ttl: TTL / 2 });
         await using long = await bob.acquire(['readers'], shared);
         const info = await bobs.inspect('readers');
@@ -295,7 +295,7 @@ export function inspectionContract(
       test.each([
         ['permits', permits],
         ['readers', shared],
-      ])('of %s one is released by force, or all', async (_name, options) => {
+      ])('releases one of several %s by force, or all', async (_name, options) => {
         const held = [
           await alice.acquire(['several'], options),
           await alice.acquire(['several'], options),

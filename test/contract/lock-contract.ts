@@ -89,7 +89,7 @@ export function lockContract(
       await until(async () => (await backend.countKeys()) === 0, TTL / 2);
     }
 
-    test('one holds it, the other is told who and for how long', async () => {
+    test('one caller holds it, and another gets the holder and the remaining time', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const refusal = await bob.acquire([key], once).catch((error: unknown) => error);
@@ -102,20 +102,20 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('two locks of one process exclude each other, too', async () => {
+    test('two locks of one process exclude each other', async () => {
       const key = freshKey();
       await using lock = await alice.acquire([key], once);
       await expect(alice.acquire([key], once)).rejects.toBeInstanceOf(LockHeldError);
       expect(lock.isHeld()).toBe(true);
     });
 
-    test('different keys do not touch each other', async () => {
+    test('different keys are independent', async () => {
       await using a = await alice.acquire([freshKey()], once);
       await using b = await bob.acquire([freshKey()], once);
       expect([a.isHeld(), b.isHeld()]).toEqual([true, true]);
     });
 
-    test('several keys are one lock: all or nothing', async () => {
+    test('several keys are one lock, acquired together or not at all', async () => {
       const [a, b, c] = [freshKey(), freshKey(), freshKey()];
       const both = await alice.acquire([a, b], once);
       await expect(bob.acquire([b, c], once)).rejects.toMatchObject({ keys: [b, c], owner: 'alice' });
@@ -173,7 +173,7 @@ export function lockContract(
         await lock.release();
       });
 
-    test('extend gives it a longer life, and never a shorter one', async () => {
+    test('extend lengthens its ttl, and never shortens it', async () => {
       const key = freshKey();
       await using lock = await alice.acquire([key], { ...once, renew: false });
       await lock.extend(4 * TTL);
@@ -183,7 +183,7 @@ export function lockContract(
       await expect(bob.acquire([key], once)).rejects.toMatchObject({ owner: 'alice' });
     });
 
-    test('who waits gets it after the release', async () => {
+    test('a waiter gets it after the release', async () => {
       const key = freshKey();
       const lock = await alice.acquire([key], once);
       const next = bob.acquire([key], waiting);
@@ -205,7 +205,7 @@ export function lockContract(
       await expectNoKeyLeft();
     });
 
-    test('twenty contenders in four processes never overlap, and all are served', async () => {
+    test('twenty contenders in four processes never overlap, and each acquires', async () => {
       const key = freshKey();
       const more = await Promise.all([newProcess('carol'), newProcess('dave')]);
       const processes = [alice, bob, ...more];
@@ -242,7 +242,7 @@ export function lockContract(
       for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
     });
 
-    test('a token is larger than that of a holder who lapsed, and extending keeps it', async () => {
+    test('a token is larger than that of a lapsed holder, and an extension keeps it', async () => {
       const key = freshKey();
       const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false });
       await using next = await bob.acquire([key], waiting);
@@ -257,7 +257,7 @@ export function lockContract(
       const HOLD = 2_000;
 
       if (!quick)
-        test('keeps the keys after the release, for others, also beyond the ttl', async () => {
+        test('keeps the keys from others after the release, also beyond the ttl', async () => {
           const keys = [freshKey(), freshKey()];
           const started = performance.now();
           const lock = await alice.acquire(keys, { ...waiting, ttl: lapse, minHold: HOLD });
@@ -270,7 +270,7 @@ export function lockContract(
         });
 
       if (!quick)
-        test('tells others how long the keys are kept, however long the ttl', async () => {
+        test('reports to others how long the keys are kept, with any ttl', async () => {
           const key = freshKey();
           await (await alice.acquire([key], { ...once, minHold: HOLD })).release();
           const refusal = (await bob.acquire([key], once).catch((error: unknown) => error)) as LockHeldError;
@@ -280,7 +280,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquisition: what was held for longer is free at once', async () => {
+      test('counts from the acquisition: a lock that was held for longer is free at once', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);
@@ -308,7 +308,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('an attempt that was refused keeps nothing', async () => {
+      test('a refused attempt keeps nothing', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, minHold: TTL })).rejects.toBeInstanceOf(LockHeldError);
@@ -343,13 +343,13 @@ export function lockContract(
         await expectNoKeyLeft();
       });
 
-      test('is refused after a later one has run: the clock of that instance is behind', async () => {
+      test('is refused after a later tick has run, when the clock of an instance is behind', async () => {
         const key = freshKey();
         await (await alice.acquire([key], { ...once, tick: ten })).release();
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('that runs at last is not kept waiting for: who waits is told at once that it has run', async () => {
+      test('that runs ends the wait of others at once: they learn that it has run', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, tick: nine });
         const started = performance.now();
@@ -365,14 +365,14 @@ export function lockContract(
         expect(performance.now() - started).toBeLessThan(MINUTE / 4);
       });
 
-      test('whose holder crashed may run again when the lock has ended', async () => {
+      test('whose holder crashed may run again after the lock has lapsed', async () => {
         const key = freshKey();
         await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], { ...waiting, tick: nine });
         expect(next.isHeld()).toBe(true);
       });
 
-      test('that was asked for in vain has not run', async () => {
+      test('that was refused has not run', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const lock = await alice.acquire([b], once);
         await expect(bob.acquire([a, b], { ...once, tick: nine })).rejects.toMatchObject({
@@ -383,7 +383,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('has run when its lock was lost meanwhile, too', async () => {
+      test('has run also when its lock was lost during the run', async () => {
         const key = freshKey();
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], waiting);
@@ -393,7 +393,7 @@ export function lockContract(
         await expect(bob.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
       });
 
-      test('is forgotten after its life, counted from the release or from the acquisition', async () => {
+      test('is forgotten after its lifetime, counted from the release or from the acquisition', async () => {
         const [a, b] = [freshKey(), freshKey()];
         const short: Tick = { ...nine, at: 0, life: lapse };
         const counted: Tick = { ...short, from: 'acquisition' };

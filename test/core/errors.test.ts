@@ -16,7 +16,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
   const others: LockHolder = { ...holder, id: 'y', owner: 'api:2', slot: 0 };
   const wait = '(for 1500 ms more unless renewed). Try again later, ';
 
-  test('has those who hold it, the one to wait for first', () => {
+  test('has all holders, and first the one to wait for', () => {
     const kind = { mode: 'permits', permits: 2 } as const;
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [holder, others], kind });
     expect(error).toMatchObject({ owner: 'api:1', retryAfter: 1_500, holders: [holder, others] });
@@ -24,7 +24,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
-  test('says that it is kept for one who waits in line when nobody holds it, and by whom it is held when that is not known', () => {
+  test('says "kept for" an earlier waiter when nobody holds the lock, and "held by" without that information', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
     expect(kept.message).toContain(`"k" is kept for api:1, who came earlier and waits in line ${wait}`);
     expect(kept.afterTrying({ attempts: 2 }).message).toContain('is kept for api:1');
@@ -56,7 +56,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
       { mode: 'permits', permits: 5 },
       "in the mode 'exclusive', which excludes a lock of 5 permits",
     ],
-  ])('says that kinds are mixed: %s', (_name, first, kind, text) => {
+  ])('says that kinds of lock are mixed: %s', (_name, first, kind, text) => {
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [first], kind });
     expect(error.message).toContain(`"k" is held by api:1 ${text} ${wait}`);
     const later = error.afterTrying({ timeout: 50 });
@@ -70,7 +70,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
     ['a shared lock inside a permit', 'permits', SHARED, false],
     ['a shared lock inside an exclusive one', 'exclusive', SHARED, true],
     ['a permit inside a permit', 'permits', { mode: 'permits', permits: 2 }, true],
-  ])('advises `reentrant` where it helps: %s', (_name, mode, kind, helps) => {
+  ])('advises `reentrant` only where it helps: %s', (_name, mode, kind, helps) => {
     const error = new LockHeldError(['k'], 'api:1', 5, {
       holders: [{ ...holder, mode }],
       kind,
@@ -88,7 +88,7 @@ describe('a LockHeldError of a call that waited for itself', () => {
     ['exclusive', EXCLUSIVE],
     ['exclusive', SHARED],
     ['permits', permits],
-  ])('says to set `reentrant` where that joins: under %s', (mode, kind) => {
+  ])('advises `reentrant` where the call would join: under %s', (mode, kind) => {
     expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the lock that a call is under');
   });
 
@@ -96,7 +96,7 @@ describe('a LockHeldError of a call that waited for itself', () => {
     ['permits', EXCLUSIVE],
     ['permits', SHARED],
     ['exclusive', permits],
-  ])('does not say so where it cannot: under %s', (mode, kind) => {
+  ])('does not advise it where the call could not join: under %s', (mode, kind) => {
     const message = messageUnder(mode, kind);
     expect(message).not.toContain('Set `reentrant`');
     expect(message).toContain('give both the same `mode` or `permits`, with `reentrant`, or move');
@@ -108,7 +108,7 @@ describe('a LockHeldError of a call that waited for itself', () => {
   }
 });
 
-describe('a key or owner that would begin a line or colour the log', () => {
+describe('a key or owner with line breaks or colour codes', () => {
   const KEY = 'a\n[Nest] ERROR all is lost \u001B[31m\u009B2J\u2028';
   const SHOWN = String.raw`a\u000a[Nest] ERROR all is lost \u001b[31m\u009b2J\u2028`;
 
@@ -122,7 +122,7 @@ describe('a key or owner that would begin a line or colour the log', () => {
     expect(message).not.toMatch(/[\p{Cc}\u2028]/u);
   });
 
-  test('is itself in the fields', () => {
+  test('is unescaped in the fields', () => {
     expect(new LockHeldError([KEY], KEY, 5)).toMatchObject({ keys: [KEY], owner: KEY });
   });
 });

@@ -22,7 +22,7 @@ test.each<[DeclaredKey, string[]]>([
   [(tenant: string, id?: string) => (id ? `${tenant}/${id}` : `all:${tenant}`), ['*/*', 'all:*']],
   [(...path: string[]) => `path:${path.join('/')}`, ['path:*']],
   [(tenant?: string) => (tenant ? `report:${tenant}` : 'report-of-all'), ['report:*', 'report-of-all']],
-])('the keys of %s are %j', (key, texts) => {
+])('the key pattern of %s is %j', (key, texts) => {
   expect(textsOf(key)).toEqual(texts);
 });
 
@@ -52,7 +52,7 @@ test.each<[string, DeclaredKey]>([
       throw new Error(String(id));
     },
   ],
-])('of a function that %s they are not known', (_what, key) => {
+])('there is no key pattern for a function that %s', (_what, key) => {
   expect(textsOf(key)).toEqual([]);
 });
 
@@ -63,7 +63,7 @@ test.each([
   ['order:lines', false],
   ['order:42:line', false],
   ['orders:42:lines', false],
-])('%s fits order:*:lines: %s', (key, fits) => {
+])('%s matches order:*:lines: %s', (key, fits) => {
   const [pattern] = keyPatterns(lockOf((id: number) => `order:${id}:lines`));
   expect(pattern?.fits(key)).toBe(fits);
 });

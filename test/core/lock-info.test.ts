@@ -18,7 +18,7 @@ function has(id: string, remaining = 1_000, fencingToken = 7): LockVote {
 const free: LockVote = { node: 'n', vote: 'free' };
 const away: LockVote = { node: 'n', vote: 'error', error: new Error('away') };
 
-describe('whether a key is held is what a quorum says by one id', () => {
+describe('a key is held when a quorum reports the same id', () => {
   test.each<[string, LockVote[], number, string | undefined]>([
     ['one node has it', [has('x')], 1, 'x'],
     ['one node, free', [free], 1, undefined],
@@ -38,7 +38,7 @@ describe('whether a key is held is what a quorum says by one id', () => {
   });
 });
 
-describe('the time that is left is that of a quorum', () => {
+describe('the remaining time is the longest that a quorum reports for one id', () => {
   test.each([
     [[has('x', 300)], 1, 300],
     [[has('x', 300), has('x', 100), has('x', 200)], 2, 200],
@@ -53,14 +53,14 @@ describe('the time that is left is that of a quorum', () => {
   });
 });
 
-describe('the fencing token is the one that a quorum of those who have it agree on', () => {
+describe('the fencing token is the one that a quorum of nodes agrees on', () => {
   test.each([
     [[has('x', 1, 7)], 1, 7],
     [[has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     // The third node granted it when the other two had decided.
     [[has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     [[has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
-    // Which token is the lock's cannot be told while a node is away.
+    // The lock's token cannot be determined while a node is down.
     [[has('x', 1, 9), has('x', 1, 7), away], 2, undefined],
     [[free, has('x', 1, 7), free], 2, undefined],
   ])('%#', (votes, quorum, token) => {
@@ -68,7 +68,7 @@ describe('the fencing token is the one that a quorum of those who have it agree 
   });
 });
 
-test('a node that has nothing, has something, or cannot say', () => {
+test('describes a node without the key, with the key, and without an answer', () => {
   const node = { name: 'a' } as LockStore;
   const entry = { id: 'x', owner: 'me', since: 5, remaining: 1, fencingToken: 2, mode: 'exclusive' as const };
   const holder = { ...entry, since: new Date(5) };

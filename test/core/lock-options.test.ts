@@ -20,7 +20,7 @@ describe('resolveLockOptions', () => {
     });
   });
 
-  test('takes what is given before what the module says, field by field', () => {
+  test('prefers options of the call to those of the module, field by field', () => {
     const resolved = resolveLockOptions(
       { ttl: 100, retry: { delay: 5 } },
       { ttl: 200, renew: false, retry: { delay: 6, timeout: 700 } },
@@ -28,20 +28,20 @@ describe('resolveLockOptions', () => {
     expect(resolved).toMatchObject({ ttl: 100, renew: false, retry: { delay: 5, timeout: 700 } });
   });
 
-  test("has no maxHold but the one that is given, or the module's", () => {
+  test('has no maxHold unless the call or the module sets one', () => {
     expect(resolveLockOptions({}, {}).maxHold).toBeUndefined();
     expect(resolveLockOptions({}, { maxHold: 5 }).maxHold).toBe(5);
     expect(resolveLockOptions({ maxHold: 6 }, { maxHold: 5 }).maxHold).toBe(6);
   });
 
-  test('treats undefined as not given', () => {
+  test('treats undefined as omitted', () => {
     expect(resolveLockOptions({ ttl: undefined, retry: undefined } as object, { ttl: 200 })).toMatchObject({
       ttl: 200,
       retry: { timeout: 5_000 },
     });
   });
 
-  test('sets no limit of time when only the number of attempts is limited', () => {
+  test('sets no timeout when only the number of attempts is limited', () => {
     expect(resolveLockOptions({ retry: { attempts: 3 } }, {}).retry).toMatchObject({
       attempts: 3,
       timeout: Infinity,
@@ -56,7 +56,7 @@ describe('resolveLockOptions', () => {
     expect(resolveLockOptions(given, defaults).retry).toEqual(NO_RETRY);
   });
 
-  test('retries when that is given, though the module says not to', () => {
+  test('retries when the call sets retry, though the module sets retry: false', () => {
     expect(resolveLockOptions({ retry: { attempts: 3 } }, { retry: false }).retry.attempts).toBe(3);
   });
 });
@@ -123,7 +123,7 @@ describe('the kind of a lock', () => {
     expect((thrown as Error).message).toContain(message);
   });
 
-  test('a shared lock says so when the module has a minHold for all locks, and takes one of 0', () => {
+  test('a shared lock rejects the minHold of the module, and accepts a minHold of 0', () => {
     expect(() => resolveLockOptions({ mode: 'shared' }, { minHold: 50 })).toThrow(
       new TypeError(
         "Expected no `minHold` with `mode: 'shared'`, got 50 from the `defaults` of the module, so give `minHold: 0`. " +

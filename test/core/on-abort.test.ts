@@ -8,7 +8,7 @@ function whenAborted(signal: AbortSignal, callback: () => void): () => void {
   return () => watch.stop();
 }
 
-test('all who still wait are called once, however many have come and gone', () => {
+test('calls every remaining listener once after many were added and removed', () => {
   const { signal, abort } = abortable();
   const called: number[] = [];
   const stops = Array.from({ length: 100 }, (_, index) => whenAborted(signal, () => called.push(index)));
@@ -26,7 +26,7 @@ test('all who still wait are called once, however many have come and gone', () =
   expect(called.toSorted((a, b) => a - b)).toEqual(expected);
 });
 
-test('to stop waiting twice ends the wait of nobody else', () => {
+test('keeps other listeners when one is removed twice', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stop = whenAborted(signal, () => called.push('first'));
@@ -40,7 +40,7 @@ test('to stop waiting twice ends the wait of nobody else', () => {
   expect(called.toSorted()).toEqual(['second', 'third']);
 });
 
-test('who is stopped by another one that is called is not called', () => {
+test('does not call a listener that another listener removed', () => {
   const { signal, abort } = abortable();
   const called: string[] = [];
   const stops = ['a', 'b', 'c'].map((name) =>
@@ -55,7 +55,7 @@ test('who is stopped by another one that is called is not called', () => {
   expect(called).toHaveLength(1);
 });
 
-test('a signal has one listener while somebody waits for it, and none after', () => {
+test('adds one listener to the signal while any callback is registered, and removes it after', () => {
   const { signal } = abortable();
   const stops = Array.from({ length: 20 }, () => whenAborted(signal, () => undefined));
   expect(getEventListeners(signal, 'abort')).toHaveLength(1);

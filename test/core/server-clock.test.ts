@@ -21,14 +21,14 @@ function serverTime(difference = EPOCH): number {
   return performance.now() + difference;
 }
 
-test('is not known before the first reply, and not after it was forgotten', () => {
+test('is unknown before the first reply and after a reset', () => {
   expect(clock.now()).toBeUndefined();
   reply(0);
   clock.forget();
   expect(clock.now()).toBeUndefined();
 });
 
-test('runs on from the last reply', () => {
+test('advances from the last reply', () => {
   reply(0);
   jest.advanceTimersByTime(1_234);
   expect(clock.now()).toBeCloseTo(serverTime(), 1);

@@ -18,7 +18,7 @@ function namesIn(list: Iterable<Guest>): number[] {
   return [...list].map(({ name }) => name).toSorted((a, b) => a - b);
 }
 
-test('has those who came and did not leave, in the order in which they came while nobody leaves', () => {
+test('iterates over the members that remain, in insertion order until one is removed', () => {
   const { list, guests } = listOf(5);
   expect([...list]).toEqual(guests);
 
@@ -29,7 +29,7 @@ test('has those who came and did not leave, in the order in which they came whil
   expect(guests.map((guest) => list.has(guest))).toEqual([false, true, false, true, false]);
 });
 
-test('to leave twice, or without having come, makes nobody else leave', () => {
+test('removes no other member when one is removed twice or was never added', () => {
   const { list, guests } = listOf(3);
   list.delete(guests[1]!);
   list.delete(guests[1]!);
@@ -37,7 +37,7 @@ test('to leave twice, or without having come, makes nobody else leave', () => {
   expect(namesIn(list)).toEqual([0, 2]);
 });
 
-test('who has left can come again', () => {
+test('accepts a member again after its removal', () => {
   const { list, guests } = listOf(3);
   for (const guest of guests) list.delete(guest);
   expect(list.size).toBe(0);
@@ -46,7 +46,7 @@ test('who has left can come again', () => {
   expect(namesIn(list)).toEqual([1, 2]);
 });
 
-test('who leaves before its turn is left out, and all others have theirs', () => {
+test('skips a member that is removed during iteration, and visits all others', () => {
   const { list, guests } = listOf(10);
   const seen: number[] = [];
   for (const { name } of list) {
@@ -56,7 +56,7 @@ test('who leaves before its turn is left out, and all others have theirs', () =>
   expect(seen.toSorted((a, b) => a - b)).toEqual([0, 1, 2, 4, 6, 7, 8]);
 });
 
-test('one can be in two lists, with a property for each', () => {
+test('holds one object in two lists, with a property for each list', () => {
   const { list, guests } = listOf(3);
   const others = new SlotList<'other', Guest>('other');
   for (const guest of guests.toReversed()) others.add(guest);

@@ -11,7 +11,7 @@ function storeOfSeconds(): MemoryStore {
 }
 
 test.each([1_000, 1_999, 2_500, 10])(
-  'refuses a ttl that a store cannot keep, and says what it can: %p',
+  'refuses a ttl that a store cannot keep, and names the allowed ones: %p',
   (ttl) => {
     expect(() => checkTtl([storeOfSeconds()], ttl)).toThrow(
       new RangeError(
@@ -21,13 +21,13 @@ test.each([1_000, 1_999, 2_500, 10])(
   },
 );
 
-test('takes a ttl that the store can keep, and any where it says nothing', () => {
+test('accepts a ttl that the store can keep, and any ttl when the store has no rule', () => {
   const stores: readonly LockStore[] = [new MemoryStore(), storeOfSeconds()];
   expect(() => checkTtl(stores, 2_000)).not.toThrow();
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('is kept by acquire and by extend, before anything is asked', async () => {
+test('is checked by acquire and by extend before any node is asked', async () => {
   const redlock = redlockOver([storeOfSeconds()]);
   const options = { renew: true, signals: [], retry: { timeout: 1, attempts: 1, delay: 0, jitter: 0 } };
   expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);

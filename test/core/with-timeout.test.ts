@@ -4,7 +4,7 @@ import { withTimeout } from '../../lib/core/with-timeout.js';
 
 const LIMIT = 50;
 
-test('an answer that is there counts, also when the thread was blocked until the limit had passed', async () => {
+test('accepts an answer that arrived in time though the thread was blocked past the limit', async () => {
   // Then timers have their turn before the answer is read.
   await turn();
   const answer = new Promise((resolve) => setImmediate(resolve, 'there'));
@@ -13,6 +13,6 @@ test('an answer that is there counts, also when the thread was blocked until the
   await expect(outcome).resolves.toBe('there');
 });
 
-test('what does not come is given up', async () => {
+test('rejects when no answer comes within the limit', async () => {
   await expect(withTimeout(new Promise(() => undefined), LIMIT)).rejects.toThrow('no answer within 50 ms');
 });

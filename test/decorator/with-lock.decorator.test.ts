@@ -25,8 +25,8 @@ class Sample {
   }
 }
 
-describe('what other decorators see of a locked method', () => {
-  test('every metadata key that was set below it, and its name and length', () => {
+describe('metadata of a locked method', () => {
+  test('has every metadata key that was set below the decorator, and the name and length of the method', () => {
     class Service {
       @WithLock('key')
       @SetMetadata('string key', 1)
@@ -41,7 +41,7 @@ describe('what other decorators see of a locked method', () => {
     expect(run).toHaveLength(2);
   });
 
-  test('metadata that is set above it, on the function that the class has', () => {
+  test('has metadata that is set above the decorator on the function of the class', () => {
     class Service {
       @SetMetadata(MARK as unknown as string, 'above')
       @WithLock('key')
@@ -50,7 +50,7 @@ describe('what other decorators see of a locked method', () => {
     expect(Reflect.getMetadata(MARK, Service.prototype.run)).toBe('above');
   });
 
-  test('metadata on the function does not leak back into the undecorated one', () => {
+  test('does not copy new metadata back to the undecorated function', () => {
     const { run } = Sample.prototype;
     class Derived extends Sample {}
     Object.defineProperty(Derived.prototype, 'run', { value: run, writable: true, configurable: true });
@@ -59,7 +59,7 @@ describe('what other decorators see of a locked method', () => {
     expect(Reflect.hasMetadata('above', run)).toBe(false);
   });
 
-  test('the descriptor stays as it was but for the function', () => {
+  test('keeps the property descriptor except for the function', () => {
     class Service extends Sample {
       override async run(): Promise<void> {}
     }
@@ -84,7 +84,7 @@ describe('an object that Nest did not create', () => {
     }
   }
 
-  test('gets a rejection that says what to do, and the method does not run', async () => {
+  test('rejects with advice, and does not run the method', async () => {
     const error = await new Service().run().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(RedlockError);
     expect(error).toMatchObject({
@@ -93,19 +93,19 @@ describe('an object that Nest did not create', () => {
     });
   });
 
-  test('gets the same when the method is called on nothing at all', async () => {
+  test('rejects in the same way when the method is called without `this`', async () => {
     const { run } = Service.prototype;
     await expect(Reflect.apply(run, undefined, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
     await expect(Reflect.apply(run, null, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
     await expect(Reflect.apply(run, 7, [])).rejects.toMatchObject({ code: 'LOCK_NOT_INJECTED' });
   });
 
-  test('gets it thrown by a method whose result is an Observable', () => {
+  test('throws from a method whose declared result is an Observable', () => {
     expect(() => new Service().watch()).toThrow(/Nest did not create/);
   });
 });
 
-describe('what it cannot lock is refused when the class is defined', () => {
+describe('class definition throws for a decorator on', () => {
   test('a getter', () => {
     expect(() => {
       class Service {
@@ -143,7 +143,7 @@ describe('what it cannot lock is refused when the class is defined', () => {
   });
 });
 
-describe('options that do not fit are refused when the class is defined', () => {
+describe('class definition throws for invalid options', () => {
   const settleWith = (key: unknown, options?: unknown): void => {
     class Orders {
       async settle(): Promise<void> {}
@@ -231,7 +231,7 @@ describe('options that do not fit are refused when the class is defined', () => 
     expect(() => settleWith(key)).toThrow(new TypeError(rule + got));
   });
 
-  test('an option that is undefined counts as not given', () => {
+  test('treats an undefined option as omitted', () => {
     const read = { ttl: undefined, retry: undefined, onBusy: undefined, instance: undefined };
     const readElsewhere = { signal: undefined, nodes: undefined };
     expect(() =>

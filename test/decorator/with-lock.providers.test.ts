@@ -42,7 +42,7 @@ class Plain {
   }
 }
 
-/** Whether a call is refused while somebody else has the key. */
+/** True if a call is refused while another process has the key. */
 async function excludes(key: string, call: () => Promise<unknown>): Promise<boolean> {
   const lock = await app.get(LockService).acquire(key);
   const error = await call().then(
@@ -96,13 +96,13 @@ describe('every scope', () => {
     await expect(excludes('request', () => instance.run())).resolves.toBe(true);
   });
 
-  test('a transient provider, in whoever injects it and on its own', async () => {
+  test('a transient provider, injected and resolved directly', async () => {
     app = await startApp({ providers: [Transient, User] });
     await expect(app.get(User).transient.run()).resolves.toEqual(['transient']);
     await expect((await app.resolve(Transient)).run()).resolves.toEqual(['transient']);
   });
 
-  test('a controller that is request-scoped because of what it injects', async () => {
+  test('a controller that is request-scoped through its dependencies', async () => {
     app = await startApp({ controllers: [RequestController], providers: [PerRequest] });
     await request(app.getHttpServer())
       .get('/')
@@ -133,7 +133,7 @@ describe('instances that Nest holds but did not create', () => {
     await expect(excludes('plain', () => service.run())).resolves.toBe(true);
   });
 
-  test('are adopted before anything runs in onApplicationBootstrap', async () => {
+  test('are prepared before any onApplicationBootstrap runs', async () => {
     @Injectable()
     class Starter {
       result: unknown;
@@ -147,7 +147,7 @@ describe('instances that Nest holds but did not create', () => {
   });
 });
 
-test('an instance that a request-scoped factory made is told why it cannot lock', async () => {
+test('an instance from a request-scoped factory rejects with the reason', async () => {
   app = await startApp({
     providers: [{ provide: 'service', scope: Scope.REQUEST, useFactory: () => new Plain() }],
   });
@@ -158,7 +158,7 @@ test('an instance that a request-scoped factory made is told why it cannot lock'
   });
 });
 
-test('an instance that Nest created works behind a Proxy that was put around it later', async () => {
+test('an instance that Nest created works behind a Proxy', async () => {
   app = await startApp({ providers: [Plain] });
   const wrapped = new Proxy(app.get(Plain), {});
   await expect(wrapped.run()).resolves.toEqual(['plain']);
@@ -172,7 +172,7 @@ test('a provider of a module that is loaded lazily', async () => {
   await expect(lazy.get(Plain).run()).resolves.toEqual(['plain']);
 });
 
-test('instances show nothing of it when they are printed, compared, copied or serialized', async () => {
+test('instances look unchanged when they are printed, compared, copied or serialized', async () => {
   @Injectable()
   class Undecorated {
     readonly field = 1;
@@ -263,7 +263,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['child']);
   });
 
-  test('properties that a subclass injects itself, before and after its locked methods, are injected too', async () => {
+  test('properties that a subclass injects are injected, before and after its locked methods', async () => {
     @Injectable()
     class Child extends Base {
       @Inject('first') readonly first!: string;
@@ -332,7 +332,7 @@ test('two @WithLock on one method: the upper one is acquired first and both are 
   ).resolves.toBe(undefined);
 });
 
-test('locked methods of one object share nothing but the object', async () => {
+test('locked methods of one object do not affect each other', async () => {
   @Injectable()
   class Service {
     #calls = 0;
@@ -359,7 +359,7 @@ test('a locked method can be spied on and replaced', async () => {
   expect(spy).toHaveBeenCalledTimes(1);
 });
 
-describe('keys that are rubbish, found when the method is called', () => {
+describe('invalid keys, found when the method is called', () => {
   @Injectable()
   class Service {
     @WithLock((value: unknown) => value as string)
@@ -386,20 +386,20 @@ describe('keys that are rubbish, found when the method is called', () => {
     expect(String(error)).toContain(inspect(value));
   });
 
-  test('what the key function throws reaches the caller, as a rejection', async () => {
+  test('rejects with the error that the key function throws', async () => {
     app = await startApp({ providers: [Service] });
     await expect(app.get(Service).failing()).rejects.toThrow('no such order');
   });
 });
 
-describe('a missing module is found at start-up', () => {
-  test('with a message that says what to import', async () => {
+describe('start-up fails without a module', () => {
+  test('and says which module to import', async () => {
     await expect(startPlainApp({ providers: [Plain] })).rejects.toThrow(
       /@WithLock needs RedlockModule\.forRoot\(\{ nodes \}\) in the imports/,
     );
   });
 
-  test('and a missing named instance with its name', async () => {
+  test('and names the missing instance', async () => {
     @Injectable()
     class Service {
       @WithLock('key', { instance: 'billing' })

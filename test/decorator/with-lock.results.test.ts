@@ -58,7 +58,7 @@ const SHORT = { ttl: 2_400 };
 /** For what is renewed, a third of it later: Redis can stand still for seconds just then, and the lock lives on. */
 const RENEWED = { ttl: 6_000 };
 
-/** What the code that runs under the lock sees of it. */
+/** The lock as the code under it sees it. */
 function held(): boolean {
   return currentLock('key')?.isHeld() ?? false;
 }
@@ -352,7 +352,7 @@ afterEach(async () => {
   if (keys.length > 0) throw new Error(`left behind: ${keys.join()}`);
 });
 
-describe('what the method gives reaches the caller unchanged', () => {
+describe('the result of the method reaches the caller unchanged', () => {
   const object = { then: 'not a function' };
   test.each([
     [undefined],
@@ -384,7 +384,7 @@ describe('what the method gives reaches the caller unchanged', () => {
   });
 });
 
-describe('when somebody else holds the lock', () => {
+describe('when another process holds the lock', () => {
   let blocked: Promise<string>;
   beforeEach(async () => {
     blocked = service.block();
@@ -395,7 +395,7 @@ describe('when somebody else holds the lock', () => {
     await blocked;
   });
 
-  test("onBusy 'throw' rejects with a LockHeldError that says who, and for how long", async () => {
+  test("onBusy 'throw' rejects with a LockHeldError that names the holder and the remaining time", async () => {
     const error = await service.orThrow().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({
@@ -437,11 +437,11 @@ describe('when somebody else holds the lock', () => {
 });
 
 describe('when the lock is lost while the method runs', () => {
-  test('a LockLostError takes the place of the result', async () => {
+  test('rejects with LockLostError in place of the result', async () => {
     await expect(service.loseIt(() => 'result')).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test("but not of the method's own error", async () => {
+  test("rejects with the method's own error", async () => {
     await expect(
       service.loseIt(() => {
         throw new Error('own');
@@ -449,11 +449,11 @@ describe('when the lock is lost while the method runs', () => {
     ).rejects.toThrow('own');
   });
 
-  test("onLost 'ignore' keeps the result; the method can see the loss all the same", async () => {
+  test("onLost 'ignore' keeps the result, and the signal still aborts", async () => {
     await expect(service.loseItQuietly()).resolves.toEqual(['result', false]);
   });
 
-  test('an Observable fails with it once its source has completed', async () => {
+  test('an Observable fails with LockLostError once its source has completed', async () => {
     const values: unknown[] = [];
     const source = new Observable<number>((subscriber) => {
       subscriber.next(1);
@@ -466,7 +466,7 @@ describe('when the lock is lost while the method runs', () => {
     expect(values).toEqual([1]);
   });
 
-  test('an async generator throws it once its source has ended', async () => {
+  test('an async generator throws LockLostError once its source has ended', async () => {
     const values: unknown[] = [];
     const reading = (async () => {
       for await (const value of service.loseRows()) values.push(value);
@@ -477,7 +477,7 @@ describe('when the lock is lost while the method runs', () => {
 });
 
 describe('an Observable whose type is declared', () => {
-  test('is returned as one, and locks when it is subscribed to', async () => {
+  test('is returned as an Observable, and locks on subscription', async () => {
     const watched = service.watch(of(1, 2));
     expect(watched).toBeInstanceOf(Observable);
     expect(ended).toEqual([]);
@@ -486,14 +486,14 @@ describe('an Observable whose type is declared', () => {
     expect(ended).toContain('held');
   });
 
-  test('may be of a kind that extends Observable', async () => {
+  test('may be of a subclass of Observable', async () => {
     const subject = service.subject();
     expect(subject).toBeInstanceOf(Observable);
     await expect(lastValueFrom(subject)).resolves.toBe(true);
     await expect(free()).resolves.toBe(true);
   });
 
-  test('has released when its completion or error is told', async () => {
+  test('has released before the subscriber sees completion or error', async () => {
     await new Promise<void>((resolve) => service.watch(of(1)).subscribe({ complete: resolve }));
     await expect(free()).resolves.toBe(true);
     const failing = service.watch(throwError(() => 'text'));
@@ -508,7 +508,7 @@ describe('an Observable whose type is declared', () => {
     expect(ended.filter((event) => event === 'held')).toHaveLength(2);
   });
 
-  test('is renewed while it is subscribed to, and released when it is unsubscribed from', async () => {
+  test('is renewed while subscribed, and released on unsubscription', async () => {
     const values: number[] = [];
     const subscription = service.watch(interval(5)).subscribe((value) => values.push(value));
     await until(() => values.length > 0);
@@ -518,14 +518,14 @@ describe('an Observable whose type is declared', () => {
     await until(free);
   });
 
-  test('is torn down when a subscriber has enough while it is still subscribing', async () => {
+  test('is torn down when a subscriber unsubscribes during subscription', async () => {
     const values = service.watch(concat(of(1, 2, 3), NEVER)).pipe(take(1), toArray());
     await expect(lastValueFrom(values)).resolves.toEqual([1]);
     await until(free);
     expect(ended.at(-1)).toBe('torn down');
   });
 
-  test('is stopped by a subscriber that has enough of a source that never pauses', async () => {
+  test('stops a synchronous source when its subscriber unsubscribes', async () => {
     let produced = 0;
     const endless = new Observable<number>((subscriber) => {
       while (!subscriber.closed && produced < 10_000) subscriber.next(produced++);
@@ -535,7 +535,7 @@ describe('an Observable whose type is declared', () => {
     await until(free);
   });
 
-  test('acquires nothing for a subscriber that has left before it got the lock', async () => {
+  test('acquires nothing for a subscriber that unsubscribed while waiting', async () => {
     const blocked = service.block();
     await until(async () => !(await free()));
     service.watch(of(1)).subscribe().unsubscribe();
@@ -547,7 +547,7 @@ describe('an Observable whose type is declared', () => {
 });
 
 describe('an Observable whose type is not declared', () => {
-  test('comes as a Promise and is held until it completes', async () => {
+  test('is returned as a Promise and held until it completes', async () => {
     const source = new Subject<number>();
     const watched = await service.watchUndeclared(source);
     await expect(free()).resolves.toBe(false);
@@ -575,7 +575,7 @@ describe('an Observable whose type is not declared', () => {
 });
 
 describe('an async generator', () => {
-  test('acquires when it is first read, is under its lock all the time, and has released at its end', async () => {
+  test('acquires on the first read, runs under its lock, and has released at its end', async () => {
     const rows = service.rows(3);
     expect(ended).toEqual([]);
     await expect(free()).resolves.toBe(true);
@@ -584,7 +584,7 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('its return value and what is sent into it pass through', async () => {
+  test('passes through its return value and the values sent to it', async () => {
     const rows = service.rows(2);
     await rows.next();
     await expect(rows.next('x')).resolves.toEqual({ done: false, value: true });
@@ -593,7 +593,7 @@ describe('an async generator', () => {
     expect(ended).toEqual(['got x', 'closed under the lock']);
   });
 
-  test('is closed and releases when its reader breaks off', async () => {
+  test('closes and releases when its reader stops early', async () => {
     for await (const row of service.rows(3)) {
       expect(row).toBe(true);
       break;
@@ -602,7 +602,7 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('is told what its reader throws into it', async () => {
+  test('receives the error that its reader throws into it', async () => {
     const rows = service.rows(3);
     await rows.next();
     await expect(rows.throw(new Error('stop'))).rejects.toThrow('stop');
@@ -610,7 +610,7 @@ describe('an async generator', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('its own error reaches the reader after the release', async () => {
+  test('passes its own error to the reader after the release', async () => {
     await expect(all(service.rows(0))).rejects.toThrow('no rows');
     await expect(free()).resolves.toBe(true);
   });
@@ -620,7 +620,7 @@ describe('an async generator', () => {
     expect(ended).toEqual([]);
   });
 
-  test('that a Promise resolved to is held to its end', async () => {
+  test('that a Promise resolves to holds the lock to its end', async () => {
     const rows = await service.generator();
     await expect(free()).resolves.toBe(false);
     await expect(all(rows)).resolves.toEqual([true, true]);
@@ -629,7 +629,7 @@ describe('an async generator', () => {
 });
 
 describe('an async iterable of another kind', () => {
-  test('is held to its end, keeps its other members, and locks again when it is read again', async () => {
+  test('holds the lock to its end, keeps its other members, and locks again on a second read', async () => {
     const countdown = await service.iterable();
     expect(countdown).toBeInstanceOf(Countdown);
     expect(countdown.start).toBe(3);
@@ -641,7 +641,7 @@ describe('an async iterable of another kind', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases when its reader breaks off', async () => {
+  test('releases when its reader stops early', async () => {
     for await (const row of await service.iterable()) {
       expect(row).toBe(true);
       break;
@@ -654,7 +654,7 @@ describe('an async iterable of another kind', () => {
     await until(free);
   });
 
-  test('can be read without awaiting the call, when the method is declared to give one', async () => {
+  test('can be read without awaiting the call, when the declared type is an async iterable', async () => {
     await expect(all(service.passedOn())).resolves.toEqual([true, true]);
     await expect(free()).resolves.toBe(true);
     for await (const row of service.passedOn()) {
@@ -666,7 +666,7 @@ describe('an async iterable of another kind', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases when its reader stops while it waits for a value', async () => {
+  test('releases when its reader stops while a value is pending', async () => {
     const reader = (await service.idleIterable())[Symbol.asyncIterator]();
     const pending = reader.next();
     await reader.return?.();
@@ -696,7 +696,7 @@ describe('a stream', () => {
     stream.destroy();
   });
 
-  test('of the web is held until it has been read, and each piece is produced under the lock', async () => {
+  test('of the web is held until it has been read, and each chunk is produced under the lock', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
@@ -753,12 +753,12 @@ describe('over HTTP', () => {
     await until(free);
   });
 
-  test('a StreamableFile holds the lock no longer than its client stays', async () => {
+  test('a StreamableFile releases the lock when its client disconnects', async () => {
     const response = await open('file');
     await once(response, 'data');
     await expect(free()).resolves.toBe(false);
     response.destroy();
-    // What the stream waits for goes on, and then it sees that nobody reads it any more.
+    // The stream continues with its pending value, and then sees that it has no reader.
     gate.resolve();
     await until(free);
   });
@@ -770,15 +770,18 @@ describe('over HTTP', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test.each(['events', 'silence'])('server-sent %s hold the lock until the client leaves', async (path) => {
-    const response = await open(path);
-    let text = '';
-    response.on('data', (chunk: string) => (text += chunk));
-    await until(() => text.includes('data:'));
-    await renewed(looker, KEY);
-    expect(text).not.toContain('data: false');
-    await expect(app.get(LockService).tryAcquire('key')).resolves.toBeNull();
-    response.destroy();
-    await until(free);
-  });
+  test.each(['events', 'silence'])(
+    'server-sent %s hold the lock until the client disconnects',
+    async (path) => {
+      const response = await open(path);
+      let text = '';
+      response.on('data', (chunk: string) => (text += chunk));
+      await until(() => text.includes('data:'));
+      await renewed(looker, KEY);
+      expect(text).not.toContain('data: false');
+      await expect(app.get(LockService).tryAcquire('key')).resolves.toBeNull();
+      response.destroy();
+      await until(free);
+    },
+  );
 });

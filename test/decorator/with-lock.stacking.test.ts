@@ -34,7 +34,7 @@ import { type Named, nameOf, permutations, stack } from '../support/stacking.js'
 import { until } from '../support/until.js';
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
-/** How many locks were asked for; those of one turn come together. */
+/** Number of requested locks; those of one turn come together. */
 const countAsked = (): number => acquire.mock.calls.flatMap(([requests]) => requests).length;
 
 let app: INestApplication;
@@ -167,7 +167,7 @@ describe('routes, with the decorators in every order', () => {
     expect(acquire).not.toHaveBeenCalled();
   });
 
-  test('without @WithLock the same two requests overlap, so the tests above can fail', async () => {
+  test('the same two requests overlap without @WithLock (control)', async () => {
     @Controller()
     class Unlocked {
       @Get('unlocked')
@@ -304,7 +304,7 @@ describe('several keys on one method', () => {
   afterAll(() => app.close());
   const isHeld = async (key: string): Promise<boolean> => (await locks.inspect(key)).held;
 
-  test('two @WithLock lock from top to bottom, and have released both at the end', async () => {
+  test('two @WithLock lock from top to bottom, and release both at the end', async () => {
     const bottom = await locks.acquire('b');
     const running = several.nested();
     await until(() => isHeld('a'));
@@ -319,7 +319,7 @@ describe('several keys on one method', () => {
     await waiting;
   });
 
-  test('two @WithLock in another order elsewhere wait for each other until one gives up', async () => {
+  test('two methods with two @WithLock in opposite orders deadlock until one times out', async () => {
     const results = await Promise.allSettled([several.nested(), several.nestedTheOtherWay()]);
     const refused = results.flatMap((result) =>
       result.status === 'rejected' ? [result.reason as unknown] : [],
@@ -328,7 +328,7 @@ describe('several keys on one method', () => {
     expect(refused.every((reason) => reason instanceof LockHeldError)).toBe(true);
   });
 
-  test('a list is one lock, in one order wherever it is written', async () => {
+  test('a list is one lock, acquired in one order however it is written', async () => {
     overlap.most = 0;
     const results = await Promise.all([several.listed(), several.listedTheOtherWay(), several.listed()]);
     expect(results).toEqual(Array.from({ length: 3 }, () => ['a', 'b']));

@@ -58,7 +58,7 @@ describe('the judge flags', () => {
     await expect(playBroken(scenario, 'tokenFaults', [NOT_WRITTEN_BACK])).resolves.not.toEqual([]);
   });
 
-  test('permits that are counted on each node alone, whatever the slot (S20): J1', async () => {
+  test('permits that each node counts alone, without slots (S20): J1', async () => {
     const patches = [
       {
         file: 'lib/redlock/tally.ts',
@@ -77,7 +77,7 @@ describe('the judge flags', () => {
     await expect(playBroken(scenario, 'overlaps', patches, threeOfTwo)).resolves.not.toEqual([]);
   });
 
-  test('a reader beside a writer where any node will do in place of a majority (S21): J1', async () => {
+  test('a reader beside a writer without a majority (S21): J1', async () => {
     const patch = {
       file: 'lib/redlock/quorum.ts',
       find: 'return Math.floor(nodeCount / 2) + 1;',
@@ -133,7 +133,7 @@ describe('the judge flags', () => {
   });
 });
 
-describe('a change that is not made is loud:', () => {
+describe('a code change that does not apply throws:', () => {
   test.each([
     ['the line is not there', { file: 'lib/core/lease.ts', find: 'no such line', replace: '' }],
     ['the line is there more than once', { file: 'lib/core/lease.ts', find: 'readonly', replace: '' }],

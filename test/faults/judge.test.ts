@@ -71,7 +71,7 @@ function verdictOn(
 /** Holds from 10 to 20, with token 1. */
 const alice = log('alice', [0, invoke(1)], [10, returned(1, 1, 500)], [20, release(1)], [21, released(1)]);
 
-test('finds nothing where one holds after the other', () => {
+test('finds nothing when holders follow each other', () => {
   const bob = log('bob', [5, invoke(1)], [25, returned(1, 2, 500)], [30, release(1)], [31, released(1)]);
   const verdict = verdictOn([...alice, ...bob], registerOf(writes(1, 2)));
   expect(verdict).toEqual({
@@ -90,7 +90,7 @@ test('finds nothing where one holds after the other', () => {
   });
 });
 
-describe('J1: no two hold at the same time', () => {
+describe('J1: no two holders at the same time', () => {
   test('flags a holder that returns before the other has released', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...alice, ...bob]).overlaps).toEqual([
@@ -98,19 +98,19 @@ describe('J1: no two hold at the same time', () => {
     ]);
   });
 
-  test('whatever order the logs are read in', () => {
+  test('reads logs in any order', () => {
     const bob = log('bob', [5, invoke(1)], [19, returned(1, 2, 500)], [30, release(1)]);
     expect(verdictOn([...bob, ...alice]).overlaps).toHaveLength(1);
   });
 
-  test('a long hold counts against everybody within it, also behind a short one', () => {
+  test('compares a long hold with all holds within it, also after a short one', () => {
     const long = log('long', [0, invoke(1)], [1, returned(1, 1, 900)]);
     const short = log('short', [2, invoke(1)], [3, returned(1, 2, 900)], [4, release(1)], [5, released(1)]);
     const later = log('later', [6, invoke(1)], [7, returned(1, 3, 900)], [8, release(1)], [9, released(1)]);
     expect(verdictOn([...long, ...short, ...later]).overlaps).toHaveLength(2);
   });
 
-  test('a holder whose validity has ended is none, also when it has not noticed', () => {
+  test('a holder ends with its validity, also when it has not noticed', () => {
     const stale = log(
       'stale',
       [0, invoke(1)],
@@ -122,7 +122,7 @@ describe('J1: no two hold at the same time', () => {
     expect(verdictOn([...stale, ...next]).overlaps).toEqual([]);
   });
 
-  test('a renewal makes the validity longer', () => {
+  test('a renewal extends the validity', () => {
     const renewing = log(
       'renewing',
       [0, invoke(1)],
@@ -133,7 +133,7 @@ describe('J1: no two hold at the same time', () => {
     expect(verdictOn([...renewing, ...next]).overlaps).toHaveLength(1);
   });
 
-  test('different keys have nothing to do with each other', () => {
+  test('different keys are independent', () => {
     const other = log('other', [0, invoke(1, 1_000, 'other')], [11, returned(1, 1, 500)], [30, release(1)]);
     const { overlaps, tokenFaults } = verdictOn([...alice, ...other]);
     expect([overlaps, tokenFaults]).toEqual([[], []]);
@@ -151,7 +151,7 @@ describe('J1: readers', () => {
   test.each([
     ['a writer', exclusive],
     ['permits', { permits: 5, slot: 3 }],
-  ])('flags one beside %s, whoever came first', (_what, kind) => {
+  ])('flags a reader beside %s, in either order', (_what, kind) => {
     const reader = holder('reader', [0, 10, 20], 1, shared);
     const before = holder('other', [0, 9, 11], 2, kind);
     const after = holder('other', [0, 19, 30], 2, kind);
@@ -163,7 +163,7 @@ describe('J1: readers', () => {
     ]);
   });
 
-  test('flags a writer beside one reader behind another one that ended before', () => {
+  test('flags a writer beside a reader when another reader ended earlier', () => {
     const long = holder('long', [0, 1, 100], 1, shared);
     const short = holder('short', [0, 2, 3], 1, shared);
     const writer = holder('writer', [0, 50, 60], 2, exclusive);
@@ -177,13 +177,13 @@ describe('J1: permits', () => {
   const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
     holder(who, at, 1, { permits, slot });
 
-  test('so many may hold at the same time, each a slot of its own', () => {
+  test('as many as the limit may hold at the same time, each in its own slot', () => {
     const { overlaps, mostTogether } = verdictOn([...permit('a', 0), ...permit('b', 1)]);
     expect(overlaps).toEqual([]);
     expect(mostTogether).toEqual({ shared: 0, permits: 2 });
   });
 
-  test('flags one more than there are', () => {
+  test('flags one holder more than the limit', () => {
     // A slot that it may not have, else two would have the same.
     const events = [...permit('a', 0), ...permit('b', 1), ...permit('c', 2)];
     expect(verdictOn(events).overlaps).toEqual([
@@ -192,30 +192,30 @@ describe('J1: permits', () => {
     ]);
   });
 
-  test('flags one more than there are where nobody was told a slot', () => {
+  test('flags one holder more than the limit when holders have no slots', () => {
     const counted = ['a', 'b', 'c'].flatMap((who) => holder(who, [0, 10, 20], 1, { permits: 2 }));
     expect(verdictOn(counted).overlaps).toContain(
       'J1: a#1 (slot undefined, 1), b#1 (slot undefined, 1), c#1 (slot undefined, 1) held at the same time, of 2 permits',
     );
   });
 
-  test('flags a slot that two have at the same time', () => {
+  test('flags two holders of one slot at the same time', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 19, 30])]).overlaps).toEqual([
       'J1: b#1 (slot 1, 1) held beside a#1 (slot 1, 1) for 1.0 ms',
     ]);
   });
 
-  test('the same slot may be held one after the other', () => {
+  test('holders may follow each other in one slot', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 20, 30])]).overlaps).toEqual([]);
   });
 
-  test('where they differ about the number, the larger one counts', () => {
+  test('uses the larger limit when holders have different limits', () => {
     const three = [...permit('a', 0, 2), ...permit('b', 1, 2), ...permit('c', 2, 3)];
     expect(verdictOn(three).overlaps).toEqual([]);
     expect(verdictOn([...three, ...permit('d', 3, 3)]).overlaps).toHaveLength(2);
   });
 
-  test('the larger number counts only while somebody holds by it', () => {
+  test('uses the larger limit only while its holder holds', () => {
     const early = permit('early', 2, 3, [0, 1, 9]);
     const three = [...permit('a', 0), ...permit('b', 1), ...holder('c', [0, 10, 20], 1, { permits: 2 })];
     expect(verdictOn([...early, ...three]).overlaps).toContainEqual(
@@ -223,7 +223,7 @@ describe('J1: permits', () => {
     );
   });
 
-  test('each of several keys counts', () => {
+  test('checks each of several keys', () => {
     const both = holder('a', [0, 10, 20], 1, { permits: 2, slot: 0, keys: ['k', 'other'] });
     const one = holder('b', [0, 15, 30], 1, { permits: 2, slot: 0, keys: ['other'] });
     expect(verdictOn([...both, ...one]).overlaps).toEqual([
@@ -253,12 +253,12 @@ describe('J2, J3: tokens of several kinds', () => {
     ['a writer and a reader', shared, exclusive],
     ['a permit and a writer', exclusive, { permits: 2, slot: 0 }],
     ['two of the same slot', { permits: 2, slot: 0 }, { permits: 2, slot: 0 }],
-  ])('J2: flags a token that is given twice, to %s', (_what, before, after) => {
+  ])('J2: flags a token that is granted twice, to %s', (_what, before, after) => {
     const events = [...holder('a', first, 7, before), ...holder('b', overtaking, 7, after)];
     expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
   });
 
-  test('readers may have the same, and a smaller one than readers before them', () => {
+  test('readers may have equal tokens, and smaller ones than earlier readers', () => {
     const readers = [
       ...holder('a', first, 7, shared),
       ...holder('b', second, 7, shared),
@@ -267,7 +267,7 @@ describe('J2, J3: tokens of several kinds', () => {
     expect(verdictOn(readers).tokenFaults).toEqual([]);
   });
 
-  test('each slot has tokens of its own', () => {
+  test('each slot has its own tokens', () => {
     const permits = [
       ...holder('a', first, 7, { permits: 2, slot: 0 }),
       ...holder('b', second, 7, { permits: 2, slot: 1 }),
@@ -276,7 +276,7 @@ describe('J2, J3: tokens of several kinds', () => {
     expect(verdictOn(permits).tokenFaults).toEqual([]);
   });
 
-  test('J3: compares a writer with all before it, also behind readers with smaller tokens', () => {
+  test('J3: compares a writer with all earlier holders, also after readers with smaller tokens', () => {
     const events = [
       ...holder('permit', [0, 1, 2], 9, { permits: 2, slot: 1 }),
       ...holder('reader', [0, 5, 6], 3, shared),
@@ -287,7 +287,7 @@ describe('J2, J3: tokens of several kinds', () => {
 });
 
 describe('J2, J3: tokens', () => {
-  test('J2: flags a token that is given twice', () => {
+  test('J2: flags a token that is granted twice', () => {
     const bob = log('bob', [5, invoke(1)], [25, returned(1, 1, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J2: alice#1 and bob#1 were both given 1']);
   });
@@ -297,7 +297,7 @@ describe('J2, J3: tokens', () => {
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual(['J3: bob#1 was given 0 after alice#1 had 1']);
   });
 
-  test('a smaller token is none of its business when the two attempts ran side by side', () => {
+  test('allows a smaller token when the two attempts overlapped', () => {
     const bob = log('bob', [9, invoke(1)], [25, returned(1, 0, 500)]);
     expect(verdictOn([...alice, ...bob]).tokenFaults).toEqual([]);
   });
@@ -338,7 +338,7 @@ describe('J4, J5: the register', () => {
     expect(verdictOn(alice, register).registerFaults).toEqual([]);
   });
 
-  test('J5: flags a reader under which something was written', () => {
+  test('J5: flags a write between two reads of one reader', () => {
     const read = (value?: number): FaultEventBody => ({
       event: 'read',
       attempt: 1,
@@ -373,7 +373,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
     expect(verdict.refusals).toEqual({ LOCK_HELD: 1 });
   });
 
-  test('flags what has not settled when the test ends, but for a process that was killed', () => {
+  test('flags calls that have not settled at the end, except of a killed process', () => {
     const hung = log('hung', [0, invoke(1)]);
     expect(verdictOn(hung).late).toEqual(['hung#1: acquire had not settled after 10000 ms of 1000 ms']);
     expect(verdictOn(hung, undefined, new Set(['hung'])).late).toEqual([]);
@@ -390,7 +390,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
     expect(verdictOn(slow).late).toEqual(['slow#1: release took 301 ms of 100 ms']);
   });
 
-  test('the time for which a process was stopped is not held against it', () => {
+  test('does not count the time for which a process was stopped', () => {
     const paused = log(
       'paused',
       [0, invoke(1, 300)],
@@ -406,7 +406,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
     expect(verdictOn(log('alice', [1, event])).unhandled).toEqual(['alice: oops']);
   });
 
-  test('tells how long after the end of its validity a holder was told of the loss', () => {
+  test('reports how long after the end of validity a holder learned of the loss', () => {
     const told = log('told', [0, invoke(1)], [1, returned(1, 1, 100)], [130, { event: 'lost', attempt: 1 }]);
     const early = log(
       'early',
@@ -418,7 +418,7 @@ describe('J6: every call settles, and no rejection is unhandled', () => {
   });
 });
 
-test('half a line at the end of a log is what a killed process leaves', () => {
+test('ignores a partial last line of a killed process', () => {
   const [event] = log('a', [1, { event: 'ready' }]);
   expect(parseLog(`${JSON.stringify(event)}\n{"at":2,"cli`)).toEqual([event]);
 });

@@ -66,7 +66,7 @@ describe.each([
   ['killed', (server: RedisServer) => server.kill()],
   ['paused', (server: RedisServer) => server.pause()],
 ])('one of three nodes %s', (_how, takeAway) => {
-  test('the lock is acquired, renewed, excluded and released as if nothing had happened', async () => {
+  test('the lock is acquired, renewed, excluded and released as without the fault', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await takeAway(servers[1]!);
     const lock = await alice.acquire(['k'], patient);
@@ -79,7 +79,7 @@ describe.each([
 });
 
 describe('two of three nodes paused (SIGSTOP)', () => {
-  test('an attempt settles at the time limit of a node and says which did not answer (S1, S3)', async () => {
+  test('an attempt settles at the time limit of a node and names the nodes without an answer (S1, S3)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const { value, after } = await timed(alice.acquire(['k'], once));
@@ -92,7 +92,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     expect(after).toBeLessThan(NODE_LIMIT + NOISE);
   });
 
-  test('waiting settles within retry.timeout (S8), and nothing is left when they come back (S6)', async () => {
+  test('waiting settles within retry.timeout (S8), and no key is left when the nodes are back (S6)', async () => {
     const alice = await newProcess('alice');
     for (const server of servers.slice(1)) server.pause();
     const retry = { timeout: 1_000, attempts: Infinity, delay: 200, jitter: 100 };
@@ -103,7 +103,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     await until(async () => (await keysLeft()) === 0);
   });
 
-  test('the holder is told at the end of the validity, before anybody else can hold it (S10)', async () => {
+  test('the holder learns of the loss at the end of validity, before another can acquire (S10)', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const lock = await alice.acquire(['k'], patient);
     const { signal } = lock;
@@ -133,7 +133,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
 });
 
 describe('slow connections', () => {
-  test('replies that take longer than a node may count against it, and nothing is left (S3, S6)', async () => {
+  test('replies after the time limit of a node count as votes against, and no key is left (S3, S6)', async () => {
     // Far less than after which a node counts as silent, and is sent nothing more until it answers.
     const limit = 100;
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
@@ -185,7 +185,7 @@ describe('slow connections', () => {
   });
 });
 
-test('a thread that was blocked past the validity knows that the lock is lost before any timer fires (S10)', async () => {
+test('a thread that was blocked past the validity sees the loss before any timer fires (S10)', async () => {
   const alice = await newProcess('alice');
   const lock = await alice.acquire(['k'], patient);
   const { signal } = lock;

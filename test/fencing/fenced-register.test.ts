@@ -22,7 +22,7 @@ cleanUpAfterTests(() => {
 const register = new FencedRegister();
 let url: string;
 let pool: Pool;
-/** What the lock protects: a row of a table. A new one for each test. */
+/** The protected resource: a row of a table. A new one for each test. */
 let key: string;
 
 beforeAll(async () => {
@@ -63,7 +63,7 @@ const isAccepted = (lock: TokenHolder): Promise<boolean> =>
       throw error;
     });
 
-/** Whether some connection waits for a row that another one has locked. */
+/** True if a connection waits for a row that another one has locked. */
 async function somebodyWaits(): Promise<boolean> {
   const { rows } = await pool.query(`select 1 from pg_stat_activity where wait_event_type = 'Lock'`);
   return rows.length > 0;
@@ -76,7 +76,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 }
 
 describe('the token', () => {
-  test('that is the first one, higher or the same again, may write', async () => {
+  test('that is the first, higher or equal may write', async () => {
     for (const [token, value] of [
       [33, 'first'],
       [35, 'second'],
@@ -106,7 +106,7 @@ describe('the token', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('is exact up to 2^53 - 1, and nothing higher gets into the table', async () => {
+  test('is exact up to 2^53 - 1, and the table accepts nothing higher', async () => {
     const most = Number.MAX_SAFE_INTEGER;
     await register.transaction(pool, holder(most - 1), (client) => write('new', client));
     await register.transaction(pool, holder(most), (client) => write('newer', client));
@@ -119,13 +119,13 @@ describe('the token', () => {
     ).rejects.toThrow(/check constraint/);
   });
 
-  test('of another key does not count', async () => {
+  test('of another key is not compared', async () => {
     await register.transaction(pool, { keys: ['another'], fencingToken: 99 }, async () => undefined);
 
     await expect(register.transaction(pool, holder(1), async () => 'done')).resolves.toBe('done');
   });
 
-  test('of a lock with several keys counts for each of them', async () => {
+  test('of a lock with several keys is compared for each of them', async () => {
     const [a, b] = [randomUUID(), randomUUID()];
     await register.transaction(pool, { keys: [b], fencingToken: 7 }, async () => undefined);
 
@@ -138,7 +138,7 @@ describe('the token', () => {
     await expect(highestOf(b)).resolves.toBe(8);
   });
 
-  test('does not count when the transaction that brought it came to nothing', async () => {
+  test('is not kept when its transaction is rolled back', async () => {
     const failure = new Error('the task failed');
     const failed = register.transaction(pool, holder(9), async (client) => {
       await write('half', client);
@@ -153,7 +153,7 @@ describe('the token', () => {
 
 describe('two holders at once', () => {
   // The stale one passes the check and stops; its successor must not get in between its check and its write.
-  test('the older one, paused between check and write, keeps the newer one waiting, which writes last', async () => {
+  test('a newer holder waits for an older one that is paused between check and write, and writes last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
       checked.open();
@@ -176,7 +176,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('the newer one, paused between check and write, keeps the older one waiting, which is refused', async () => {
+  test('an older holder waits for a newer one that is paused between check and write, and is refused', async () => {
     const [checked, resume] = [gate(), gate()];
     const newer = register.transaction(pool, holder(2), async (client) => {
       checked.open();
@@ -195,7 +195,7 @@ describe('two holders at once', () => {
   });
 
   // The negative control: the same with the check in a transaction of its own.
-  test('a check outside of the transaction lets the stale write through', async () => {
+  test('a check outside of the transaction lets the stale write through (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
       await register.transaction(pool, holder(1), async () => undefined);
@@ -212,7 +212,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('old');
   });
 
-  test('who has read is safe from those before it: a write that was held back is refused', async () => {
+  test('a read refuses later writes with a lower token', async () => {
     const seen = await register.transaction(pool, holder(2), read);
 
     await expect(register.transaction(pool, holder(1), (client) => write('old', client))).rejects.toThrow(
@@ -223,7 +223,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('initial, changed');
   });
 
-  test('many at once, in any order and with their keys in any order: accepted tokens only grow', async () => {
+  test('accepted tokens only grow with many concurrent holders and any order of keys', async () => {
     const other = randomUUID();
     await pool.query('create table accepted (place serial, key text, token bigint)');
     const tokens = Array.from({ length: 120 }, (_, index) => index + 1).toSorted(() => Math.random() - 0.5);
@@ -256,7 +256,7 @@ describe('two holders at once', () => {
 });
 
 describe('a transaction', () => {
-  test('that idles for too long is ended, so that the successor gets in, and writes nothing', async () => {
+  test('that idles for too long is ended, writes nothing, and unblocks its successor', async () => {
     const impatient = new FencedRegister({ idleTimeout: 3_000 });
     const [checked, resume] = [gate(), gate()];
     const start = performance.now();
@@ -278,7 +278,7 @@ describe('a transaction', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  test('gives its connection back, and not one that broke', async () => {
+  test('returns its connection to the pool, unless it broke', async () => {
     const single = new Pool({ connectionString: url, max: 1, connectionTimeoutMillis: 30_000 });
     try {
       const pidOf = async (client: SqlClient): Promise<number> => {
@@ -304,7 +304,7 @@ describe('a transaction', () => {
     }
   });
 
-  test('does not give a connection back whose state it does not know', async () => {
+  test('does not return a connection in an unknown state to the pool', async () => {
     // The limit is the client's alone: the server goes on with the statement, and the rollback waits behind it.
     const single = new Pool({ connectionString: url, max: 1, query_timeout: 2_000 });
     single.on('error', () => undefined);
@@ -320,7 +320,7 @@ describe('a transaction', () => {
     }
   });
 
-  test('is not said to be written when a failed statement made PostgreSQL roll it back', async () => {
+  test('does not report success when a failed statement made PostgreSQL roll it back', async () => {
     const swallowing = register.transaction(pool, holder(3), async (client) => {
       await write('new', client);
       await client.query('select * from no_such_table').catch(() => undefined);
@@ -330,7 +330,7 @@ describe('a transaction', () => {
     await expect(read()).resolves.toBe('initial');
   });
 
-  test('leaves the limit of the session alone when told so', async () => {
+  test("keeps the session's limit when told so", async () => {
     const limitOf = async (client: SqlClient): Promise<string> => {
       const { rows } = await client.query<{ limit: string }>(
         `select current_setting('idle_in_transaction_session_timeout') as limit`,
@@ -346,7 +346,7 @@ describe('a transaction', () => {
   });
 });
 
-describe('in a transaction of yours', () => {
+describe('in a transaction of the caller', () => {
   async function inTransaction(begin: string, task: (client: PoolClient) => Promise<void>): Promise<void> {
     const client = await pool.connect();
     try {
@@ -390,7 +390,7 @@ describe('in a transaction of yours', () => {
     await expect(highestOf()).resolves.toBeUndefined();
   });
 
-  test('a missing table is an error of PostgreSQL, not of ours', async () => {
+  test('a missing table fails with the error of PostgreSQL', async () => {
     const elsewhere = new FencedRegister({ table: 'nowhere' });
 
     await expect(
@@ -497,7 +497,7 @@ describe('a lock that several hold', () => {
     await expect(register.transaction(pool, reader(40), read)).rejects.toMatchObject({ highest: 41 });
   });
 
-  test('compares each kind with the others', async () => {
+  test('compares each kind of lock with the others', async () => {
     const said: boolean[] = [];
     for (const lock of [
       permit(1, 30),
@@ -516,7 +516,7 @@ describe('a lock that several hold', () => {
     await expect(register.transaction(pool, holder(31), read)).rejects.toMatchObject({ highest: 32 });
   });
 
-  test('of several keys has a slot of each, in whatever order they are named', async () => {
+  test('of several keys has a slot of each, in any order of names', async () => {
     const [first, second] = [`${key}:a`, `${key}:b`];
     const both = (keys: string[], slots: number[], fencingToken: number): TokenHolder => ({
       keys,
@@ -530,7 +530,7 @@ describe('a lock that several hold', () => {
     await expect(refused).rejects.toMatchObject({ keys: [second], token: 39, highest: 40 });
   });
 
-  test('reads and writes one after the other, so that a stale writer cannot come after the check', async () => {
+  test('runs reads and writes one after the other, so that no stale write follows the check', async () => {
     const [checked, gateway] = [gate(), gate()];
     const reading = register.transaction(pool, reader(41), () => {
       checked.open();
@@ -552,7 +552,7 @@ describe('a lock that several hold', () => {
     [{ mode: 'permits', slots: [1, 2] }, 'Expected `slots` to be a whole number for each of the keys'],
     [{ mode: 'permits', slots: ['0'] }, "got [ '0' ]"],
     [{ mode: 'read' }, "Expected `mode` to be 'exclusive', 'shared' or 'permits', got 'read'"],
-  ])('that is not complete is refused: %j', async (part, message) => {
+  ])('that lacks fields is refused: %j', async (part, message) => {
     await expect(isAccepted({ ...holder(1), ...part } as TokenHolder)).rejects.toThrow(message);
   });
 });

@@ -19,7 +19,7 @@ class Store {
 
 const holder = (fencingToken: number): TokenHolder => ({ keys: ['order:7'], fencingToken });
 
-test('writes with a higher token, and with the same one again', async () => {
+test('writes with a higher token and with an equal one', async () => {
   const store = new Store();
 
   await fencedWrite(holder(33), store.writer('first'));
@@ -29,7 +29,7 @@ test('writes with a higher token, and with the same one again', async () => {
   expect(store).toMatchObject({ value: 'third', highest: 34 });
 });
 
-test('a lower token is an error that says which, and what to do', async () => {
+test('a lower token fails with an error that names it and says what to do', async () => {
   const store = new Store();
   await fencedWrite(holder(34), store.writer('new'));
 
@@ -50,7 +50,7 @@ test('a lower token is an error that says which, and what to do', async () => {
 });
 
 test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [{ accepted: 'no' }]])(
-  'a write that resolves to %j does not say whether it wrote, so it is no refusal',
+  'a write that resolves to %j is not taken for a refusal',
   async (answer) => {
     const write = async () => answer as FencedAnswer;
 
@@ -58,12 +58,12 @@ test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [
 
     await expect(failed).rejects.toBeInstanceOf(TypeError);
     await expect(failed).rejects.toThrow(
-      /^Expected the answer of `write` to be `{ accepted: boolean }`, else nobody knows/,
+      /^Expected the answer of `write` to be `{ accepted: boolean }`, which says if it wrote/,
     );
   },
 );
 
-test('a store need not say what the highest token is', async () => {
+test('works with a store that does not report the highest token', async () => {
   const refused = fencedWrite(holder(33), async () => ({ accepted: false }));
 
   await expect(refused).rejects.toMatchObject({
@@ -72,7 +72,7 @@ test('a store need not say what the highest token is', async () => {
   });
 });
 
-test('an error of the write itself is passed on as it is', async () => {
+test('passes the error of the write on unchanged', async () => {
   const failure = new Error('the store is away');
 
   await expect(fencedWrite(holder(33), () => Promise.reject(failure))).rejects.toBe(failure);
@@ -90,7 +90,7 @@ test.each([
   [{ keys: ['a'], fencingToken: -1 }, RangeError, /^Expected `fencingToken` to be .*, got -1$/],
   [{ keys: ['a'], fencingToken: 1.5 }, RangeError, /, got 1\.5$/],
   [{ keys: ['a'], fencingToken: 2 ** 53 }, RangeError, /, got 9007199254740992$/],
-])('%j is no lock, and nothing is written', async (lock, type, message) => {
+])('refuses %j as a lock, and writes nothing', async (lock, type, message) => {
   const store = new Store();
 
   const refused = fencedWrite(lock as TokenHolder, store.writer('x'));

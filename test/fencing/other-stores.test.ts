@@ -15,7 +15,7 @@ function scriptInDocs(name: string): string {
   return new RegExp(`const ${name} = \`(.*?)\`;`, 's').exec(page)?.[1] ?? '';
 }
 
-test('the documented script for Redis refuses lower tokens, and is exact up to the highest', async () => {
+test('the documented Redis script refuses lower tokens, and is exact up to the highest token', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('SET_FENCED');
   const set = (token: number, value: string) =>
@@ -34,7 +34,7 @@ test('the documented script for Redis refuses lower tokens, and is exact up to t
   await expect(redis.hgetall('name')).resolves.toEqual({ token: String(most), value: 'last' });
 });
 
-test('the documented script for permits compares the tokens of a slot with each other alone', async () => {
+test('the documented script for permits compares only tokens of the same slot', async () => {
   const redis = (await startRedis()).client();
   const script = scriptInDocs('ADVANCE_SLOT');
   const push = (slot: number, token: number, item: string) =>

@@ -136,7 +136,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
     return rows[0]?.value ?? '';
   }
 
-  test('has its late write refused', async () => {
+  test('is refused its late write', async () => {
     const { told, token, successor } = await writeLate(true);
 
     expect(successor).toBeGreaterThan(token as number);
@@ -145,7 +145,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
   });
 
   // The negative control: the lock alone cannot prevent it.
-  test('writes over its successor without the register', async () => {
+  test('overwrites its successor without the register (control)', async () => {
     const { told } = await writeLate(false);
 
     expect(told).toEqual({ outcome: 'written', held: false });

@@ -74,7 +74,7 @@ describe('three nodes', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('all of them vote, and no address is told', async () => {
+  test('reports up when all nodes vote, and shows no address', async () => {
     const answer = await ask(app);
     expect(answer).toEqual({
       http: 200,
@@ -82,7 +82,7 @@ describe('three nodes', () => {
     });
   });
 
-  test('details are told when they are asked for', async () => {
+  test('shows details on request', async () => {
     const { locks } = await ask(app, '?details=true');
     const [first] = servers;
     expect(locks['nodes']).toContainEqual({
@@ -92,11 +92,11 @@ describe('three nodes', () => {
     });
   });
 
-  test('a named instance has a health of its own', async () => {
+  test('reports a named instance separately', async () => {
     await expect(ask(app, '?instance=billing')).resolves.toMatchObject({ locks: { quorum: 1, voting: 1 } });
   });
 
-  test('one away: degraded; two away: down', async () => {
+  test('reports degraded with one node down, and down with two', async () => {
     const [a, b] = servers;
     await a!.kill();
     await until(async () => (await ask(app)).locks['unreachable'] === 1);
@@ -124,7 +124,7 @@ describe('one node', () => {
     return health.locks;
   }
 
-  test('that may evict locks, or forget them, is warned of', async () => {
+  test('that may evict or forget locks is reported with a warning', async () => {
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({})).resolves.toMatchObject({
       status: 'up',
@@ -136,7 +136,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('that may forget locks is not warned of where that is accepted (restartGuard: false)', async () => {
+  test('that may forget locks gets no warning with restartGuard: false', async () => {
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({ status: 'up', warnings: [] });
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({
@@ -145,7 +145,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('that lost its data is guarded for a while, and says for how long', async () => {
+  test('that lost its data reports how long the restart guard lasts', async () => {
     // Milliseconds; a machine that stands still for a moment does not use it up.
     const GUARD = 4_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
@@ -177,7 +177,7 @@ describe('one node', () => {
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
       /can't run this command|ACL failure|NOPERM/,
     ],
-  ])('that %s is unfit, as nothing can be locked, and fit again later', async (_what, break_, reason) => {
+  ])('that %s is unfit, and fit again later', async (_what, break_, reason) => {
     // What a guard does not write either.
     for (const restartGuard of [false, 1] as const) {
       const server = await startRedis();
@@ -207,7 +207,7 @@ describe('one node', () => {
     }
   });
 
-  test('is checked at no cost to anybody: nothing is written, to disk and to replicas neither', async () => {
+  test('is checked without a write, to disk or to replicas', async () => {
     const app = await healthApp({ nodes: redis.url });
     const written = async (): Promise<unknown> => {
       const info = await client.info();
@@ -234,7 +234,7 @@ describe('one node', () => {
   });
 });
 
-test('with terminus 11, which knows no "degraded", it is up', async () => {
+test('reports "degraded" as up with terminus 11', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const service = app.get(LockService);
   const checkNodes = service.checkNodes.bind(service);
@@ -253,7 +253,7 @@ test('with terminus 11, which knows no "degraded", it is up', async () => {
   await app.close();
 });
 
-test('bad options are named', async () => {
+test('names invalid options', async () => {
   const app = await healthApp({ nodes: 'memory' });
   const indicator = app.get(RedlockHealthIndicator);
   await expect(indicator.isHealthy('locks', { details: 1 } as never)).rejects.toThrow('Expected `details`');
@@ -264,7 +264,7 @@ test('bad options are named', async () => {
   await app.close();
 });
 
-test('says of each name that the application campaigns for, if it leads', async () => {
+test('reports for each leader name whether the application leads', async () => {
   class Consumer {
     @Leader('consumer')
     async lead({ signal }: LeaderTerm): Promise<void> {

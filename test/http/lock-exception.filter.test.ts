@@ -172,16 +172,16 @@ describe.each([
     expect(body).not.toMatch(/secret|tenant/);
   });
 
-  test('other errors, and what goes well, are as without it', async () => {
+  test('leaves other errors and results unchanged', async () => {
     await expect(fetch(`${url}/other`).then((response) => response.status)).resolves.toBe(500);
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });
 
-  test('a response that has begun is ended', async () => {
+  test('ends a response that has begun', async () => {
     await expect(fetch(`${url}/begun`).then((response) => response.text())).resolves.toBe('begun');
   });
 
-  test('the log has what the client is not told, but nothing about a lock that is held', async () => {
+  test('logs details that the client does not see, and logs nothing for a held lock', async () => {
     await fetch(`${url}/held`);
     expect(log.lines).toEqual([]);
     await fetch(`${url}/unavailable`);
@@ -189,7 +189,7 @@ describe.each([
   });
 });
 
-test('works when it is made by hand, and tells what a subclass lets it tell', async () => {
+test('works when it is constructed directly, and shows the fields that a subclass allows', async () => {
   class Telling extends LockExceptionFilter {
     protected override problem(error: RedlockError): LockProblem {
       return { ...super.problem(error), message: error.message };
@@ -323,7 +323,7 @@ describe('in a gateway', () => {
   });
 });
 
-test('an error from elsewhere goes on', () => {
+test('passes other errors on', () => {
   const error = new LockHeldError(['a'], 'b', 1);
   const host = { getType: () => 'bot' };
   expect(() => new LockExceptionFilter().catch(error, host as never)).toThrow(error);

@@ -82,7 +82,7 @@ describe('a lab with a scenario under way', () => {
   }, TIMEOUT);
 
   test(
-    'is left alone by a second one, which says where it is and ends',
+    'is left alone by a second lab, which names its address and ends',
     async () => {
       const before = lab.pauses;
       const second = await startLab('--port', new URL(lab.url ?? '').port, '8');

@@ -18,7 +18,7 @@ const outcome: Outcome = {
   took: 0,
 };
 
-test('what is not named may be as it likes', () => {
+test('ignores figures without an expectation', () => {
   expect(deviations({}, { ...outcome, duplicates: 7, lost: 20 })).toEqual([]);
 });
 
@@ -33,7 +33,7 @@ test.each([
   expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
 });
 
-test('all of nothing is a run in which nothing was tried', () => {
+test('"all" fails for a run without attempts', () => {
   expect(deviations({ lost: 'all' }, { ...outcome, tasks: 0 })).toHaveLength(1);
 });
 

@@ -42,7 +42,7 @@ function lab(...args: string[]): Promise<Ended> {
 }
 
 test(
-  'the stale write of a paused holder goes through, and is refused where the token is checked',
+  'a stale write of a paused holder succeeds without a token check, and is refused with one',
   async () => {
     const { code, output } = await stale;
 
@@ -58,7 +58,7 @@ test(
 );
 
 test(
-  'a count on each node lets a third one in, and readers starve a writer; permits and shared locks do neither',
+  'per-node counts admit a third holder and readers starve a writer; permits and shared locks do neither',
   async () => {
     const { code, output } = await kinds;
 
@@ -72,7 +72,7 @@ test(
   TIMEOUT,
 );
 
-test('an unknown scenario ends it before anything is started', async () => {
+test('ends before it starts anything for an unknown scenario', async () => {
   const { code, output } = await lab('16');
 
   expect(code).toBe(1);
@@ -80,7 +80,7 @@ test('an unknown scenario ends it before anything is started', async () => {
   expect(output).not.toContain('PostgreSQL');
 });
 
-test('a port that somebody else has ends it, with what to do', async () => {
+test('ends with advice when the port is in use', async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const { port } = server.address() as AddressInfo;

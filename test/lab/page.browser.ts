@@ -145,7 +145,7 @@ test(
 );
 
 test(
-  'the playground runs on the PostgreSQL that was chosen, which keeps its locks when it is killed',
+  'the playground runs on the chosen PostgreSQL, which keeps its locks over a kill',
   async () => {
     const { url } = await startLab('--open', '--store', 'postgres');
     const { page, complaints } = await open(url, 1_200);
@@ -192,7 +192,7 @@ test(
 );
 
 test(
-  'the file that is written after a run shows the same picture, without a server, on a phone too',
+  'the file of a run shows the same picture without a server, also on a phone',
   async () => {
     const report = join(folder, 'report.html');
     const { ended } = await startLab('--report', report, '8');

@@ -21,7 +21,7 @@ function newRecorder(): Recorder {
 
 const pushed = (who: string, ...jobs: string[]): LabEvent => ({ kind: 'pushed', who, at: 0, jobs });
 
-test('a job that was pushed before is a duplicate; another dispatch of the same task is not', () => {
+test('counts a job that was pushed twice as a duplicate, and not another dispatch of the task', () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1', 'y#1'));
   recorder.add(pushed('b', 'y#1', 'y#2'));
@@ -30,7 +30,7 @@ test('a job that was pushed before is a duplicate; another dispatch of the same 
   expect(recorder.duplicates).toBe(1);
 });
 
-test('sees what was recorded before it was asked, unless that is left out', async () => {
+test('finds an event that was recorded before the call, unless told where to start', async () => {
   const recorder = newRecorder();
   recorder.add(pushed('a', 'x#1'));
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';

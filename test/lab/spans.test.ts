@@ -18,7 +18,7 @@ function event(kind: 'released' | 'renewed' | 'killed', who: string, at: number)
   return { kind, who, at };
 }
 
-test('a span lasts from getting the lock to giving it back, and knows when the lock ends', () => {
+test('a span lasts from the acquisition to the release, and has the end of validity', () => {
   const spans = spansOf([acquired('a', 1_000, 500, 100), event('released', 'a', 1_300)]);
 
   expect(spans).toEqual([
@@ -35,13 +35,13 @@ test('a span lasts from getting the lock to giving it back, and knows when the l
   ]);
 });
 
-test('a renewal counts from when it came, whatever was left', () => {
+test('a renewal counts from its own time', () => {
   const spans = spansOf([acquired('a', 0, 300), event('renewed', 'a', 100), event('renewed', 'a', 250)]);
 
   expect(spans).toMatchObject([{ lockEnds: 550 }]);
 });
 
-test('what is told after the end of a span does not end it again', () => {
+test('an event after the end of a span does not change it', () => {
   const spans = spansOf([acquired('a', 0), event('killed', 'a', 5), event('released', 'a', 9)]);
 
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
@@ -68,7 +68,7 @@ describe('a lock that is granted while it is held', () => {
   });
 });
 
-test('the times in which at least two were at it; what still lasts, lasts until now', () => {
+test('finds the times of at least two spans; an open span lasts until now', () => {
   const events = [
     acquired('a', 0),
     acquired('b', 2),
@@ -87,7 +87,7 @@ test('the times in which at least two were at it; what still lasts, lasts until 
   ]);
 });
 
-describe('more at once than may', () => {
+describe('more holders than allowed', () => {
   const three = [acquired('a', 0), acquired('b', 1), acquired('c', 2), event('released', 'b', 4)];
   test.each([
     ['three where one may', three, {}, 2],
@@ -100,18 +100,18 @@ describe('more at once than may', () => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 
-  test('lasts until it is one too many no more', () => {
+  test('lasts until the number of holders is allowed again', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });
 });
 
-describe('one that has to be alone', () => {
+describe('a waiter for an exclusive lock', () => {
   const asking: LabEvent = { kind: 'asking', who: 'w', at: 10 };
 
   const read = (who: string, at: number, tasks = 1): LabEvent => ({ kind: 'read', who, at, tasks });
 
-  test('is overtaken by who begins again since it asks; the first time may have been asked for before', () => {
+  test('is overtaken by a holder that acquires again after it asked', () => {
     const events = [read('a', 5), asking, read('a', 11), read('b', 12), read('a', 13), read('b', 14, 0)];
 
     expect(countOvertakes(events)).toBe(1);

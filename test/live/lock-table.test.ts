@@ -22,15 +22,15 @@ function mapOf(...infos: LockInfo[]): ReadonlyMap<string, LockInfo> {
   return new Map(infos.map((info) => [info.key, info]));
 }
 
-describe('between two looks', () => {
-  test('a lock that is as before is not sent again, though less of it is left', () => {
+describe('between two polls', () => {
+  test('does not send an unchanged lock again, though its remaining time is shorter', () => {
     const table = new LockTable();
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 0).rows).toHaveLength(1);
     const change = table.update(mapOf(heldBy('k', { remaining: 9_600 })), NOBODY, 410);
     expect(change).toEqual({ rows: [], renewed: [], gone: [], begun: [], ended: [] });
   });
 
-  test('an extension is its new end and a count', () => {
+  test('sends an extension as a new end and a count', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
@@ -41,7 +41,7 @@ describe('between two looks', () => {
     ]);
   });
 
-  test('another holder is a row again, with one that has begun and one that has ended', () => {
+  test('sends a new holder as a full row, with one start and one end', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     const { rows, begun, ended } = table.update(
@@ -54,7 +54,7 @@ describe('between two looks', () => {
     expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
   });
 
-  test('a key keeps its number while it is free', () => {
+  test('keeps the number of a key while it is free', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(), NOBODY, 400).gone).toEqual([1]);
@@ -67,7 +67,7 @@ describe('between two looks', () => {
     ]);
   });
 
-  test('what no quorum has is of no mode; a key without an end has none', () => {
+  test('has no mode for a lock without a quorum, and no end for a key without expiry', () => {
     const table = new LockTable();
     const minority = infoOf('k', heldBy('k', {}).votes, 2);
     expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([
@@ -78,7 +78,7 @@ describe('between two looks', () => {
     ]);
   });
 
-  test('of more than 20,000 locks, 20 holders and 20 waiters the number', () => {
+  test('sends only the number beyond 20,000 locks, 20 holders and 20 waiters', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);

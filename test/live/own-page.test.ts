@@ -24,7 +24,7 @@ describe('the loopback page answers', () => {
   });
 });
 
-describe("a request for data is the own page's", () => {
+describe('accepts data requests only from its own page', () => {
   test.each([
     [true, { host: 'a.example' }],
     [true, { host: 'inner', 'sec-fetch-site': 'same-origin', origin: 'https://a.example' }],
@@ -44,11 +44,11 @@ test.each([
   ['/shop/locks', './locks/'],
   ['/locks/', './'],
   ['/a"><script>', './ascript/'],
-])('the page at %s names its files %s', (path, base) => {
+])('the page at %s refers to its files as %s', (path, base) => {
   expect(pageFor(path)).toContain(`src="${base}board.js"`);
 });
 
-test('what may be a password in a message is taken out', () => {
+test('removes possible passwords from messages', () => {
   expect(redacted('connect redis://user:p%40ss@host:1, http://:secret@b')).toBe(
     'connect redis://host:1, http://b',
   );

@@ -69,7 +69,7 @@ describe('metrics of locks', () => {
     stop = collectLockMetrics({ registry });
   });
 
-  test('count by the label, not by the key', async () => {
+  test('are counted by label, not by key', async () => {
     await Promise.all([1, 2, 3].map((id) => module.get(Orders).settle(id)));
     await expect(valueOf('redlock_acquired_total', settle)).resolves.toBe(3);
     await expect(valueOf('redlock_wait_seconds_count', { ...settle, outcome: 'acquired' })).resolves.toBe(3);
@@ -77,7 +77,7 @@ describe('metrics of locks', () => {
     await expect(registry.metrics()).resolves.not.toContain('order:');
   });
 
-  test('what is held is a gauge', async () => {
+  test('held locks are a gauge', async () => {
     const lock = await service.acquire('a', { label: 'import' });
     const held = { lock: 'import', module: 'default' };
     await expect(valueOf('redlock_held', held)).resolves.toBe(1);
@@ -85,7 +85,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_held', held)).resolves.toBe(0);
   });
 
-  test('modes are told apart, and permits that are taken are a gauge', async () => {
+  test('modes have a label, and taken permits are a gauge', async () => {
     const other = { lock: 'other', module: 'default' };
     const reader = await service.acquire('r', { mode: 'shared' });
     const one = await service.acquire('p', { permits: 5 });
@@ -101,14 +101,14 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { ...other, mode: 'permits' })).resolves.toBe(2);
   });
 
-  test('times are seconds', async () => {
+  test('durations are in seconds', async () => {
     await service.withLock('a', () => new Promise((resolve) => setTimeout(resolve, 50)));
     const sum = await valueOf('redlock_hold_seconds_sum', { lock: 'other', module: 'default' });
     expect(sum).toBeGreaterThan(0.04);
     expect(sum).toBeLessThan(5);
   });
 
-  test('busy, unavailable, aborted and lost', async () => {
+  test('count busy, unavailable, aborted and lost acquisitions', async () => {
     const other = { lock: 'other', module: 'default' };
     const before = await service.acquire('a');
     await service.tryAcquire('a');
@@ -132,7 +132,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeGreaterThanOrEqual(1);
   });
 
-  test('a renewal that a node fails, too', async () => {
+  test('count a renewal that fails on a node', async () => {
     const lock = await service.acquire('a');
     await expect(valueOf('redlock_node_errors_total', { node: 'memory' })).resolves.toBeUndefined();
     const undo = locks.fail();
@@ -149,14 +149,14 @@ describe('metrics of locks', () => {
     }
   });
 
-  test('skips by their reason', async () => {
+  test('count skips by reason', async () => {
     await locks.hold('report');
     await module.get(Orders).report();
     const labels = { lock: 'report', module: 'default', reason: 'held' };
     await expect(valueOf('redlock_skipped_total', labels)).resolves.toBe(1);
   });
 
-  test('a module with a name is told apart', async () => {
+  test('a named module has its own label', async () => {
     const named = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks, name: 'billing' })],
     }).compile();
@@ -165,7 +165,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
 
-  test('a hold that began before is not counted', async () => {
+  test('a hold that began before collection is not counted', async () => {
     stop();
     stop = () => undefined;
     const lock = await service.acquire('a');
@@ -174,7 +174,7 @@ describe('metrics of locks', () => {
     await expect(samples('redlock_held')).resolves.toEqual([]);
   });
 
-  test('the panels and variables of the dashboard ask for metrics and labels that there are', async () => {
+  test('the panels and variables of the dashboard use existing metrics and labels', async () => {
     interface Dashboard {
       readonly title: string;
       readonly schemaVersion: number;
@@ -231,7 +231,7 @@ describe('metrics of locks', () => {
   });
 });
 
-test('so many labels are told apart, and no more', async () => {
+test('the number of distinct labels is limited', async () => {
   stop = collectLockMetrics({ registry, maxLabels: 2 });
   for (const label of ['a', 'b', 'c', 'd', 'a']) await service.withLock('key', { label }, () => undefined);
   const counts = (await samples('redlock_acquired_total')).map(({ labels, value }) => [
@@ -245,7 +245,7 @@ test('so many labels are told apart, and no more', async () => {
   ]);
 });
 
-test('stopping takes them out of the registry, which is the default one when none is given', async () => {
+test('stopping removes them from the registry, by default the global one', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
   expect(register.getMetricsAsArray()).toHaveLength(11);
@@ -253,7 +253,7 @@ test('stopping takes them out of the registry, which is the default one when non
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('bad options are named', () => {
+test('invalid options are named', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
   for (const other of [{}, null, 'default'] as unknown as Registry[]) {
     const collect = (): unknown => collectLockMetrics({ registry: other });

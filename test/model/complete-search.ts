@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 
-/** What a search of every state within reach ended with. */
+/** Result of a search of every reachable state. */
 export interface SearchResult {
   readonly states: number;
   /** The rule that can be broken; `undefined` when none can. */

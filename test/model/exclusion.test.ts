@@ -59,7 +59,7 @@ describe('the search finds two holders when', () => {
   });
 });
 
-test('extending what has lapsed, and nobody else has got, does not make two holders', () => {
+test('extending a lapsed lock that nobody else acquired does not make two holders', () => {
   // It is refused because it would leave a lock that nobody knows of: see "revival" in one-node.test.ts.
   expect(search({ drift: 0, gain: 0, losses: 0, plant: 9 }).broken).toBeUndefined();
 });

@@ -6,7 +6,7 @@ export interface Step<State> {
   readonly broken?: string | undefined;
 }
 
-/** What an exploration found. */
+/** Result of an exploration. */
 export interface Exploration {
   /** States that differ, up to the names of nodes and claims. */
   readonly states: number;

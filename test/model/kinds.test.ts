@@ -60,7 +60,7 @@ describe('tokens of those that exclude each other differ and increase in real-ti
   });
 });
 
-describe('the search finds a way when', () => {
+describe('the search finds a violation when', () => {
   const reads = { readers: 1, writers: 1 };
   const permits = { permits: 1, writers: 1 };
   test.each<[string, SearchSettings]>([
@@ -90,11 +90,11 @@ describe('a reader that was granted a larger token than it raises to', () => {
   // Only a duplicate does that, after the reader had lapsed and somebody else held the lock.
   const given = { readers: 1, writers: 1, own: 0 };
 
-  test('gets the token of a writer where it is raised', () => {
+  test('gets the token of a writer when its token is raised', () => {
     expect(search(given).broken).toBe('J2: a reader has the token of one who is no reader');
   });
 
-  test('may be raised where that does not matter: the order stays', () => {
+  test('may be raised when the order of tokens stays the same', () => {
     expect(search({ ...given, apart: 0 })).toEqual({ states: 30_192, broken: undefined });
   });
 });

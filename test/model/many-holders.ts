@@ -32,7 +32,7 @@ export interface Held {
   readonly kept: boolean;
 }
 
-/** What the rules are; only {@link RIGHT_MODES} is right. */
+/** The rules; only {@link RIGHT_MODES} is right. */
 export interface ModeRules {
   readonly linger: number;
   /** Readers are not granted beside an exclusive holder, nor permits beside readers. */
@@ -95,7 +95,7 @@ export class ManyHolders {
     return copy;
   }
 
-  /** Those who hold the key. */
+  /** Holders of the key. */
   holders(name: string, now: number): ReadonlyMap<string, Held> {
     const holders = [...(this.#keys.get(name)?.holders ?? [])];
     return new Map(holders.filter(([, { end }]) => now < end));
@@ -240,7 +240,7 @@ export class ManyHolders {
     this.#keys.set(name, key);
   }
 
-  /** What is known of a key: nothing, the linger after it was held. */
+  /** State of a key: nothing, when the linger after its last hold has passed. */
   #key(name: string, now: number): Key {
     const key = this.#keys.get(name);
     if (key && now < key.until + this.rules.linger) return key;

@@ -13,7 +13,7 @@ beforeAll(() => {
   search = compileSearch('members');
 });
 
-describe('tokens increase, what the claim lost does not count, and nothing comes back after its deadline, while', () => {
+describe('tokens increase, a lost claim does not count, and no claim revives after its deadline, while', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
     ['falls are all but half of the linger less the lead', { back: 1 }, 32_440, 57_664],
@@ -27,7 +27,7 @@ describe('tokens increase, what the claim lost does not count, and nothing comes
   });
 });
 
-describe('the search finds a way when', () => {
+describe('the search finds a violation when', () => {
   test.each<[string, RegExp, SearchSettings]>([
     ['falls are half of the linger less the lead', /^tokens:/, { linger: 3 }],
     ['longer falls are half of the linger less the lead', /^tokens:/, { back: 2, linger: 5 }],
@@ -56,7 +56,7 @@ describe('the search finds a way when', () => {
   });
 });
 
-test('without falls of the clock, the end of a member alone says whether it is one', () => {
+test('the end of a member alone decides its membership when the clock never falls', () => {
   for (const mode of [SHARED, PERMITS])
     for (const plant of [1, 2, 3]) expect(search({ plant, mode, back: 0 }).broken).toBeUndefined();
 });

@@ -31,11 +31,11 @@ const REDIS_MESSAGES = 1_500;
 /** Within so many every planted error is found, most of them within a few hundred. */
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
-/** What ends so soon is waited for: nobody knows whether a message comes before or after that. */
+/** An end this close is waited for: a message could come before or after it. */
 const CLOSE = steps(4);
 const RULES: ModeRules = { ...RIGHT_MODES, linger: steps(LINGER_MS) };
 
-/** What leases ask for: of which keys, and with how many permits in that mode. */
+/** Keys of leases, and their number of permits in that mode. */
 const KINDS: readonly (readonly [LockMode, string, number])[] = [
   ['exclusive', 'a', 0],
   ['exclusive', 'ab', 0],
@@ -57,7 +57,7 @@ function steps(milliseconds: number): number {
 
 type Random = (count: number) => number;
 
-/** What the messages go to. */
+/** Receiver of the messages. */
 interface Node {
   readonly store: Store;
   readonly modes: readonly LockMode[];
@@ -68,7 +68,7 @@ interface Node {
   pass(random: Random): Promise<boolean>;
 }
 
-/** What is sent, and what the rules make of it. */
+/** A message, and the expected answer. */
 interface Message {
   readonly name: string;
   readonly send: () => Promise<readonly unknown[]>;
@@ -90,7 +90,7 @@ async function answersTo<Reply>(
   return answers;
 }
 
-/** What a grant gives; `undefined` for a refusal, which the model does not tell from an error that is a rule. */
+/** Result of a grant; `undefined` for a refusal, which the model does not distinguish from an expected error. */
 function grantOf(reply: AcquireReply | Error): Granted | undefined {
   if (!(reply instanceof Error))
     return reply.granted ? { token: reply.token, slots: reply.slots ?? [] } : undefined;
@@ -102,14 +102,14 @@ class Conversation {
   readonly #random: Random;
   #keys: Readonly<Record<string, string>> = {};
   #leases: Lease[] = [];
-  /** What has been replaced, whose extensions and releases may still come. */
+  /** Replaced leases, whose extensions and releases may still arrive. */
   #late: Lease[] = [];
   readonly #granted = new Set<Lease>();
   #state = new ManyHolders(RULES);
   #now = 0;
-  /** How exactly the holders' ends are known: the last answer took so long. */
+  /** Uncertainty of the holders' ends: the duration of the last answer. */
   #slack = 0;
-  /** What has happened, to see that everything has. */
+  /** Events so far, to see that each kind has occurred. */
   readonly seen = new Set<string>();
 
   constructor(
@@ -216,7 +216,7 @@ class Conversation {
     }
   }
 
-  /** Whether the store shows the holders that the rules say, with their ends, tokens and slots. */
+  /** Checks that the store shows the expected holders, with their ends, tokens and slots. */
   #shows(found: readonly KeyState[], state: ManyHolders, now: number, tolerance: number): boolean {
     return Object.values(this.#keys).every((key, index) => {
       const shown = found[index];
@@ -265,7 +265,7 @@ class Conversation {
     }
     if (kind < 15) {
       const [key] = claim.keys as [string];
-      // Whether one that has lapsed is among those that were ended is no matter: it is no holder.
+      // A lapsed id among the ended ones is accepted: it is not a holder.
       const named = [lease, this.#oneToChange()].filter(
         (one) => !this.#granted.has(one) || this.#isThere(one),
       );
@@ -321,7 +321,7 @@ class Conversation {
     };
   }
 
-  /** What the algorithm does with a grant: sometimes the others have agreed on another slot. */
+  /** Step of the algorithm after a grant: sometimes the others have agreed on another slot. */
   #heard(lease: Lease, { slots }: Granted): void {
     const isNew = !this.#granted.has(lease);
     this.#granted.add(lease);
@@ -357,7 +357,7 @@ class Conversation {
     return some[this.#random(some.length)]!;
   }
 
-  /** Whether it holds a key, or keeps it. */
+  /** True if it holds or keeps a key. */
   #isThere({ id, keys }: Lease): boolean {
     return keys.some((key) => this.#state.holders(key, this.#now).has(id));
   }
@@ -428,7 +428,7 @@ async function redisNode(): Promise<Node> {
   };
 }
 
-/** What comes up in each mode, besides that which all modes have. */
+/** Events in each mode, besides those of all modes. */
 const SEEN = ['acquire', 'extend', 'raise', 'end'].flatMap((word) => [`${word}: yes`, `${word}: no`]);
 const SEEN_IN: Readonly<Record<LockMode, readonly string[]>> = {
   exclusive: ['one: exclusive'],
@@ -470,7 +470,7 @@ describe.each([
   ['memory', memoryNode, MEMORY_MESSAGES, ['exclusive', 'shared', 'permits']],
   ['Redis, by its Lua scripts', redisNode, REDIS_MESSAGES, ['exclusive', 'shared', 'permits']],
 ] as const)('a node in %s', (_kind, open, messages, modes) => {
-  test('answers what the rules say in each mode, whatever the order of the messages', async () => {
+  test('follows the rules in each mode, with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen, expected } = await firstDifference(open, RULES, messages);
       expect(difference).toBeUndefined();

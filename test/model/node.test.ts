@@ -47,7 +47,7 @@ const MEMORY_RULES: RecordRules = {
   aboveMarker: 'never',
 };
 
-/** What the keys of locks may be. */
+/** Possible keys of locks. */
 const KEYS = ['a', 'b'];
 const LOCKS = [['a'], ['a'], ['b'], ['a', 'b'], ['a', 'b']];
 
@@ -69,18 +69,18 @@ class Claims {
   }
 }
 
-/** What the messages go to. */
+/** Receiver of the messages. */
 interface Node {
   readonly store: LockStore & QuorumStore;
   readonly shortMs: number;
   readonly minHoldMs: number;
-  /** How far ahead of the clock tokens are asked for, in milliseconds. */
+  /** Largest lead of proposed tokens over the clock, in milliseconds. */
   readonly aheadMs: number;
   readonly guardMs: number;
-  /** Whether a message can come after its deadline. */
+  /** True if a message can arrive after its deadline. */
   readonly late: boolean;
   clock(): Promise<number>;
-  /** What is there; `undefined` where only answers can be seen. */
+  /** Stored record; `undefined` where only answers are visible. */
   read(claims: Claims): Promise<Records | undefined>;
   /** Lets some time pass, sometimes more than a record is kept. */
   pass(random: (count: number) => number): Promise<{ readonly forgets: boolean }>;
@@ -88,7 +88,7 @@ interface Node {
   tamper?(random: (count: number) => number): Promise<void>;
 }
 
-/** What is sent, and what the rules make of it. */
+/** A message, and the expected answer. */
 interface Message {
   readonly name: string;
   readonly send: () => Promise<readonly unknown[]>;
@@ -124,7 +124,7 @@ class Conversation {
   readonly #kept = new Set<Lease>();
   readonly #random: (count: number) => number;
   #state: Records = { records: new Map(), marker: undefined, born: undefined };
-  /** What has happened, to see that everything has. */
+  /** Events so far, to see that each kind has occurred. */
   readonly seen = new Set<string>();
 
   constructor(
@@ -144,7 +144,7 @@ class Conversation {
       if (kind < 6) this.#renewLease(this.#random(LOCKS.length));
       else if (kind < 12) {
         const { forgets } = await this.node.pass(this.#random);
-        // Whoever asked before has given up: the deadline is far shorter than that.
+        // An earlier request has been abandoned: the deadline is far shorter than that.
         if (forgets) this.#renewLeases();
       } else if (kind < 22 && this.node.tamper) {
         await this.node.tamper(this.#random);
@@ -519,7 +519,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
   ],
   ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
 ])('a node in %s', (_kind, open, messages, rules, outcomes, planted) => {
-  test('answers what the rules say, whatever the order of the messages', async () => {
+  test('follows the rules with messages in any order', async () => {
     for (let round = 0; round < ROUNDS; round++) {
       const { difference, seen } = await firstDifference(open, rules, messages);
       expect(difference).toBeUndefined();

@@ -25,7 +25,7 @@ function withRules(rules: Partial<RecordRules>, scope: Partial<NodeScope> = {}):
   return { ...SCOPE, ...scope, rules: { ...RULES, ...rules } };
 }
 
-describe('every grant has a larger token, raises count, and nothing comes back', () => {
+describe('every grant has a larger token, raises count, and no claim revives', () => {
   test.each<[string, NodeScope]>([
     ['the clock falls again and again, and tokens come from clocks that are ahead', SCOPE],
     ['the clock never falls, and memory is short at releases', { ...SCOPE, back: 0, short: true }],
@@ -53,7 +53,7 @@ describe('every grant has a larger token, raises count, and nothing comes back',
   });
 });
 
-describe('the search finds a way when', () => {
+describe('the search finds a violation when', () => {
   test.each<[string, string, NodeScope]>([
     ['tokens', 'a new token is not above the one of the record', withRules({ above: false })],
     ['tokens', 'a release deletes the record', withRules({ lingers: false })],
@@ -94,7 +94,7 @@ describe('the search finds a way when', () => {
   });
 });
 
-describe('the search finds no way, so a node need not care, when', () => {
+describe('the search finds no violation when', () => {
   test.each<[string, NodeScope]>([
     ['the marker is not looked at where there is a record', withRules({ aboveMarker: 'without a record' })],
     [
@@ -106,7 +106,7 @@ describe('the search finds no way, so a node need not care, when', () => {
   });
 });
 
-test('what is known to be open: with older data, and a clock that falls, a claim counts where somebody else was granted since', () => {
+test('a known gap: a claim counts after a later grant when the node restarts with older data and its clock falls', () => {
   const scope = withRules({ guard: 6 }, { crashes: 1 });
   expect(search(scope).counterexample?.broken).toMatch(/^(extending|duplicate):/);
 });

@@ -25,29 +25,29 @@ const WATCHED = 0;
 const OTHER = 1;
 const ANOTHER = 2;
 
-/** What an exploration allows. */
+/** Limits of an exploration. */
 export interface NodeScope {
   readonly rules: RecordRules;
   readonly ttl: number;
   /** Ticks from the invocation to the deadline. */
   readonly limit: number;
-  /** How far the clock may fall below the latest that it said. */
+  /** Largest fall of the clock below its latest value. */
   readonly back: number;
-  /** How often it may fall; without end by default. */
+  /** Number of falls; unlimited by default. */
   readonly falls?: number;
-  /** How far tokens may be ahead of the clock: by clocks of other nodes, proposals, counting. */
+  /** Largest lead of tokens over the clock: by clocks of other nodes, proposals and counting. */
   readonly ahead: number;
-  /** Whether tokens are raised, as with several nodes; yes by default. */
+  /** True if tokens are raised, as with several nodes; true by default. */
   readonly raises?: boolean;
-  /** Whether extensions and grants are judged, too; yes by default. */
+  /** True if extensions and grants are checked, too; true by default. */
   readonly exclusion?: boolean;
   /** Ticks for which a release may keep the record in the way of others; none by default. */
   readonly keep?: number;
-  /** Whether the memory may be short when a lock is released. */
+  /** True if memory may be short at a release. */
   readonly short?: boolean;
-  /** How often the data is lost. */
+  /** Number of data losses. */
   readonly losses?: number;
-  /** How often the node comes back with the data that it had saved. */
+  /** Number of restarts with older data. */
   readonly crashes?: number;
 }
 
@@ -237,7 +237,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
     yield { event: `${nameOf(id)} releases`, state };
   }
   if (scope.raises === false) return;
-  // What another one counts on does not matter here: any claim may be the one that is watched.
+  // Validity of another claim does not matter here: any claim may be the observed one.
   const counts = id === WATCHED && world.token !== undefined;
   // A claim raises only where it heard that it was granted.
   if (id === WATCHED && !counts && !world.done) return;
@@ -262,7 +262,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   }
 }
 
-/** What the claim lost must not come back, unless the clock gives back what it took. */
+/** A lost claim must not revive, unless the clock falls by as much as it rose. */
 function revived(before: OneNode, after: OneNode, { rules }: NodeScope): string | undefined {
   const { record } = after.node;
   if (record?.id !== WATCHED || !isHeld(recordAt(after.node, after.clock), after.clock, rules))

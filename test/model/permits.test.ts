@@ -11,7 +11,7 @@ beforeAll(() => {
   search = compileSearch('permits');
 });
 
-describe('no two holders have the same slot, and none is beside an exclusive one (J1), with', () => {
+describe('no two holders have the same slot, and none holds beside an exclusive lock (J1), with', () => {
   test.each<[string, SearchSettings, number]>([
     ['three who ask for two permits', { permits: 3 }, 16_991],
     ['two who ask for one permit', { slots: 1 }, 133],
@@ -28,7 +28,7 @@ describe('no two holders have the same slot, and none is beside an exclusive one
   });
 });
 
-describe('the search finds a way when', () => {
+describe('the search finds a violation when', () => {
   test.each<[string, RegExp, SearchSettings]>([
     [
       'holders are counted on each node: three hold two permits',

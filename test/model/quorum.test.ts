@@ -25,7 +25,7 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
   });
 });
 
-describe('the search finds a way when', () => {
+describe('the search finds a violation when', () => {
   test.each<[string, number]>([
     ['the token is not written back', 1],
     ['the token is written back wherever the claim holds the lock, whatever the token of the record', 2],

@@ -37,7 +37,7 @@ export interface RecordRules {
   readonly deadline: boolean;
   /** The new token is above the one of the record. */
   readonly above: boolean;
-  /** What lifts the marker. */
+  /** Events that raise the marker. */
   readonly marker: 'grants and raises' | 'grants' | 'raises' | 'nothing';
   /** When the new token is above the marker. */
   readonly aboveMarker: 'always' | 'without a record' | 'never';

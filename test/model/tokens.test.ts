@@ -30,7 +30,7 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
   });
 });
 
-describe('the search over three nodes finds a way when', () => {
+describe('the search over three nodes finds a violation when', () => {
   test.each<[string, SearchSettings]>([
     ['the token is not written back', { plant: 1 }],
     ['the token is written back wherever the lock is held, whatever the token of the record', { plant: 2 }],

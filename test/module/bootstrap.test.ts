@@ -19,19 +19,19 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** How many connections of ours the server has. */
+/** Number of our connections on the server. */
 async function connections(): Promise<number> {
   return String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
 }
 
-describe('a start that fails', () => {
+describe('a failed start', () => {
   let file: string;
   beforeAll(async () => {
     file = await bundled('test/fixtures/failed-bootstrap.ts');
   });
   afterEach(() => until(async () => (await connections()) === 0));
 
-  /** What the process said, once it has ended by itself. */
+  /** Output of the process, once it has ended by itself. */
   async function said(fault: string, url: string): Promise<string> {
     const child = spawn(process.execPath, [file], {
       env: { ...process.env, NODE_OPTIONS: '', REDIS_URL: url, FAULT: fault },
@@ -52,7 +52,7 @@ describe('a start that fails', () => {
     await expect(said(fault, redis.url)).resolves.toContain(message);
   });
 
-  test('lets the process end when Redis is away, too', async () => {
+  test('lets the process end when Redis is down', async () => {
     const url = `redis://127.0.0.1:${await freePort()}`;
     await expect(said('a provider fails', url)).resolves.toContain('the database is away');
   });

@@ -60,7 +60,7 @@ describe('strict', () => {
     async run(): Promise<void> {}
   }
 
-  test('refuses decorators that are not declared at start-up, all in one error', async () => {
+  test('refuses undeclared decorators at start-up in one error', async () => {
     await expect(start({ locks, strict: true }, Plain, Foreign)).rejects.toMatchObject({
       code: 'LOCK_NOT_DECLARED',
       message:
@@ -81,7 +81,7 @@ describe('strict', () => {
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('is not what `onBusy` is for', async () => {
+  test('does not call `onBusy`', async () => {
     @Injectable()
     class Late {
       @WithLock('late', { onBusy: 'skip' })
@@ -98,7 +98,7 @@ describe('strict', () => {
     await expect(late.instead()).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('leaves leaders, and looking at locks, alone', async () => {
+  test('does not affect leaders and inspection', async () => {
     @Injectable()
     class Consumer {
       @Leader('consumer')
@@ -110,13 +110,13 @@ describe('strict', () => {
     await expect(service.forceRelease('any')).resolves.toBe(false);
   });
 
-  test('needs to know which locks are declared', () => {
+  test('requires declared locks', () => {
     expect(() => RedlockModule.forRoot({ nodes: 'memory', strict: true })).toThrow(
-      '`strict` refuses what `locks` does not declare: give `locks` what `defineLocks` returns',
+      '`strict` refuses locks that `locks` does not declare: set `locks` to the result of `defineLocks`',
     );
   });
 
-  test('is for one module instance', async () => {
+  test('applies to one module instance', async () => {
     @Injectable()
     class Both {
       constructor(
@@ -161,7 +161,7 @@ describe('a lock of a named module', () => {
     }
   }
 
-  test('is locked there, and nowhere else', async () => {
+  test('is locked only in that module', async () => {
     const options = { nodes: 'memory', locks: ofBilling, strict: true } as const;
     const app = await startPlainApp({
       imports: [RedlockModule.forRoot(options), RedlockModule.forRoot({ ...options, name: 'billing' })],
@@ -197,7 +197,7 @@ describe('overrides', () => {
     }
   }
 
-  test('are in force in methods and in the service', async () => {
+  test('apply to methods and to the service', async () => {
     const overrides = {
       'order:settle': { ttl: 60_000, onBusy: 'skip' },
       'tenant:report': { permits: 1 },
@@ -217,7 +217,7 @@ describe('overrides', () => {
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('show in the list of declarations', async () => {
+  test('appear in the list of declarations', async () => {
     const overrides = { 'order:settle': { ttl: 60_000, onBusy: undefined } };
     const { service } = await start({ locks, overrides, defaults: { ttl: 20_000 } });
     const common = {
@@ -261,7 +261,7 @@ describe('overrides', () => {
     ]);
   });
 
-  test('count where ttls are checked at start-up', async () => {
+  test('are included in the check of ttls at start-up', async () => {
     const nodes = ['redis://127.0.0.1:1', 'redis://127.0.0.1:2', 'redis://127.0.0.1:3'];
     const options = { nodes, restartGuard: 40_000, locks };
     const message =
@@ -353,7 +353,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  describe('of a method that a class overrides', () => {
+  describe('for a method that a class overrides', () => {
     @Injectable()
     class Base {
       @WithLock('clean-up')
@@ -373,17 +373,20 @@ describe('two policies for one key', () => {
     @Injectable()
     class Twice extends Declared {}
 
-    test.each<[Type]>([[Declared], [Unlocked], [Twice]])('%p: that of its own is what counts', async (of) => {
-      await expect(start({ locks }, of)).resolves.toBeDefined();
-      await expect(start({ locks, strict: true }, of)).resolves.toBeDefined();
-    });
+    test.each<[Type]>([[Declared], [Unlocked], [Twice]])(
+      '%p: checks the policy of the override',
+      async (of) => {
+        await expect(start({ locks }, of)).resolves.toBeDefined();
+        await expect(start({ locks, strict: true }, of)).resolves.toBeDefined();
+      },
+    );
 
-    test('a method that is inherited has that of its parent', async () => {
+    test('checks an inherited method by the policy of its parent', async () => {
       await expect(start({ locks }, Inherited)).rejects.toThrow('@WithLock of Base.run');
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('a method that calls that of its parent is refused by `strict` at its call', async () => {
+    test('`strict` refuses an override at the call when it calls an undeclared parent method', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -395,7 +398,7 @@ describe('two policies for one key', () => {
     });
   });
 
-  test('of readers and writers are as it should be', async () => {
+  test('of readers and writers are accepted', async () => {
     const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
     await expect(start({ locks: both })).resolves.toBeDefined();
     const third = defineLocks({ also: { key: 'catalog', ttl: 1_000 } });
@@ -404,7 +407,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  test('of decorators that are not declared are left alone', async () => {
+  test('of undeclared decorators are accepted', async () => {
     @Injectable()
     class Plain {
       @WithLock('same')
@@ -416,7 +419,7 @@ describe('two policies for one key', () => {
     await expect(start({ locks }, Plain)).resolves.toBeDefined();
   });
 
-  test('of key functions are warned of at the call, once for each two', async () => {
+  test('of key functions are logged as a warning at the call, once for each pair', async () => {
     const same = defineLocks({
       settle: { key: (id: number) => `order:${id}` },
       refund: { key: (id: number) => `order:${id}`, ttl: 5_000 },
@@ -456,7 +459,7 @@ test('a shared lock is refused at start-up with a `minHold` of the defaults', as
   await expect(start({ locks: own, defaults: { minHold: 1_000 } })).resolves.toBeDefined();
 });
 
-test('a lock that would be an upgrade is refused by its name', async () => {
+test('an error about an upgrade names the declared lock', async () => {
   const both = defineLocks({ read: { key: 'catalog', mode: 'shared' }, write: { key: 'catalog' } });
   const { service } = await start({ locks: both });
   await service.withLock(both.read, async () => {
@@ -467,10 +470,10 @@ test('a lock that would be an upgrade is refused by its name', async () => {
   });
 });
 
-describe("`release: 'afterCommit'` where nobody tells of a commit", () => {
+describe("`release: 'afterCommit'` without a transaction hook", () => {
   const kept = defineLocks({ kept: { key: 'kept', release: 'afterCommit' } });
 
-  test('is refused at the call of a lock that no method here has', async () => {
+  test('is refused at the call of a lock that no method uses', async () => {
     const { service } = await start({ locks: kept });
     expect(service.declared()).toMatchObject([{ name: 'kept', release: 'afterCommit' }]);
     await expect(service.withLock(kept.kept, () => undefined)).rejects.toThrow(
@@ -478,7 +481,7 @@ describe("`release: 'afterCommit'` where nobody tells of a commit", () => {
     );
   });
 
-  test('is refused at start-up when a method has the lock', async () => {
+  test('is refused at start-up when a method uses the lock', async () => {
     @Injectable()
     class Keeper {
       @WithLock.of(kept.kept)
@@ -499,12 +502,12 @@ test.each<[string, unknown, string]>([
     { tidy: locks['clean-up'] },
     'Expected `locks` to have each lock under its own name, got "clean-up" as "tidy"',
   ],
-])('%s is not what `locks` takes', (_what, given, message) => {
+])('%s is refused in `locks`', (_what, given, message) => {
   const options = { nodes: 'memory', locks: given } as RedlockModuleOptions;
   expect(() => RedlockModule.forRoot(options)).toThrow(message);
 });
 
-test('a declared `oncePerTick` is checked as one of a decorator', async () => {
+test('a declared `oncePerTick` is checked like that of a decorator', async () => {
   const ticking = defineLocks({ tick: { key: 'tick', oncePerTick: true } });
   @Injectable()
   class Unscheduled {

@@ -41,25 +41,25 @@ async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number)
   return took;
 }
 
-test('with all nodes connected the start waits for nothing', async () => {
+test('start-up does not wait when all nodes are connected', async () => {
   await expect(startTime(nodesOfWhich(0).nodes)).resolves.toBeLessThan(20);
 });
 
-test('with a quorum connected the start waits for the third node for a moment only', async () => {
+test('start-up waits only briefly for the third node when a quorum is connected', async () => {
   const took = await startTime(nodesOfWhich(1).nodes);
   expect(took).toBeGreaterThanOrEqual(200);
   expect(took).toBeLessThan(250);
   expect(lines.of('error')).toEqual([]);
 });
 
-test('without a quorum the start waits five seconds, and says that nothing can be locked', async () => {
+test('start-up waits five seconds without a quorum, and logs that nothing can be locked', async () => {
   const took = await startTime(nodesOfWhich(2).nodes);
   expect(took).toBeGreaterThanOrEqual(5_000);
   expect(took).toBeLessThan(5_050);
   expect(lines.of('error')).toEqual([expect.stringMatching(/^1 of 3 Redis nodes are connected and 2 are/)]);
 });
 
-test('a quorum that comes late ends the wait', async () => {
+test('start-up stops waiting when a quorum connects', async () => {
   const { nodes, connect } = nodesOfWhich(2);
   setTimeout(() => connect.forEach((each) => each()), 3_000);
   const took = await startTime(nodes);
@@ -68,13 +68,13 @@ test('a quorum that comes late ends the wait', async () => {
   expect(lines.of('error')).toEqual([]);
 });
 
-describe('with waitForQuorum', () => {
-  test('the start waits for nothing when a quorum votes', async () => {
+describe('with waitForQuorum start-up', () => {
+  test('does not wait when a quorum votes', async () => {
     await expect(startTime(nodesOfWhich(0).nodes, 30_000)).resolves.toBeLessThan(20);
     expect(lines.of('log')).toEqual([]);
   });
 
-  test('the start waits for the votes of nodes that come later, and no longer', async () => {
+  test('waits until later nodes vote, and no longer', async () => {
     const { nodes, connect } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     setTimeout(() => {
@@ -86,7 +86,7 @@ describe('with waitForQuorum', () => {
     expect(took).toBeLessThan(12_600);
   });
 
-  test('the time in which nodes connect is part of it', async () => {
+  test('counts the time to connect', async () => {
     const { nodes } = nodesOfWhich(2);
     for (const node of nodes.slice(1)) node.fate = { check: new Error('not connected') };
     const took = await startTime(nodes, 7_000);

@@ -44,11 +44,11 @@ test.each([
   await server.stop();
 });
 
-test('a process ends though it holds locks: renewal does not keep it alive', async () => {
+test('renewal does not keep a process with held locks alive', async () => {
   await expect(run('holds locks, and ends')).resolves.toEqual({ code: 0, output: 'false false' });
 });
 
-test('a process ends though a release is owed: housekeeping does not keep it alive', async () => {
+test('a pending release does not keep a process alive', async () => {
   const server = await startRedis();
   const child = run('holds a lock whose client has given up, and ends', server.url, String(server.pid));
   await expect(child).resolves.toEqual({ code: 0, output: 'released' });

@@ -85,7 +85,7 @@ async function connected(count: number): Promise<void> {
 }
 
 describe('forRoot', () => {
-  test('provides the service and what the decorator needs, with the options given', async () => {
+  test("provides the service and the decorator's dependencies with the given options", async () => {
     const app = await start({
       imports: [
         RedlockModule.forRoot({
@@ -127,7 +127,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('three nodes refuse for the largest ttl when they are new, however long minHold is (S12)', async () => {
+  test('three new nodes refuse locks for the largest ttl, however long minHold is (S12)', async () => {
     const nodes = await startRedisNodes(3);
     const app = await start(
       RedlockModule.forRoot({
@@ -164,7 +164,7 @@ describe('forRoot', () => {
     await Promise.all(nodes.map((node) => node.stop()));
   });
 
-  test('says nothing when all is well', async () => {
+  test('logs nothing without a problem', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     expect(app.lines.lines).toEqual([]);
   });
@@ -199,7 +199,7 @@ describe('forRootAsync', () => {
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test('name and isGlobal stand beside the factory', async () => {
+  test('takes name and isGlobal beside the factory', async () => {
     @Injectable()
     class Named {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}
@@ -216,17 +216,17 @@ describe('isGlobal', () => {
   @Module({ providers: [Service], exports: [Service] })
   class Feature {}
 
-  test('is on by default: other modules need not import it', async () => {
+  test('is on by default, so that other modules need no import', async () => {
     const app = await start({ imports: [RedlockModule.forRoot(memory), Feature] });
     await expect(app.get(Service).keys()).resolves.toEqual(['key']);
   });
 
-  test.each([false])('when %p, a module that does not import it is told to', async (isGlobal) => {
+  test.each([false])('when %p, start-up fails for a module without the import', async (isGlobal) => {
     const module = RedlockModule.forRoot({ ...memory, isGlobal });
     await expect(start({ imports: [module, Feature] })).rejects.toThrow(/RedlockModule\.forRoot/);
   });
 
-  test('when off, a module that imports it can use it', async () => {
+  test('when off, works in a module that imports it', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot({ ...memory, isGlobal: false })],
       providers: [Service],
@@ -254,7 +254,7 @@ describe('named instances', () => {
     }
   }
 
-  test('have locks, options and services of their own', async () => {
+  test('have their own locks, options and services', async () => {
     const app = await start({
       imports: [RedlockModule.forRoot(memory), RedlockModule.forRoot({ ...memory, name: 'billing' })],
       providers: [Both, { provide: 'made', useFactory: () => Reflect.construct(Both, []) as Both }],
@@ -267,7 +267,7 @@ describe('named instances', () => {
     await expect(both.inBilling()).resolves.toEqual([false, true]);
   });
 
-  test('adopt objects that Nest did not create, each for its own methods', async () => {
+  test('each serve their own methods of an object that Nest did not create', async () => {
     @Injectable()
     class Made {
       @WithLock('key', { retry: false })
@@ -287,14 +287,14 @@ describe('named instances', () => {
     await expect(app.get<Made>('made').billing()).resolves.toEqual(['key']);
   });
 
-  test('the one with a name alone does not stand in for the one without', async () => {
+  test('a named instance does not replace the unnamed one', async () => {
     const module = RedlockModule.forRoot({ ...memory, name: 'billing' });
     await expect(start({ imports: [module], providers: [Service] })).rejects.toThrow(
       /RedlockModule\.forRoot/,
     );
   });
 
-  test('a name that no module has is told with what to import', async () => {
+  test('an unknown name is refused with advice to import a module', async () => {
     @Injectable()
     class Injected {
       constructor(@InjectLockService('typo') readonly locks: LockService) {}
@@ -329,7 +329,7 @@ describe('named instances', () => {
   });
 });
 
-describe('what does not work is refused when the application starts', () => {
+describe('start-up refuses', () => {
   test.each([[undefined], ['billing']])('two modules with the name %p', async (name) => {
     const extras = name === undefined ? {} : { name };
     const imports = [
@@ -349,7 +349,7 @@ describe('what does not work is refused when the application starts', () => {
 });
 
 describe('two applications in one process', () => {
-  test('exclude each other over Redis, and each closes only what is its own', async () => {
+  test('exclude each other over Redis, and each closes only its own connections', async () => {
     const [one, two] = await Promise.all([
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
       start({ imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })], providers: [Service] }),
@@ -362,7 +362,7 @@ describe('two applications in one process', () => {
     await expect(connected(1)).resolves.toBeUndefined();
   });
 
-  test('in memory, each has locks of its own', async () => {
+  test('have separate locks in memory', async () => {
     const [one, two] = [
       await start(RedlockModule.forRoot(memory)),
       await start(RedlockModule.forRoot(memory)),
@@ -371,7 +371,7 @@ describe('two applications in one process', () => {
     await expect(two.locks.tryAcquire('key')).resolves.not.toBeNull();
   });
 
-  test('one after the other, around the same object', async () => {
+  test('work one after the other with the same object', async () => {
     const object = new Service();
     const metadata = {
       imports: [RedlockModule.forRoot(memory)],
@@ -387,7 +387,7 @@ describe("nodes: 'memory'", () => {
   test.each<[string, RedlockModuleOptions]>([
     ['alone', { nodes: 'memory' }],
     ['in a list', { nodes: ['memory'] as unknown as 'memory' }],
-  ])('%s: warns exactly once, and excludes in this process', async (_name, options) => {
+  ])('%s: warns once, and excludes within the process', async (_name, options) => {
     const app = await start(RedlockModule.forRoot(options));
     expect(app.lines.lines).toEqual([
       { level: 'warn', text: expect.stringMatching(/^nodes: 'memory' locks inside this process only/) },
@@ -400,7 +400,7 @@ describe("nodes: 'memory'", () => {
   });
 });
 
-describe('options that do not fit', () => {
+describe('invalid options', () => {
   const NODES =
     "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
     "are an array), or 'memory' to lock inside this process only";
@@ -455,7 +455,7 @@ describe('options that do not fit', () => {
     ],
     [
       { ...memory, afterTransaction: () => undefined },
-      '`afterTransaction` is asked only where a transaction is open: give `inTransaction`, too, which tells that',
+      '`afterTransaction` is called only in an open transaction: also set `inTransaction`, which reports one',
     ],
     [
       { ...memory, inTransaction: () => true, defaults: { release: 'afterCommit' } },
@@ -486,7 +486,7 @@ describe('options that do not fit', () => {
     ],
     [
       { ...memory, ttl: 5_000 },
-      'Unknown option `ttl` in `RedlockModule`. What is for every lock goes in `defaults`: `defaults: { ttl: ... }`',
+      'Unknown option `ttl` in `RedlockModule`. Options for every lock go in `defaults`: `defaults: { ttl: ... }`',
     ],
     [
       { ...memory, prefix: 'x' },
@@ -506,7 +506,7 @@ describe('options that do not fit', () => {
     await expect(start(module)).rejects.toThrow(new Error(message));
   });
 
-  test('an option that is undefined counts as not given, also one that is read elsewhere', async () => {
+  test('an undefined option counts as omitted, also one of another function', async () => {
     const of = (...names: string[]): object => Object.fromEntries(names.map((name) => [name, undefined]));
     const defaults = of('ttl', 'retry', 'renew', 'maxHold', 'onBusy', 'label', 'signal');
     const options = {
@@ -529,11 +529,11 @@ describe('options that do not fit', () => {
   test.each([
     ['name', 'billing'],
     ['isGlobal', false],
-  ])('%s from a factory is told where it belongs', async (option, value) => {
+  ])('%s from a factory is refused with its right place', async (option, value) => {
     const useFactory = (): RedlockModuleOptions => ({ ...memory, [option]: value });
     await expect(start(RedlockModule.forRootAsync({ useFactory }))).rejects.toThrow(
       new TypeError(
-        `Unknown option \`${option}\` in \`RedlockModule\`. A factory comes too late for it. It stands beside the factory: ` +
+        `Unknown option \`${option}\` in \`RedlockModule\`. The module needs it before the factory runs. Give it beside the factory: ` +
           `\`forRootAsync({ ${option}: ..., useFactory })\``,
       ),
     );
@@ -549,18 +549,18 @@ describe('options that do not fit', () => {
   });
 
   test.each([[undefined], [null], [{}], [{ nodes: 'memory' }], [{ name: 'billing' }]])(
-    'forRootAsync(%j), without a source of the options, says which there are',
+    'forRootAsync(%j) without a source of options names the sources',
     (options) => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
           '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
-            '`{ useFactory: () => ({ nodes }) }`; options that are known already go to `forRoot`',
+            '`{ useFactory: () => ({ nodes }) }`; give options that are already known to `forRoot`',
         ),
       );
     },
   );
 
-  test('no options at all are refused with what to write', () => {
+  test('missing options are refused with an example', () => {
     expect(() => Reflect.apply(RedlockModule.forRoot, RedlockModule, [])).toThrow(
       /'redis:\/\/localhost:6379'/,
     );
@@ -568,7 +568,7 @@ describe('options that do not fit', () => {
 });
 
 describe('a Redis that is down when the application starts', () => {
-  test('the application starts, says so, refuses locks, and locks once the node is up', async () => {
+  test('the application starts, logs the fact, refuses locks, and grants them once the node is up', async () => {
     const [one, two] = [await freePort(), await freePort()];
     const server = await startRedis();
     const { port } = server;
@@ -611,7 +611,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('does not hold up the start when a quorum is there, also if it hangs', async () => {
+  test('does not delay the start when a quorum is up, also if it hangs', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();
@@ -631,14 +631,14 @@ describe('a Redis that is down when the application starts', () => {
 });
 
 describe('connections', () => {
-  test('that we opened are closed by app.close()', async () => {
+  test('of the module are closed by app.close()', async () => {
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: redis.url }));
     await expect(connected(1)).resolves.toBeUndefined();
     await app.close();
     await expect(connected(0)).resolves.toBeUndefined();
   });
 
-  test('that are passed in are used and stay open', async () => {
+  test('of the user stay open', async () => {
     const client = new Redis(redis.url, { connectionName: 'users-own' });
     const app = await start(RedlockModule.forRoot({ ...PATIENT, nodes: [client] }));
     const lock = await app.locks.acquire('key', once);
@@ -658,7 +658,7 @@ describe('connections', () => {
   });
 });
 
-describe('what ioredis would take for a Redis on localhost is refused as a node', () => {
+describe('a node that ioredis would read as localhost is refused', () => {
   test.each<[object, RegExp]>([
     [{ url: 'redis://:secret@host' }, /got an object with `url`, which ioredis does not know; give the URL/],
     [new URL('redis://:secret@host'), /got a URL object; give its text, `url.href`$/],
@@ -681,7 +681,7 @@ describe('what ioredis would take for a Redis on localhost is refused as a node'
   });
 });
 
-describe('a node that ioredis would take for another one is refused', () => {
+describe('a node that ioredis would read as another one is refused', () => {
   test.each([
     [
       'redis://host/locks',
@@ -752,7 +752,7 @@ describe('a password', () => {
     `redis://user:${SECRET}@host:port`,
     `user:${SECRET}@host`,
     `http://:${SECRET}@host`,
-  ])('is not in the message about a URL that does not fit: %s', (url) => {
+  ])('is not in the message about an invalid URL: %s', (url) => {
     const message = messageOf(() => RedlockModule.forRoot({ nodes: url }));
     expect(message).toContain('`nodes`');
     expect(message).toContain('@host');
@@ -768,7 +768,7 @@ describe('a password', () => {
     expect(inspect(failure, { depth: 9 })).not.toContain('p4ss');
   });
 
-  test('is in no message and no error when the server refuses it', async () => {
+  test('is in no log line and no error when the server refuses it', async () => {
     const server = await startRedis({ args: ['--requirepass', 'right'] });
     const app = await start(
       RedlockModule.forRoot({ nodes: `redis://:${ESCAPED}@${server.host}:${server.port}` }),

@@ -106,16 +106,16 @@ describe('the restart guard is as long as the longest ttl from the start (S12):'
     await expect(wholeGuardOf(await start({}, metadata))).resolves.toBe(60_000);
   });
 
-  test('of the defaults', async () => {
+  test('includes the ttl of the defaults', async () => {
     await expect(wholeGuardOf(await start({ defaults: { ttl: 40_000 } }))).resolves.toBe(40_000);
   });
 
-  test('but not that of another instance, nor of a method that names none', async () => {
+  test('ignores the ttl of another instance, and a method without one', async () => {
     const imports = [RedlockModule.forRoot({ name: 'billing', nodes: 'memory' })];
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('so that the first call with it stops no node that votes already', async () => {
+  test('does not grow at the first call with that ttl', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);
@@ -123,7 +123,7 @@ describe('the restart guard is as long as the longest ttl from the start (S12):'
   });
 });
 
-test('a ttl of a decorator that outlives a guard that is set is refused when the application starts', async () => {
+test("start-up refuses a decorator's ttl that is longer than a configured guard", async () => {
   await expect(start({ restartGuard: 30_000 }, { providers: [Minute] })).rejects.toThrow(
     new RangeError(
       '@WithLock of Minute.run: Expected `ttl` to be at most the restart guard of 30000 ms; ' +
@@ -137,7 +137,7 @@ describe('new nodes', () => {
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
-  test('refuse the first calls for the time of the guard, and the error says what to set', async () => {
+  test('refuse the first calls for the time of the guard, and the error names the option', async () => {
     const locks = await start(short);
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
@@ -146,7 +146,7 @@ describe('new nodes', () => {
     );
   });
 
-  test('grant the first call when start-up has waited for their votes (waitForQuorum)', async () => {
+  test('grant the first call when start-up waited for their votes (waitForQuorum)', async () => {
     const begun = performance.now();
     const locks = await start({ ...short, waitForQuorum: 60_000 });
     expect(performance.now() - begun).toBeGreaterThan(GUARD - 1_000);

@@ -49,7 +49,7 @@ afterAll(() => redis.stop());
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const connections = async (): Promise<number> =>
-  // Those for messages have a longer name.
+  // Connections for messages have a longer name.
   String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
 
 /** Opened by a test to let what runs go on. */
@@ -234,7 +234,7 @@ describe('app.close()', () => {
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test("keeps to a method's own error, also when it ends too late", async () => {
+  test("keeps the method's own error, also when it ends too late", async () => {
     await start({ shutdownTimeout: 0 });
     const { result } = await running(() => {
       throw new Error('own');
@@ -244,7 +244,7 @@ describe('app.close()', () => {
     await expect(result).rejects.toThrow('own');
   });
 
-  test('refuses calls that wait, and new ones, at once', async () => {
+  test('refuses waiting and new calls at once', async () => {
     await start();
     const { result } = await running();
     const waiting = Promise.allSettled([
@@ -264,7 +264,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('lets what runs take the further locks that it needs', async () => {
+  test('lets running methods acquire further locks', async () => {
     await start();
     const { result } = await running((locks) => locks.withLock('nested', (lock) => lock.isHeld()));
     const closing = app.close();
@@ -274,7 +274,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('releases what was acquired and never released', async () => {
+  test('releases locks that were acquired and never released', async () => {
     await start();
     const lock = await app.get(LockService).acquire(['a', 'b'], { ttl: 60_000 });
     await app.close();
@@ -284,7 +284,7 @@ describe('app.close()', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('aborts the signal of what was acquired and never released before others can have it', async () => {
+  test('aborts the signal of an unreleased lock before others can acquire it', async () => {
     await start();
     const lock = await app.get(LockService).acquire('handle', { ttl: 60_000 });
     const { signal } = lock;
@@ -302,7 +302,7 @@ describe('app.close()', () => {
     await next.close();
   });
 
-  test('tells all who hold a lock, though a listener releases others', async () => {
+  test('notifies all holders, though a listener releases other locks', async () => {
     await start();
     const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
     const reasons: unknown[] = [];
@@ -314,7 +314,7 @@ describe('app.close()', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('keeps what was released to the end of its minHold', async () => {
+  test('keeps released keys until minHold has passed', async () => {
     await start();
     const locks = app.get(LockService);
     await locks.acquire('held', { ttl: 60_000, minHold: 30_000 });
@@ -326,7 +326,7 @@ describe('app.close()', () => {
     }
   });
 
-  test('waits before the modules that the running methods need have closed', async () => {
+  test('waits before the modules close that running methods need', async () => {
     await start();
     const { result } = await running(() => service.database.isOpen);
     const closing = app.close();
@@ -347,7 +347,7 @@ describe('app.close()', () => {
     await server.stop();
   });
 
-  test('lets a request that is under way finish', async () => {
+  test('lets a running request finish', async () => {
     @Module({
       imports: [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })],
       controllers: [Routes],
@@ -407,15 +407,18 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
   test.each([
     ['as the signal does, by default', {}, 'SIGTERM'],
     ['with code 0, where Nest is told to', { USE_EXIT: '1' }, 0],
-  ])('what runs ends, what waits is refused, and the process ends %s', async (_name, env, expected) => {
-    const { events, errors, exit } = await terminate(env);
-    expect(errors).toBe('');
-    expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'nested', 'worked']);
-    expect(exit).toBe(expected);
-    await expect(free()).resolves.toBe(true);
-  });
+  ])(
+    'finishes running methods, refuses waiting calls, and ends the process %s',
+    async (_name, env, expected) => {
+      const { events, errors, exit } = await terminate(env);
+      expect(errors).toBe('');
+      expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'nested', 'worked']);
+      expect(exit).toBe(expected);
+      await expect(free()).resolves.toBe(true);
+    },
+  );
 
-  test('what runs for too long is told, and does not keep the process', async () => {
+  test('logs methods that run for too long, and ends the process', async () => {
     const { events, errors, exit, took } = await terminate({ WORK: '20000', SHUTDOWN_TIMEOUT: '200' });
     const warning = expect.stringMatching(/WARN.*Shut down while locked methods were running: work\./);
     expect(events).toEqual(['working', 'waiters: LockUnavailableError', 'lost', warning]);

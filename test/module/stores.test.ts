@@ -31,7 +31,7 @@ describe('a store as the node of a module', () => {
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
   });
 
-  test('that is opened is told the prefix of its keys', async () => {
+  test('receives the key prefix when it is opened', async () => {
     let prefix: string | undefined;
     makeRuntime({
       nodes: factory(({ keyPrefix }) => {
@@ -43,8 +43,8 @@ describe('a store as the node of a module', () => {
     expect(prefix).toBe('app:');
   });
 
-  test('that replicates itself stands alone: two, or one beside Redis, are refused', () => {
-    const two = /one store alone that replicates itself.*got several nodes/;
+  test('that replicates itself must be the only node', () => {
+    const two = /a single store.*got several nodes: this store replicates itself/;
     expect(() => refused({ nodes: [factory(), factory()] })).toThrow(two);
     expect(() => refused({ nodes: ['redis://localhost', factory()] })).toThrow(two);
     expect(() => refused({ nodes: [alone(), alone(), alone()] })).toThrow(two);
@@ -52,7 +52,7 @@ describe('a store as the node of a module', () => {
     expect(() => refused({ nodes: [new MemoryStore(), new MemoryStore()] })).not.toThrow();
   });
 
-  test('that lacks a method is refused by the name of that, given as it is or by a factory', () => {
+  test('that lacks a method is refused with the name of the method, given directly or by a factory', () => {
     const lacking = (...names: (keyof Store)[]): Store =>
       Object.assign(alone(), Object.fromEntries(names.map((name) => [name, undefined])));
     const withoutRelease = lacking('release', 'close');
@@ -78,12 +78,12 @@ describe('a store as the node of a module', () => {
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
     [{ available: undefined }, 'Expected `available` of the store in `nodes` to be true or false'],
     [{ subscribed: 1 }, 'Expected `subscribed` of the store in `nodes` to be true or false'],
-  ])('with a property that it cannot have is refused: %j', (property, message) => {
+  ])('with an invalid property is refused: %j', (property, message) => {
     const store = Object.assign(alone(), property) as Store;
     expect(() => refused({ nodes: store })).toThrow(message);
   });
 
-  test('from a factory that is none is refused', () => {
+  test('that is not a store is refused from a factory', () => {
     expect(() => refused({ nodes: { openStore: 'later' } as unknown as StoreFactory })).toThrow(
       "Expected `nodes.openStore` to be a function, got 'later'",
     );
@@ -94,12 +94,12 @@ describe('a store as the node of a module', () => {
 
   test('that replicates itself has no restart guard', () => {
     expect(() => refused({ nodes: factory(), restartGuard: 10_000 })).toThrow(
-      /`restartGuard` is for nodes of which some may forget/,
+      /`restartGuard` is for nodes that may forget locks/,
     );
     expect(() => refused({ nodes: factory(), restartGuard: false })).not.toThrow();
   });
 
-  test('that must not be used ends the start, by its own name', async () => {
+  test('that reports itself unfit stops start-up with its name', async () => {
     const unfit = factory(() =>
       Object.assign(alone(), {
         name: 'Database at db:5432',
@@ -111,7 +111,7 @@ describe('a store as the node of a module', () => {
     );
   });
 
-  test('that cannot be reached says itself what to do: it is given no advice on Redis', async () => {
+  test('that cannot be reached gives its own advice, not that for Redis', async () => {
     const away = factory(() =>
       Object.assign(alone(), {
         name: 'my table',

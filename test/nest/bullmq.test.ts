@@ -97,7 +97,7 @@ describe('queue processors', () => {
     expect(overlap).toMatchObject({ runs: 3, most: 1 });
   });
 
-  test('a job that is refused fails, and BullMQ tries it again', async () => {
+  test('a job that is refused fails, and BullMQ retries it', async () => {
     const lock = await app!.get(LockService).acquire('refused');
     // As often as it takes a busy machine to see that it was refused.
     const again = { attempts: 1_000, backoff: { type: 'fixed', delay: 50 } };

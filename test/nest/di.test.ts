@@ -114,7 +114,7 @@ describe('an application without a server', () => {
   @Module({ imports: [memory()], providers: [Service, Mails] })
   class AppModule {}
 
-  test('locks, and ends what it holds when it is closed, which the holder is told', async () => {
+  test('locks, and marks held locks as lost when it closes', async () => {
     const context = await NestFactory.createApplicationContext(AppModule, { logger: false });
     await expect(context.get(Service).run()).resolves.toBe('sent under run');
     const lock = await context.get(LockService).acquire('key');
@@ -123,7 +123,7 @@ describe('an application without a server', () => {
     await expect(context.get(Service).run()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
   });
 
-  test('two of them have locks of their own, though the classes are the same', async () => {
+  test('two applications of the same classes have separate locks', async () => {
     const contexts: INestApplicationContext[] = await Promise.all(
       [1, 2].map(() => NestFactory.createApplicationContext(AppModule, { logger: false })),
     );
@@ -146,7 +146,7 @@ describe('in unit tests', () => {
     app = undefined;
   });
 
-  test('what a locked method needs can be overridden', async () => {
+  test('dependencies of a locked method can be overridden', async () => {
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service, Mails] })
       .overrideProvider(Mails)
       .useValue({ send: async () => 'faked' })
@@ -155,7 +155,7 @@ describe('in unit tests', () => {
     await expect(app.get(Service).run()).resolves.toBe('faked under run');
   });
 
-  test('a class with locked methods can be overridden by a value that locks nothing', async () => {
+  test('a class with locked methods can be overridden by a value without locks', async () => {
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service, Mails] })
       .overrideProvider(Service)
       .useValue({ run: async () => 'stubbed' })
@@ -187,7 +187,7 @@ describe('in unit tests', () => {
     await lock.release();
   });
 
-  test('a mocker is not asked for what @WithLock needs when the module is imported', async () => {
+  test('useMocker is not asked for dependencies of @WithLock when the module is imported', async () => {
     const asked: unknown[] = [];
     const module = await Test.createTestingModule({ imports: [memory()], providers: [Service] })
       .useMocker((token) => {
@@ -200,7 +200,7 @@ describe('in unit tests', () => {
     expect(asked).toEqual([Mails]);
   });
 
-  describe('what a mocker gives in place of the module is told, and the method does not run', () => {
+  describe('rejects without running the method, and names the mocked dependency', () => {
     const mocker = new ModuleMocker(globalThis);
     /** As in the documentation of Nest. */
     const automatic = (token: unknown): unknown => {

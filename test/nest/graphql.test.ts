@@ -181,7 +181,7 @@ async function ask(query: string): Promise<ExecutionResult> {
   return body as ExecutionResult;
 }
 
-/** What comes of two runs at once, and of runs that a guard or a pipe refuses. `queryFor` asks with this id. */
+/** Results of two concurrent runs, and of runs that a guard or a pipe refuses. `queryFor` asks with this id. */
 async function outcomes(queryFor: (id: string) => string): Promise<object> {
   const both = await Promise.all([ask(queryFor('one')), ask(queryFor('one'))]);
   const ran = [...calls];
@@ -236,7 +236,7 @@ test('a request-scoped resolver', async () => {
 });
 
 test.each(['below', 'above'])(
-  'with @WithLock %s it, a subscription holds the lock until its client leaves',
+  'with @WithLock %s it, a subscription holds the lock until its client disconnects',
   async (name) => {
     const { schema } = app.get(GraphQLSchemaHost);
     const results = await subscribe({ schema, document: parse(`subscription { ${name} }`) });

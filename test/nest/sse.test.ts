@@ -123,7 +123,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
     lock.assertHeld();
   });
 
-  test('when it is free, each has its event', async () => {
+  test('each route sends its event when the lock is free', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
       // A run ends after its answer.

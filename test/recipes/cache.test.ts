@@ -36,14 +36,14 @@ async function ask(count: number, work: number): Promise<Instance[]> {
 const all = (instances: readonly Instance[], event: string): string[] =>
   instances.flatMap(({ lines }) => lines.filter((line) => line.startsWith(event)));
 
-test('one instance of four computes, and all requests get its value', async () => {
+test('one of four instances computes, and all requests get its value', async () => {
   const instances = await ask(4, 300);
   await until(() => all(instances, 'values').length === 4);
   expect(all(instances, 'computing')).toHaveLength(1);
   expect(new Set(all(instances, 'values')).size).toBe(1);
 });
 
-test('another one computes when the first is killed in the middle, after the ttl at the latest', async () => {
+test('another instance computes within a ttl when the first is killed during its computation', async () => {
   const instances = await ask(4, 2_000);
   await until(() => all(instances, 'computing').length > 0);
   const [first, ...others] = instances.toSorted((a, b) => b.lines.length - a.lines.length);
@@ -57,7 +57,7 @@ test('another one computes when the first is killed in the middle, after the ttl
   expect(new Set(all(others, 'values')).size).toBe(1);
 });
 
-test('one that waits looks when the value is in the cache, however slowly that stores', async () => {
+test('a waiting instance reads the cache after the value is stored, however slow the cache is', async () => {
   const stored = new Map<string, unknown>();
   const slow = {
     get: async (key: string) => stored.get(key),

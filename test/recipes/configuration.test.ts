@@ -29,14 +29,14 @@ async function start(
   return { ttl, close: () => app.close() };
 }
 
-test('locks with what the environment says, as numbers and lists', async () => {
+test('locks with numbers and lists from the environment', async () => {
   const { ttl, close } = await start({ REDIS_URLS: url, LOCK_TTL: '30000' });
   expect(ttl).toBeGreaterThan(10_000);
   expect(ttl).toBeLessThanOrEqual(30_000);
   await close();
 });
 
-test('locks with the defaults where the environment says nothing', async () => {
+test('locks with the defaults when the environment is empty', async () => {
   const { ttl, close } = await start({ REDIS_URLS: url });
   expect(ttl).toBeGreaterThan(1_000);
   expect(ttl).toBeLessThanOrEqual(10_000);

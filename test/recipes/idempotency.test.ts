@@ -61,21 +61,21 @@ describe('payments', () => {
     await pool.end();
   });
 
-  test('a request that is sent again gets the response of the first, and pays once', async () => {
+  test('a repeated request gets the first response, and pays once', async () => {
     const first = await pay('a', 7).expect(201);
     const second = await pay('a', 7).expect(201);
     expect(second.body).toEqual(first.body);
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a key that belongs to another request is refused', async () => {
+  test('a key of another request is refused', async () => {
     await pay('a', 7).expect(201);
     await pay('a', 8).expect(422);
     await pay('', 8).expect(400);
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a request that is under way is answered with 409 and when to come again', async () => {
+  test('a request that is still running answers 409 with Retry-After', async () => {
     const goOn = await holdUp();
     const first = pay('a', 7).then(({ status, body }) => ({ status, body: body as unknown }));
     await until(isInserting);
@@ -87,7 +87,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a process that is killed in the middle has paid nothing; the request is done after the ttl', async () => {
+  test('a process that is killed before the commit has paid nothing, and the request succeeds after the ttl', async () => {
     const file = await bundled('test/fixtures/payments-app.ts');
     const instance = new Instance(file, urls);
     await until(() => instance.lines.length === 1);
@@ -109,7 +109,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('two that both believe in the lock pay once', async () => {
+  test('two processes that both assume the lock pay once', async () => {
     const requests = app.get(Requests);
     const locks = app.get(LockService);
     const work = async (): Promise<string> => 'paid';

@@ -34,7 +34,7 @@ describe('tasks of node-cron on several instances', () => {
     return task;
   }
 
-  test('each tick runs on one of them', async () => {
+  test('each tick runs on one instance', async () => {
     const runs: number[] = [];
     const skipped: string[] = [];
     for (const app of apps) {
@@ -48,7 +48,7 @@ describe('tasks of node-cron on several instances', () => {
     expect(skipped.every((line) => line.startsWith('not-elected'))).toBe(true);
   });
 
-  test('an instance that comes to a tick late finds that it has run, also when the run was short or failed', async () => {
+  test('a late instance skips a tick that has run, also when the run was short or failed', async () => {
     const failed: number[] = [];
     const completed: string[] = [];
     const onComplete = LockRunCoordinator.prototype.onComplete;
@@ -84,7 +84,7 @@ describe('tasks of node-cron on several instances', () => {
     await expect(other!.shouldRun('long:tick', ttl)).resolves.toBe(false);
   });
 
-  test('no instance runs while Redis cannot be asked', async () => {
+  test('no instance runs while Redis is down', async () => {
     const away = await startRedis();
     const app = await startApp({}, { nodes: away.url, nodeTimeout: 200 });
     apps.push(app);

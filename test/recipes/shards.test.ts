@@ -47,7 +47,7 @@ describe('views of a page', () => {
     await Promise.all(pools.map((pool) => pool.end()));
   });
 
-  test('are all counted, each in a shard that nobody else writes meanwhile', async () => {
+  test('are all counted, each in a shard with one writer at a time', async () => {
     const adding = apps.flatMap((app) => Array.from({ length: 100 }, () => app.get(Views).add('/', 2)));
     await Promise.all(adding);
     expect(twice).toEqual([]);
@@ -59,7 +59,7 @@ describe('views of a page', () => {
     expect(rows.every(({ shard }) => shard < 16)).toBe(true);
   });
 
-  test('of a page that nobody has looked at are none', async () => {
+  test('are zero for a page without views', async () => {
     await expect(apps[1]!.get(Views).of('/other')).resolves.toBe(0);
   });
 });

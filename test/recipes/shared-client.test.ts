@@ -44,7 +44,7 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('serves all three over three connections: its own, one for messages, one for the worker', async () => {
+  test('serves all three over three connections: its own, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
@@ -79,7 +79,7 @@ describe('one client for locks, queues and the cache', () => {
     expect(await looker.exists('bull:orders:meta')).toBe(1);
   });
 
-  test('is closed after all that uses it', async () => {
+  test('is closed after all its users', async () => {
     const client = app.get(Redis);
     const lock = await app.get(LockService).acquire('never released');
     const cache = app.get<Cache>(CACHE_MANAGER);
@@ -107,7 +107,7 @@ describe('a client that must not be shared', () => {
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
 
-  test('one that gives up commands, with a worker of BullMQ', async () => {
+  test('one with a limit of retries per command, with a worker of BullMQ', async () => {
     // The worker leaves a duplicate of it behind, which must not connect again for ever.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(

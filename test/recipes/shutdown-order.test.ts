@@ -75,7 +75,7 @@ describe('shutdown', () => {
     jest.restoreAllMocks();
   });
 
-  test('closes what takes in work first, and the client that all share last', async () => {
+  test('closes sources of work first and the shared client last', async () => {
     const app = await startPlainApp({
       imports: [SharedRedisModule, ScheduleModule.forRoot(), BullModule.registerQueue({ name: 'orders' })],
       providers: [OrdersProcessor, Phases, Tasks],
@@ -138,11 +138,11 @@ describe('shutdown', () => {
     return failed.map(({ failedReason }) => failedReason);
   }
 
-  test('a worker that is closed in onModuleDestroy leaves its jobs to others', async () => {
+  test('a worker that closes in onModuleDestroy leaves waiting jobs to others', async () => {
     await expect(failuresOf(OrdersProcessor)).resolves.toEqual([]);
   });
 
-  test('a worker that is not takes jobs whose locks are refused', async () => {
+  test('a worker that closes later takes jobs whose locks are refused', async () => {
     const failures = await failuresOf(GreedyProcessor);
     expect(failures.length).toBeGreaterThan(0);
     expect(
@@ -150,7 +150,7 @@ describe('shutdown', () => {
     ).toEqual(new Set([true]));
   });
 
-  test('a cache with a connection of its own is connected again by a method that still runs', async () => {
+  test('a running method reconnects a cache with its own connection', async () => {
     const store = new KeyvRedis(server.url);
     const app = await startApp(
       { imports: [CacheModule.register({ isGlobal: true, stores: [store] })] },

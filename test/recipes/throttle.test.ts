@@ -54,7 +54,7 @@ describe('reports of tenants', () => {
     return (await queue.getJob(id))!;
   };
 
-  test('run two at a time for each tenant, and none waits behind those of another', async () => {
+  test('run two at a time for each tenant, and do not wait for other tenants', async () => {
     const large = await Promise.all(
       Array.from({ length: 8 }, () => queue.add('build', { tenant: 'large' }, { attempts: 1 })),
     );
@@ -72,7 +72,7 @@ describe('reports of tenants', () => {
     expect(Math.max(...results.map(({ attemptsMade }) => attemptsMade))).toBe(1);
   });
 
-  test('give their permit back when they fail', async () => {
+  test('release their permit when they fail', async () => {
     const jobs = await Promise.all([1, 2, 3].map(() => queue.add('build', { tenant: 'broken' })));
     const results = await Promise.all(jobs.map(ended));
     expect(results.map(({ failedReason }) => failedReason)).toEqual(['broken', 'broken', 'broken']);

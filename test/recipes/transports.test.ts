@@ -82,7 +82,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
   const tell = ({ socket }: Instance, id: number): void =>
     socket.send(JSON.stringify({ event: 'settle', data: id }));
 
-  test('one order is settled by one of them at a time', async () => {
+  test('settle one order one at a time', async () => {
     const answers = await Promise.all([
       ...instances.map(async (instance) => (await post(instance, 7)).text()),
       ...instances.map(({ tcp }) => send(tcp, 7)),
@@ -97,7 +97,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     expect(overlap.most).toBe(1);
   });
 
-  test('one that is held is refused in the way of each transport', async () => {
+  test('answer a held order with an error of their transport', async () => {
     const [instance] = instances;
     const lock = await instance!.app.get(LockService).acquire('order:8');
     const refusals = Promise.allSettled([send(instance!.tcp, 8), send(redis, 8)]);
@@ -113,7 +113,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await lock.release();
   });
 
-  test('an event over Redis, which all instances hear, is worked on by one', async () => {
+  test('process an event that all instances receive over Redis on one instance', async () => {
     const skipped: string[] = [];
     const listen = (message: unknown): void => void skipped.push((message as LockSkippedEvent).keys.join());
     subscribe(LOCK_SKIPPED_CHANNEL, listen);

@@ -45,7 +45,7 @@ function idsOf(app: INestApplication, count: number): bigint[] {
   return made;
 }
 
-test('workers have numbers of their own, and their ids differ and grow', async () => {
+test('workers have distinct numbers, and their ids are distinct and grow', async () => {
   const workers = await Promise.all([worker(), worker(), worker()]);
   const made = workers.map((app) => idsOf(app, 10_000));
   expect(made.map((ids) => numberIn(ids[0]!)).toSorted()).toEqual([0, 1, 2]);
@@ -75,7 +75,7 @@ function makes(app: INestApplication): boolean {
   }
 }
 
-test('a worker that lost its number makes no ids, then takes another, and begins a second after that', async () => {
+test('a worker that lost its number makes no ids, acquires another number, and resumes a second later', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const errors = (): unknown[] => log.mock.calls.flat().filter((message) => message instanceof Error);
   const app = await worker();
@@ -96,7 +96,7 @@ test('a worker that lost its number makes no ids, then takes another, and begins
   log.mockRestore();
 });
 
-test('it waits for longer than the `timeout` of the defaults, and asks again when it is refused', async () => {
+test('a worker waits longer than the default `timeout`, and retries after a refusal', async () => {
   const log = jest.spyOn(Logger.prototype, 'log').mockImplementation(() => undefined);
   const app = await worker({ defaults: { retry: { timeout: 300 } } });
   const locks = app.get(LockService);

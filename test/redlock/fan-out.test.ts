@@ -46,7 +46,7 @@ test('resolves as soon as the answers decide, without waiting for the slowest', 
   expect(answers).toHaveLength(2);
 });
 
-test('settles at the limit and counts the missing as errors that say so (S1, S3)', async () => {
+test('settles at the time limit and counts each missing answer as an error (S1, S3)', async () => {
   const asked = fanOut(nodes, 100, asking({ a: Promise.resolve('yes') }), all);
   await jest.advanceTimersByTimeAsync(99);
   await expect(Promise.race([asked, 'pending'])).resolves.toBe('pending');
@@ -74,7 +74,7 @@ test('asks all nodes before any has answered (S2)', () => {
   jest.runAllTimers();
 });
 
-test('resolves when a signal aborts, and takes its listener away', async () => {
+test('resolves when a signal aborts, and removes its listener', async () => {
   const controller = new AbortController();
   const remove = jest.spyOn(controller.signal, 'removeEventListener');
   const asked = fanOut(nodes, 100, () => never, all, [controller.signal]);
@@ -83,7 +83,7 @@ test('resolves when a signal aborts, and takes its listener away', async () => {
   expect(remove).toHaveBeenCalledTimes(1);
 });
 
-test('a reply or an error after the decision changes nothing and is not unhandled', async () => {
+test('ignores a reply or an error after the decision, without an unhandled rejection', async () => {
   let fail: (error: Error) => void = () => {};
   const late = new Promise<string>((_, reject) => {
     fail = reject;

@@ -38,7 +38,7 @@ describe('validity', () => {
     await lock.release();
   });
 
-  test('ends a lock that is not renewed: told by the signal, by isHeld and by assertHeld (S10)', async () => {
+  test('ends a lock that is not renewed: signal, isHeld and assertHeld report it (S10)', async () => {
     const lock = await acquire(false);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(987);
@@ -52,7 +52,7 @@ describe('validity', () => {
     );
   });
 
-  test('is decided by the clock while a blocked thread keeps the timer from firing (S10)', async () => {
+  test('is read from the clock while a blocked thread delays the timer (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     jest.setSystemTime(Date.now() + 2_000);
@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('a signal that is first looked at after the loss is aborted', async () => {
+  test('a signal that is first read after the loss is aborted', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -95,7 +95,7 @@ describe('the watchdog', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('keeps the lock while a minority is away', async () => {
+  test('keeps the lock while a minority is down', async () => {
     const lock = await acquire();
     nodes[2]!.fate = { extend: new Error('down') };
     await jest.advanceTimersByTimeAsync(5 * TTL);
@@ -103,7 +103,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('counts the new validity from when the extension was sent (S9)', async () => {
+  test('counts the new validity from the send of the extension (S9)', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(334 + 30);
@@ -112,7 +112,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('asks again soon, one request at a time, when no quorum confirmed', async () => {
+  test('retries soon, one request at a time, when no quorum confirmed', async () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
@@ -124,7 +124,7 @@ describe('the watchdog', () => {
     await lock.release();
   });
 
-  test('tells of the loss at the end of the validity when a majority hangs (S10)', async () => {
+  test('reports the loss at the end of validity when a majority hangs (S10)', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) node.fate = { extend: 'hang' };
@@ -134,7 +134,7 @@ describe('the watchdog', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('tells of the loss at the next renewal when a majority no longer has the lock', async () => {
+  test('reports the loss at the next renewal when a majority no longer has the lock', async () => {
     const lock = await acquire();
     const { signal } = lock;
     for (const node of nodes.slice(1)) await node.memory.close();
@@ -173,7 +173,7 @@ describe('the watchdog', () => {
     expect([lock.state, jest.getTimerCount()]).toEqual(['released', 0]);
   });
 
-  test('a confirmation that comes after the validity ended does not bring the lock back (S9)', async () => {
+  test('does not revive the lock when a confirmation comes after the end of validity (S9)', async () => {
     const lock = await acquire();
     const node = nodes[0]!;
     for (const each of nodes) {
@@ -203,7 +203,7 @@ describe('the state', () => {
     unsubscribe(LOCK_STATE_CHANNEL, listener);
   });
 
-  test('is unconfirmed while a renewal has failed and validity lasts, and held again after one that succeeds', async () => {
+  test('is unconfirmed after a failed renewal while validity lasts, and held after a successful one', async () => {
     const lock = await acquire();
     const { id, fencingToken } = lock;
     for (const node of nodes) node.fate = { extend: new Error('cut') };
@@ -254,7 +254,7 @@ describe('extend', () => {
     ).rejects.toMatchObject({ code: 'LOCK_HELD' });
   });
 
-  test('without a quorum rejects, names the nodes, and leaves the lock held for what remains', async () => {
+  test('rejects and names the nodes without a quorum, and leaves the lock held for the rest of its validity', async () => {
     const lock = await acquire(false);
     nodes[0]!.fate = { extend: new Error('reset') };
     nodes[1]!.fate = { extend: new Error('reset') };
@@ -264,7 +264,7 @@ describe('extend', () => {
     expect(lock.isHeld()).toBe(true);
   });
 
-  test('of a lock that is lost or released throws LockLostError and asks nobody', async () => {
+  test('rejects with LockLostError without asking a node when the lock is lost or released', async () => {
     const lost = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     await expect(lost.extend()).rejects.toThrow('its validity ran out');
@@ -274,14 +274,14 @@ describe('extend', () => {
     expect(extensions()).toEqual([0, 0, 0]);
   });
 
-  test('notices that a majority no longer has the lock', async () => {
+  test('rejects with LockLostError when a majority no longer has the lock', async () => {
     const lock = await acquire(false);
     for (const node of nodes) await node.memory.close();
     await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('waits for the extension that is under way (S9: one at a time)', async () => {
+  test('waits for the running extension (S9: one at a time)', async () => {
     const lock = await acquire(false);
     for (const node of nodes) node.fate = { extend: 20 };
     const both = Promise.all([lock.extend(), lock.extend()]);
@@ -292,7 +292,7 @@ describe('extend', () => {
     expect(extensions()).toEqual([2, 2, 2]);
   });
 
-  test('does not outlive the restart guard, of which other processes would not know (S12)', async () => {
+  test('rejects a ttl beyond the restart guard, which other processes do not know (S12)', async () => {
     const lock = await redlockOver(nodes, { guard: TTL }).acquire(['k'], {
       ttl: TTL,
       retry: NO_RETRY,
@@ -317,7 +317,7 @@ describe('maxHold', () => {
     return redlockOver(nodes).acquire(['k'], { ttl: TTL, retry: NO_RETRY, renew, maxHold, signals: [] });
   }
 
-  test('ends the renewals, and the lock with its ttl; the loss says so', async () => {
+  test('stops renewals, and the lock ends with its ttl and an error that names maxHold', async () => {
     const lock = await hold(1_500);
     const { signal } = lock;
     await jest.advanceTimersByTimeAsync(1_500);
@@ -333,7 +333,7 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('counts from when the acquisition was sent', async () => {
+  test('counts from the send of the acquisition', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = hold(334 + 20);
     await jest.advanceTimersByTimeAsync(40);
@@ -343,7 +343,7 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('is a limit for extensions by hand, too, and leaves the lock what it has', async () => {
+  test('limits manual extensions, and leaves the lock its remaining time', async () => {
     const lock = await hold(500, false);
     await lock.extend();
     await jest.advanceTimersByTimeAsync(500);
@@ -358,14 +358,14 @@ describe('maxHold', () => {
     expect(lock.state).toBe('lost');
   });
 
-  test('is not blamed for a loss that came from nodes that did not answer', async () => {
+  test('is not named in a loss that nodes without an answer caused', async () => {
     const lock = await hold(900);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.loss?.message).toContain('before a quorum renewed it');
   });
 
-  test('means nothing to a lock that is released before', async () => {
+  test('does not affect a lock that is released earlier', async () => {
     const lock = await hold(400);
     await jest.advanceTimersByTimeAsync(600);
     await lock.release();
@@ -383,7 +383,7 @@ describe('release', () => {
     await (await acquire()).release();
   });
 
-  test('is not a loss: the signal stays quiet, but the lock is not held', async () => {
+  test('does not abort the signal, but the lock is not held', async () => {
     const lock = await acquire();
     const { signal } = lock;
     await lock.release();
@@ -418,7 +418,7 @@ describe('release', () => {
     expect(lock.loss).toBeInstanceOf(LockLostError);
   });
 
-  test('happens at the end of a scope with `await using`', async () => {
+  test('runs at the end of a scope with `await using`', async () => {
     {
       await using lock = await acquire();
       expect(lock.isHeld()).toBe(true);
@@ -426,7 +426,7 @@ describe('release', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the claim before it asks the nodes, so that no late renewal is started (S15)', async () => {
+  test('ends the claim before it asks the nodes, so that no late renewal starts (S15)', async () => {
     const lock = await acquire();
     void lock.release();
     expect(nodes[0]!.leases[0]!.ended).toBe(true);

@@ -53,7 +53,7 @@ async function callsOf(command: string): Promise<number> {
   return Number(calls);
 }
 
-test('locks that are asked for together are one command, and so are their releases', async () => {
+test('sends concurrent acquisitions in one command, and their releases in another', async () => {
   const redlock = await openRedlock();
 
   const locks = await acquireAll(redlock, ['a', 'b', 'c']);
@@ -65,7 +65,7 @@ test('locks that are asked for together are one command, and so are their releas
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('very many are several commands, none of which keeps the server from others for long', async () => {
+test('splits very many acquisitions into several short commands', async () => {
   const redlock = await openRedlock();
   const keys = Array.from({ length: 1_000 }, (_, index) => `k${index}`);
 
@@ -78,7 +78,7 @@ test('very many are several commands, none of which keeps the server from others
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('one that is held, and one whose key is of another type, are no matter for the others (S19)', async () => {
+test('grants the others beside a held key and a key of another type (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
   await looker.lpush('lock:{c}', 'of another type');
@@ -97,13 +97,13 @@ test('one that is held, and one whose key is of another type, are no matter for 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('who asks for the same key twice gets it once, and who came first', async () => {
+test('grants a key that is requested twice once, to the first request', async () => {
   const redlock = await openRedlock();
   const outcomes = await Promise.allSettled(['k', 'k', 'k'].map((key) => redlock.acquire([key], once)));
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'rejected', 'rejected']);
 });
 
-test('a lock that is released and asked for again in the same turn is free', async () => {
+test('grants a key again that is released and requested in the same turn', async () => {
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -117,7 +117,7 @@ test('a lock that is released and asked for again in the same turn is free', asy
   expect(outcomes.map(({ status }) => status)).toEqual(['fulfilled', 'fulfilled', 'fulfilled']);
 });
 
-test('what is given up in the turn in which it was asked for is not sent behind its own release (S6, S15)', async () => {
+test('does not send an acquisition that is cancelled in its own turn after its release (S6, S15)', async () => {
   const redlock = await openRedlock();
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
@@ -135,7 +135,7 @@ test('what is given up in the turn in which it was asked for is not sent behind 
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('when the server has forgotten the script, what is not given up meanwhile is granted (S15)', async () => {
+test('grants all but cancelled acquisitions when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);
@@ -157,7 +157,7 @@ test('when the server has forgotten the script, what is not given up meanwhile i
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('a key outside of the rights of the user is no matter for the others, neither now nor when they are released', async () => {
+test("grants and releases the others beside a key outside of the user's rights", async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
@@ -169,14 +169,14 @@ test('a key outside of the rights of the user is no matter for the others, neith
     { reason: { message: expect.stringContaining('NOPERM') as unknown } },
     { status: 'fulfilled' },
   ]);
-  // What may be there of the one that failed is released as well, as often as it fails; in the same turn, too.
+  // A possible record of the failed one is released as well, in each case; also in the same turn.
   const another = redlock.acquire(['x'], once).catch(() => undefined);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
   await another;
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('that the server became a replica is told to the client, which may be made to reconnect then', async () => {
+test('reports to the client that the server became a replica, so that it can reconnect', async () => {
   const told: string[] = [];
   const client = server.client({ reconnectOnError: ({ message }) => told.push(message) < 0 });
   const redlock = await redlockOn(client);
@@ -196,7 +196,7 @@ test('that the server became a replica is told to the client, which may be made 
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'what is given up is released before its caller can end the client: %s (S6)',
+  'releases a cancelled acquisition before its caller can end the client: %s (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
@@ -216,7 +216,7 @@ test.each(['quit', 'disconnect', 'close'] as const)(
   },
 );
 
-test('what is released is sent before the nodes are closed, though nobody waits for it', async () => {
+test('sends releases before the nodes are closed, though nothing awaits them', async () => {
   const redlock = await redlockOn(openClient(server.url), true);
   const [lock] = await acquireAll(redlock, ['k']);
 
@@ -227,7 +227,7 @@ test('what is released is sent before the nodes are closed, though nobody waits 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('a client that throws fails the requests, and not the process', async () => {
+test('fails the requests, not the process, when a client throws', async () => {
   const client = server.client();
   const redlock = await redlockOn(client);
   const [held] = await acquireAll(redlock, ['held']);
@@ -245,7 +245,7 @@ test('a client that throws fails the requests, and not the process', async () =>
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test('an error that the command itself is answered with is the answer for all in it', async () => {
+test('answers all requests of a command with the error of the command', async () => {
   const redlock = await openRedlock();
   await looker.call('ACL', 'SETUSER', 'default', '-evalsha');
   ends.push(() => looker.call('ACL', 'SETUSER', 'default', '+@all'));

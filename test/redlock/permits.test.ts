@@ -41,10 +41,10 @@ const twoOnce: AcquireOptions = {
   signals: [],
 };
 
-test('a node that gives another slot when the lock is won already gives it back', async () => {
+test('frees the slot of a node that gives another slot after the lock is won', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
-  // What is left there of another attempt has the slot that the others give.
+  // The remains of another attempt there have the slot that the others give.
   const left = await alone.acquire(['k'], twoOnce);
   expect(left.slot).toBe(0);
   jest.spyOn(Math, 'random').mockReturnValue(0);
@@ -53,7 +53,7 @@ test('a node that gives another slot when the lock is won already gives it back'
   const lock = await all.acquire(['k'], twoOnce);
   expect(lock.slot).toBe(0);
   await client.call('CLIENT', 'UNPAUSE');
-  // That there were several is said from the moment that the slow node gave the other slot.
+  // The record has several holders from the moment at which the slow node gave the other slot.
   await until(async () => {
     const record = (await client.get('lock:{k}')) ?? '';
     return record.slice(PERMITS.kind - 1, PERMITS.kind) === '+' && record[PERMITS.bits - 1] === ONLY_SLOT_0;
@@ -80,7 +80,7 @@ async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefi
   return states.map(([state]) => (state && 'holders' in state ? state.holders.map(({ slot }) => slot) : []));
 }
 
-test('a permit is asked for anew, from another slot on, where others have the slot that nodes were to agree on', async () => {
+test('retries from another slot when other holders have the slot to agree on', async () => {
   const { all, alone } = inMemory();
   // The lowest free slot is another one at each node.
   await alone[1]!.acquire(['k'], once(3));
@@ -91,7 +91,7 @@ test('a permit is asked for anew, from another slot on, where others have the sl
   expect(lock.slot).toBe(1);
 });
 
-test('an attempt that cannot have a slot at a quorum ends after a few beginnings, and leaves nothing behind', async () => {
+test('ends an attempt that cannot get one slot at a quorum after a few rounds, and leaves no key', async () => {
   const { nodes, all, alone } = inMemory();
   for (const redlock of alone) await redlock.acquire(['k'], once(3));
   for (const redlock of alone.slice(1)) await redlock.acquire(['k'], once(3));
@@ -103,7 +103,7 @@ test('an attempt that cannot have a slot at a quorum ends after a few beginnings
   expect(new Set(nodes[0]!.leases.slice(1)).size).toBeLessThanOrEqual(5);
 });
 
-test('a node whose slots were all taken gets the slot of a lock that was won without it as soon as that is free there', async () => {
+test('stores the slot of a lock on a full node as soon as the slot is free there', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
@@ -113,7 +113,7 @@ test('a node whose slots were all taken gets the slot of a lock that was won wit
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('a node that lacks the slot is not asked for it after the release', async () => {
+test('does not ask a node for a missing slot after the release', async () => {
   const { nodes, all, alone } = inMemory();
   const late = [await alone[2]!.acquire(['k'], once(2)), await alone[2]!.acquire(['k'], once(2))];
   const lock = await all.acquire(['k'], once(2));
@@ -126,7 +126,7 @@ test('a node that lacks the slot is not asked for it after the release', async (
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
 });
 
-test('the other nodes are asked for the slot that the queue node gave when that was asked first', async () => {
+test('asks the other nodes for the slot that the queue node gave', async () => {
   const { nodes, all } = inMemory();
   const wishes: (readonly number[] | undefined)[] = [];
   for (const { memory } of nodes) {

@@ -27,7 +27,7 @@ function redlockOn(nodes: readonly ScriptedNode[], owner = 'me'): Redlock {
   return redlockOver(nodes, { owner });
 }
 
-/** What a promise settles to, and after how many milliseconds. */
+/** Outcome of a promise, and its time in milliseconds. */
 async function outcome<T>(promise: Promise<T>): Promise<{ value: T | Error; after: number }> {
   const start = performance.now();
   const settled: { value: T | Error; after: number }[] = [];
@@ -50,7 +50,7 @@ async function hold(nodes: readonly ScriptedNode[], key = 'k', owner = 'other'):
 }
 
 describe('one attempt', () => {
-  test('a majority is enough', async () => {
+  test('acquires with a majority', async () => {
     const nodes = scriptedNodes(3);
     nodes[2]!.fate = { acquire: new Error('down') };
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -65,7 +65,7 @@ describe('one attempt', () => {
     expect(after).toBeLessThan(5);
   });
 
-  test.each([2, 4])('a tie on %d nodes settles as held, for both sides alike (S1)', async (count) => {
+  test.each([2, 4])('rejects both sides of a tie on %d nodes as held (S1)', async (count) => {
     const nodes = scriptedNodes(count);
     await hold(nodes.slice(0, count / 2));
     const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -78,21 +78,21 @@ describe('one attempt', () => {
     ['1 of 2 down', 2, 1],
     ['3 of 5 down', 5, 3],
     ['all down', 3, 3],
-  ])('without a quorum of answers the lock is unavailable, not held: %s', async (_case, count, down) => {
+  ])('rejects as unavailable, not as held, without a quorum of answers: %s', async (_case, count, down) => {
     const nodes = scriptedNodes(count);
     for (const node of nodes.slice(0, down)) node.fate = { acquire: new Error('ECONNREFUSED') };
     const { value } = await outcome(redlockOn(nodes).acquire(['k'], once));
     expect(value).toBeInstanceOf(LockUnavailableError);
     const { votes } = value as LockUnavailableError;
     expect(votes).toHaveLength(count);
-    // Those that were not waited for are no errors.
+    // Missing answers after the decision are not errors.
     const errors = votes.filter(({ vote }) => vote === 'error').length;
     expect(errors).toBeLessThanOrEqual(down);
     expect(errors).toBeGreaterThan(count - quorumOf(count));
     expect((value as Error).message).toContain('a: ECONNREFUSED');
   });
 
-  test('a majority that holds it for others is held, though the rest is down', async () => {
+  test('rejects as held when a majority has another holder, though the rest is down', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     nodes[2]!.fate = { acquire: new Error('down') };
@@ -100,7 +100,7 @@ describe('one attempt', () => {
     expect(value).toMatchObject({ code: 'LOCK_HELD', owner: 'other', keys: ['k'] });
   });
 
-  test('one holder and two nodes down is unavailable: nobody can tell (S1)', async () => {
+  test('rejects as unavailable with one holder and two nodes down (S1)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 1));
     for (const node of nodes.slice(1)) node.fate = { acquire: new Error('down') };
@@ -109,7 +109,7 @@ describe('one attempt', () => {
     expect((value as LockUnavailableError).votes.map(({ vote }) => vote)).toEqual(['held', 'error', 'error']);
   });
 
-  test('a hung majority settles at the time limit of a node (S3)', async () => {
+  test('settles at the time limit of a node when a majority hangs (S3)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
     const { value, after } = await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -117,7 +117,7 @@ describe('one attempt', () => {
     expect(after).toBeCloseTo(50, -1);
   });
 
-  test('an acquisition slower than its ttl fails and is released (S4, S6)', async () => {
+  test('rejects and releases an acquisition that is slower than its ttl (S4, S6)', async () => {
     const nodes = scriptedNodes(1);
     const [node] = nodes as [ScriptedNode];
     // A blocked thread: the reply is there, but time has passed. The time limit cannot tell, the clock can.
@@ -164,7 +164,7 @@ describe('the fencing token', () => {
     expect(nodes.map((node) => node.requests)).toEqual([['acquire'], ['acquire'], ['acquire']]);
   });
 
-  test('is the largest counter, to which the others are raised, when no quorum agrees', async () => {
+  test('is the largest token, to which the others are raised, when no quorum agrees', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     const lock = await redlockOn(nodes.slice(2)).acquire(['other'], once);
@@ -178,7 +178,7 @@ describe('the fencing token', () => {
     expect((next.value as HeldLock).fencingToken).toBeGreaterThan((value as HeldLock).fencingToken);
   });
 
-  test('is not given out when no quorum can be raised to it, and the lock is released (S6)', async () => {
+  test('is not returned when no quorum can be raised to it, and the lock is released (S6)', async () => {
     const nodes = scriptedNodes(3);
     await unevenTokens(nodes, [1, 3, 5]);
     for (const node of nodes) node.fate = { raise: new Error('cut') };
@@ -238,12 +238,12 @@ describe('a tick that has run', () => {
       ranTick: 1_000,
       message: '"k" is not to be locked again: the tick of 1970-01-01T00:00:01.000Z has run already, by me',
     });
-    // What the others may have granted meanwhile is given back.
+    // Grants of the other nodes in the meantime are released.
     expect(nodes.map((node) => node.count('release'))).toEqual([0, 1, 1]);
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('is known to every quorum after a release that a quorum confirmed', async () => {
+  test('is known to every quorum after a confirmed release', async () => {
     const nodes = scriptedNodes(3);
     nodes[0]!.fate = { acquire: new Error('down'), release: new Error('down') };
     const lock = (await outcome(redlockOn(nodes).acquire(['k'], { ...once, tick }))).value as HeldLock;
@@ -267,7 +267,7 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
     );
   });
 
-  test('keeps nothing of the minority it won, whatever minHold says', async () => {
+  test('keeps nothing on the minority it won, with any minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
@@ -331,7 +331,7 @@ describe('trying again', () => {
     expect(after).toBeLessThan(1_010);
   });
 
-  test('stops after so many attempts', async () => {
+  test('stops after the given number of attempts', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -391,7 +391,7 @@ describe('trying again', () => {
     expect(after).toBeLessThanOrEqual(4_001);
   });
 
-  test('settles within its timeout when those who are asked again hang (S8)', async () => {
+  test('settles within its timeout when the nodes of a retry hang (S8)', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(1, 2));
     nodes[0]!.fate = { acquire: 1_500 };
@@ -414,7 +414,7 @@ describe('trying again', () => {
     expect(after).toBeLessThanOrEqual(2_001);
   });
 
-  test('tells the nodes that are asked after the gate how little time is left (S16)', async () => {
+  test('gives the nodes after the gate only the remaining time (S16)', async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     const [, asked] = nodes as [ScriptedNode, ScriptedNode];
@@ -477,7 +477,7 @@ describe('a signal', () => {
     expect(after).toBeLessThan(315);
   });
 
-  test('ends an attempt that is under way, and what it won is released (S6)', async () => {
+  test('ends a running attempt, and releases the votes it won (S6)', async () => {
     const nodes = scriptedNodes(3);
     nodes[1]!.fate = { acquire: 'hang' };
     nodes[2]!.fate = { acquire: 'hang' };
@@ -490,7 +490,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('that is aborted already asks nobody', async () => {
+  test('that is already aborted sends no request', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

@@ -21,7 +21,7 @@ test('a fixed duration stays, and refuses locks that would outlive it', () => {
   expect(guard.duration).toBe(3_000);
 });
 
-test('no lock is extended beyond the guard, because other processes would not know', () => {
+test('no lock is extended beyond the guard, which other processes do not know', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
   expect(() => guard.checkCovers(60_000)).toThrow('at most the restart guard of 10000 ms');
@@ -29,7 +29,7 @@ test('no lock is extended beyond the guard, because other processes would not kn
   guard.checkCovers(60_000);
 });
 
-test('a guard of 0 is none', () => {
+test('a guard of 0 disables it', () => {
   const guard = new RestartGuard(0);
   guard.note(60_000);
   guard.checkCovers(90_000);

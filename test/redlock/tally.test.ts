@@ -21,7 +21,7 @@ function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | unde
   return tally;
 }
 
-describe('a matter is decided when no answer to come can change it (S1)', () => {
+describe('decides when no later answer can change the outcome (S1)', () => {
   test.each<[number, (AcquireReply | Error | undefined)[], boolean]>([
     [1, [], false],
     [1, [granted()], true],
@@ -59,16 +59,16 @@ describe('the token is agreed on when a quorum gave the largest', () => {
   });
 });
 
-describe('why a lock was not won', () => {
+describe('the reason of a refusal', () => {
   const nodes = scriptedNodes(3);
 
-  test('held: by whom, and when a quorum can be free', () => {
+  test('held: reports the holder, and when a quorum can be free', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
-  test('no quorum of votes: what each node said', () => {
+  test('no quorum of votes: reports the answer of each node', () => {
     const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
@@ -78,7 +78,7 @@ describe('why a lock was not won', () => {
     ]);
   });
 
-  test('what nodes said counts no more when they are asked again', () => {
+  test('drops the earlier answers of nodes that are asked again', () => {
     const tally = tallyOf(3, [granted(), held(), held()]);
     tally.forget(0b110);
     expect(tally.isDecided).toBe(false);
@@ -123,12 +123,12 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
   });
 
-  test('the token is that of the slot: what a node gave another slot counts no more', () => {
+  test('takes the token of the slot, and not that of another slot', () => {
     const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
-  test('after nodes were asked to give others up, no other slots count, however many give them', () => {
+  test('counts no other slot after nodes were asked to give others up', () => {
     const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
     tally.fixSlots();
     tally.forget(0b01110);
@@ -138,7 +138,7 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('all holders that the nodes name are told, and when the first of them can end', () => {
+  test('reports all holders that nodes name, and when the first of them can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

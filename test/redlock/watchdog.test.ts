@@ -19,7 +19,7 @@ interface Request {
 
 let nodes: ScriptedNode[];
 let redlock: Redlock;
-/** What the first node was asked to extend. */
+/** Extension requests to the first node. */
 let requests: Request[];
 
 beforeEach(() => {
@@ -64,7 +64,7 @@ function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<b
 }
 
 describe('batches', () => {
-  test('locks that are due together are renewed by one request to each node', async () => {
+  test('renews locks that are due together by one request to each node', async () => {
     const locks = await acquireMany(200);
     await jest.advanceTimersByTimeAsync(340);
     expect(nodes.map((node) => node.count('extend'))).toEqual([200, 200, 200]);
@@ -76,7 +76,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('locks that were acquired one after the other come together, and none is asked for much too soon', async () => {
+  test('merges locks that were acquired one after the other, and renews none much too early', async () => {
     const locks: HeldLock[] = [];
     const asked = new Map<string, number[]>();
     for (let index = 0; index < 100; index++) {
@@ -98,7 +98,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('a ttl has batches of its own, as a node has a time limit by the ttl', async () => {
+  test('keeps separate batches for each ttl, which sets the time limit of a node', async () => {
     const locks = [await acquire('a', TTL), await acquire('b', 3 * TTL), await acquire('c', TTL)];
     const [a, b, c] = locks.map(({ id }) => id);
     await jest.advanceTimersByTimeAsync(700);
@@ -111,7 +111,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('a lock that takes a shorter ttl moves to its new batch', async () => {
+  test('moves a lock with a shorter ttl to a new batch', async () => {
     const locks = await acquireMany(2);
     await locks[0]!.extend(300);
     await jest.advanceTimersByTimeAsync(110);
@@ -119,7 +119,7 @@ describe('batches', () => {
     await release(locks);
   });
 
-  test('a ttl of 500 ms leaves three attempts before the lock would lapse', async () => {
+  test('makes three attempts with a ttl of 500 ms before the lock lapses', async () => {
     const lock = await acquire('k', 500);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(490);
@@ -129,7 +129,7 @@ describe('batches', () => {
   });
 });
 
-describe('more locks than are asked for at once', () => {
+describe('more locks than one request takes', () => {
   // Usable for 9,898 ms, renewed every 3,333 ms, 500 ms for a node to answer.
   const LONG_TTL = 10_000;
   const AT_ONCE = 250;
@@ -151,7 +151,7 @@ describe('more locks than are asked for at once', () => {
     return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`, ttl)));
   }
 
-  test('are all kept by a node that takes longer for all of them than for an answer, as each part has a time limit of its own', async () => {
+  test('are all kept by a node that needs longer for all of them than one time limit, as each part has its own limit', async () => {
     const locks = await holdMany(1_500);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3 * LONG_TTL);
@@ -162,7 +162,7 @@ describe('more locks than are asked for at once', () => {
     await release(locks);
   });
 
-  test('have a request between two parts answered before the second one', async () => {
+  test('let another request run between two parts', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -175,7 +175,7 @@ describe('more locks than are asked for at once', () => {
     await release(locks);
   });
 
-  test('leave out one that was released, or extended by hand, while it waited', async () => {
+  test('skip a lock that was released, or extended manually, while it waited', async () => {
     const locks = await holdMany(3 * AT_ONCE);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3_400);
@@ -188,7 +188,7 @@ describe('more locks than are asked for at once', () => {
     await release(locks);
   });
 
-  test('are each told no later than the end of its validity when nobody answers, also before their turn (S10)', async () => {
+  test('each report the loss by the end of validity when no node answers, also before their turn (S10)', async () => {
     // In 50 ms for each part 3,275 are asked for by then.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
@@ -203,7 +203,7 @@ describe('more locks than are asked for at once', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('are each told in time when the wall clock has left them little of it (S10)', async () => {
+  test('each report the loss in time after the wall clock jumped forward (S10)', async () => {
     const locks = await holdMany(2 * AT_ONCE, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
@@ -215,7 +215,7 @@ describe('more locks than are asked for at once', () => {
 });
 
 describe('timers', () => {
-  test('one serves all locks at rest, and none is left after the last lock', async () => {
+  test('one timer serves all confirmed locks, and none is left after the last lock', async () => {
     const locks = await acquireMany(50);
     expect(jest.getTimerCount()).toBe(1);
     await jest.advanceTimersByTimeAsync(2 * TTL);
@@ -227,7 +227,7 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('the same one serves locks that are not renewed, and each is told of the end of its own validity (S10)', async () => {
+  test('the same timer serves locks that are not renewed, and reports the end of each validity (S10)', async () => {
     const locks: HeldLock[] = [];
     for (let index = 0; index < 20; index++) {
       const terms = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
@@ -247,7 +247,7 @@ describe('timers', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('the one of the watchdog follows a lock that is due before all others', async () => {
+  test("the watchdog's timer moves to a lock that is due before all others", async () => {
     const slow = await acquire('slow', 60_000);
     const quick = await acquire('quick', TTL);
     await jest.advanceTimersByTimeAsync(340);
@@ -255,7 +255,7 @@ describe('timers', () => {
     await release([slow, quick]);
   });
 
-  test('locks in trouble have their own for the end of the validity, and give it back when they recover (S10)', async () => {
+  test('unconfirmed locks have their own timer for the end of validity, until they are confirmed (S10)', async () => {
     const locks = await acquireMany(10);
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(340 + 50);
@@ -270,7 +270,7 @@ describe('timers', () => {
 });
 
 describe('each lock of a batch', () => {
-  test('has its own answers: only the one that a majority lost is lost (S9)', async () => {
+  test('has its own answers: only the lock that a majority lost is lost (S9)', async () => {
     const locks = await acquireMany(5);
     const gone = locks[3]!;
     for (const node of nodes.slice(1)) await releaseOn(node.memory, gone.lease);
@@ -282,7 +282,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('has its own quorum: one that lacks answers delays no other, and is told in time (S9, S10)', async () => {
+  test('has its own quorum: a lock without answers delays no other, and reports its loss in time (S9, S10)', async () => {
     const locks = await acquireMany(3);
     const [, stuck] = locks as [HeldLock, HeldLock];
     for (const node of nodes.slice(1)) answerFor(node, stuck, () => new Promise(() => {}));
@@ -306,7 +306,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('is told no later than the end of its own validity when nobody answers (S10)', async () => {
+  test('reports the loss by the end of its own validity when no node answers (S10)', async () => {
     const locks = [await acquire('a')];
     await jest.advanceTimersByTimeAsync(20);
     locks.push(await acquire('b'));
@@ -321,7 +321,7 @@ describe('each lock of a batch', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
-  test('is lost unasked when the thread was blocked until after its validity (S10)', async () => {
+  test('is lost without a request when the thread was blocked until after its validity (S10)', async () => {
     const locks = await acquireMany(3);
     jest.setSystemTime(Date.now() + 2_000);
     await jest.advanceTimersByTimeAsync(340);
@@ -329,7 +329,7 @@ describe('each lock of a batch', () => {
     expect(requests).toEqual([]);
   });
 
-  test('is told in time by a timer when the thread was blocked until shortly before (S10)', async () => {
+  test('reports the loss in time by a timer when the thread was blocked until shortly before (S10)', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 'hang' };
     jest.setSystemTime(Date.now() + 640);
@@ -340,7 +340,7 @@ describe('each lock of a batch', () => {
     expect(lock.signal.aborted).toBe(true);
   });
 
-  test('may end while the batch is under way, and is not brought back', async () => {
+  test('may be released while the batch is running, and is not revived', async () => {
     const locks = await acquireMany(3);
     for (const node of nodes) node.fate = { extend: 30 };
     await jest.advanceTimersByTimeAsync(340);
@@ -352,7 +352,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('may be ended by what listens for the loss of another, before it is asked for', async () => {
+  test('may be released by a listener for the loss of another before it is renewed', async () => {
     const locks = await acquireMany(3);
     const [first, second, third] = locks as [HeldLock, HeldLock, HeldLock];
     const extended: Promise<unknown>[] = [];
@@ -369,8 +369,8 @@ describe('each lock of a batch', () => {
   });
 });
 
-describe('an extension by hand and a renewal of the same lock (S9: one at a time)', () => {
-  test('the extension waits for the renewal under way', async () => {
+describe('a manual extension and a renewal of the same lock (S9: one at a time)', () => {
+  test('the extension waits for the running renewal', async () => {
     const locks = await acquireMany(2);
     for (const node of nodes) node.fate = { extend: 20 };
     await jest.advanceTimersByTimeAsync(340);
@@ -397,7 +397,7 @@ describe('an extension by hand and a renewal of the same lock (S9: one at a time
     await release(locks);
   });
 
-  test('extensions that wait come in the order of their calls', async () => {
+  test('waiting extensions run in the order of their calls', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 10 };
     const all = Promise.all([1_500, 2_500, 3_500].map((ttl) => lock.extend(ttl)));
@@ -407,7 +407,7 @@ describe('an extension by hand and a renewal of the same lock (S9: one at a time
     await lock.release();
   });
 
-  test('one that fails leaves the lock to the watchdog, which tries again soon', async () => {
+  test('after a failed extension the watchdog retries soon', async () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: new Error('cut') };
     await expect(lock.extend()).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
@@ -418,7 +418,7 @@ describe('an extension by hand and a renewal of the same lock (S9: one at a time
   });
 });
 
-describe('a renewal that a node does not answer well is published', () => {
+describe('a renewal that fails on a node is published', () => {
   let errors: NodeErrorEvent[];
   const keep = (event: unknown): void => void errors.push(event as NodeErrorEvent);
 
@@ -447,7 +447,7 @@ describe('a renewal that a node does not answer well is published', () => {
     await release(locks);
   });
 
-  test('also an error that comes when the others have decided', async () => {
+  test('also for an error that comes after the decision', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
@@ -456,7 +456,7 @@ describe('a renewal that a node does not answer well is published', () => {
     await lock.release();
   });
 
-  test('and so is an extension by hand', async () => {
+  test('also for a manual extension', async () => {
     const [first] = nodes as [ScriptedNode];
     const lock = await acquire('k');
     first.fate.extend = new Error('OOM');

@@ -15,7 +15,7 @@ const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
   failures: index % 40 === 0 ? 'always' : index % 9 === 0 ? 1 + (index % 2) : 0,
 }));
 
-describe('several instances, each a process of its own', () => {
+describe('several instances in separate processes', () => {
   const stops = stopList();
   let services: { databaseUrl: string; redisUrl: string };
 
@@ -43,7 +43,7 @@ describe('several instances, each a process of its own', () => {
   }
 
   test(
-    'with the lock push no task twice and share the work',
+    'share the work and push no task twice with the lock',
     async () => {
       const result = await run({ dispatcher: 'locked', instances: 2, killOne: false });
 
@@ -60,7 +60,7 @@ describe('several instances, each a process of its own', () => {
   );
 
   test.each(['redis', 'postgres'] as const)(
-    'with the lock push no task twice and lose none when one of them is killed: locks in %s',
+    'push no task twice and lose none with the lock when an instance is killed: locks in %s',
     async (store) => {
       const result = await run({ dispatcher: 'locked', instances: 3, killOne: true, store });
 
@@ -78,7 +78,7 @@ describe('several instances, each a process of its own', () => {
 
   // The negative control: what the tests above count is there to be found.
   test(
-    'without the lock push tasks twice',
+    'push tasks twice without the lock (control)',
     async () => {
       // Where one instance happens to be late it finds nothing to push; that does not go well every time.
       let result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });

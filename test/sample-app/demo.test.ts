@@ -40,11 +40,11 @@ const locked: BatchResult = {
 };
 
 describe('the demo succeeds', () => {
-  test('when there are duplicates without the lock, and with it neither duplicates nor losses', () => {
+  test('with duplicates without the lock, and neither duplicates nor losses with it', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
 
-  test('whatever the run without the lock loses', () => {
+  test('with any losses in the run without the lock', () => {
     expect(judge({ ...unlocked, lost: 3, done: 231 }, locked)).toEqual([]);
   });
 });
@@ -75,7 +75,7 @@ describe('the demo fails', () => {
   });
 });
 
-test('the table has both runs side by side, and says which instance was killed', () => {
+test('the table shows both runs side by side, and names the killed instance', () => {
   const rows = resultTable(unlocked, locked)
     .split('\n')
     .filter((line) => /[a-z]/.test(line))
@@ -102,7 +102,7 @@ test('the table has both runs side by side, and says which instance was killed',
   ]);
 });
 
-describe('Ctrl-C ends the demo with exit code 1, and nothing is left of what it started,', () => {
+describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
   /** A demo in a process of its own, with a folder of its own for all that it keeps in files. */
   async function startDemo(env: NodeJS.ProcessEnv = {}): Promise<Demo> {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
@@ -139,7 +139,7 @@ describe('Ctrl-C ends the demo with exit code 1, and nothing is left of what it 
   );
 
   test(
-    'when its instances are at work, also with the Redis that it brings where the PATH has none',
+    'while its instances run, also with its own Redis when the PATH has none',
     async () => {
       const demo = await startDemo({ PATH: await pathWithoutRedis() });
       await until(() => demo.output.includes('3 instances run'), TIMEOUT);
@@ -152,7 +152,7 @@ describe('Ctrl-C ends the demo with exit code 1, and nothing is left of what it 
 });
 
 describe('its arguments', () => {
-  test('name the store of the locks, and a file of tasks', () => {
+  test('accept the store of the locks, and a file of tasks', () => {
     expect(readArguments([])).toEqual({ store: 'redis', tasks: undefined });
     expect(readArguments(['mine.json', '--store', 'postgres'])).toEqual({
       store: 'postgres',
@@ -165,11 +165,11 @@ describe('its arguments', () => {
     [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
-  ])('%j are told', (args, message) => {
+  ])('%j are reported', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);
   });
 
-  test('that are wrong end the demo before anything is started', async () => {
+  test('that are wrong end the demo before it starts anything', async () => {
     const demo = new Demo(await mkdtemp(join(tmpdir(), 'demo-')), {}, ['--store', 'mysql']);
     await until(() => demo.code !== undefined, TIMEOUT);
     expect([demo.code, demo.output]).toEqual([
@@ -178,7 +178,7 @@ describe('its arguments', () => {
     ]);
   });
 
-  test('that name etcd end it with how to get one where the PATH has none, and nothing is left', async () => {
+  test('that name etcd end the demo with installation advice when the PATH has none', async () => {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
     const demo = new Demo(folder, { PATH: await pathWithoutRedis(), ETCD_URLS: '' }, ['--store', 'etcd']);
     await until(() => demo.code !== undefined, TIMEOUT);

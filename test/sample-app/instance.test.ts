@@ -39,7 +39,7 @@ describe('over HTTP an instance', () => {
   const post = (body: string): Promise<Response> =>
     fetch(`${instance.url}/tasks`, { method: 'POST', headers: { 'content-type': 'application/json' }, body });
 
-  test('answers 202 with the ids of what it stored, and says later what became of it', async () => {
+  test('answers 202 with the ids of the stored tasks, and reports their state later', async () => {
     const response = await post(JSON.stringify({ tasks: [task, task] }));
 
     expect(response.status).toBe(202);
@@ -85,7 +85,7 @@ describe('over HTTP an instance', () => {
   });
 });
 
-describe('an instance ends with an explanation and exit code 1', () => {
+describe('an instance exits with code 1 and an explanation', () => {
   test.each([
     [
       'without configuration',
@@ -133,7 +133,7 @@ describe('an instance ends with an explanation and exit code 1', () => {
 });
 
 test(
-  'its dispatcher locks for as long as LOCK_TTL says',
+  'its dispatcher uses LOCK_TTL',
   async () => {
     const own = new StopList();
     await stops.add(() => own.stopAll());
@@ -168,7 +168,7 @@ test(
 );
 
 test(
-  'answers 503 while the database is away, and works again afterwards without a restart',
+  'answers 503 while the database is down, and recovers without a restart',
   async () => {
     const own = new StopList();
     await stops.add(() => own.stopAll());

@@ -7,7 +7,7 @@ import { startRedis } from '../support/redis-server.js';
 /** The compiled sample; `npm test` builds it. */
 export const MAIN = fileURLToPath(new URL('../../dist/sample-app/main.js', import.meta.url));
 
-/** How long the servers may take to start on a busy machine. */
+/** Time limit of the servers to start on a busy machine. */
 export const START_TIMEOUT = 300_000;
 
 /** A stop list that is emptied after the test file at the latest. */

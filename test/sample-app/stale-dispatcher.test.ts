@@ -28,7 +28,7 @@ async function submit(): Promise<string[]> {
   return [id];
 }
 
-test('a dispatcher that was overtaken cannot mark what it has read, even if its successor has only read so far', async () => {
+test('a stale dispatcher cannot mark tasks, even when its successor has only read them', async () => {
   const ids = await submit();
   await expect(tasks.readDispatchable(10, first)).resolves.toMatchObject([{ id: ids[0], dispatches: 0 }]);
   await expect(tasks.readDispatchable(10, second)).resolves.toHaveLength(1);
@@ -46,7 +46,7 @@ test('a dispatcher that was overtaken cannot mark what it has read, even if its 
 });
 
 // The negative control: what the unlocked dispatcher does.
-test('without a lock both mark the same task', async () => {
+test('both dispatchers mark the same task without a lock (control)', async () => {
   const ids = await submit();
   await tasks.readDispatchable(10);
   await tasks.readDispatchable(10);

@@ -77,8 +77,8 @@ async function statusOf(id: string): Promise<Task['status'] | undefined> {
   return (await tasks.find(id))?.status;
 }
 
-describe('a task that was enqueued and that no consumer has taken', () => {
-  test('waits for the dispatcher again when its limit has passed; one that was marked lately is left alone', async () => {
+describe('an enqueued task without a consumer', () => {
+  test('returns to the dispatcher after its limit, and stays before', async () => {
     const [lost, late, recent] = [await enqueued(), await enqueued(), await enqueued()];
     await age(lost, HOUR_MS + 1);
     await age(late, HOUR_MS / 2);
@@ -93,7 +93,7 @@ describe('a task that was enqueued and that no consumer has taken', () => {
     await expect(tasks.returnNeverTaken()).resolves.toBe(0);
   });
 
-  test('is not to be taken any more by a consumer that finds the old job', async () => {
+  test('is refused to a consumer with the old job', async () => {
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
     await tasks.returnNeverTaken();
@@ -105,7 +105,7 @@ describe('a task that was enqueued and that no consumer has taken', () => {
     ['waits for the dispatcher', submitted],
     ['is being processed', async () => (await taken()).id],
     ['is done', done],
-  ])('is not one that %s, however long', async (_what, make) => {
+  ])('excludes a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -116,8 +116,8 @@ describe('a task that was enqueued and that no consumer has taken', () => {
   });
 });
 
-describe('a task that was abandoned while it was processed', () => {
-  test('fails when its limit has passed, and says who died; one with a heartbeat is left alone', async () => {
+describe('an abandoned task', () => {
+  test('fails after its limit and names its consumer, and stays with a recent heartbeat', async () => {
     const [abandoned, slow, recent] = [await taken(), await taken(), await taken()];
     await age(abandoned.id, 2 * HOUR_MS + 1);
     await age(slow.id, 2 * HOUR_MS + 1);
@@ -140,7 +140,7 @@ describe('a task that was abandoned while it was processed', () => {
     ['waits for the dispatcher', submitted],
     ['waits for a consumer', enqueued],
     ['is done', done],
-  ])('is not one that %s, however long', async (_what, make) => {
+  ])('excludes a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -150,7 +150,7 @@ describe('a task that was abandoned while it was processed', () => {
     await expect(statusOf(id)).resolves.toBe(before);
   });
 
-  test('is dead when that was its last attempt', async () => {
+  test('is dead after its last attempt', async () => {
     const first = await taken();
     await tasks.markFailed(first, 'no luck');
     await tasks.markEnqueued([first.id]);
@@ -163,7 +163,7 @@ describe('a task that was abandoned while it was processed', () => {
     await expect(statusOf(last.id)).resolves.toBe('dead');
   });
 
-  test('is not written over by its consumer when that was only slow', async () => {
+  test('is not overwritten by its slow consumer', async () => {
     const slow = await taken();
     await age(slow.id, 2 * HOUR_MS + 1);
     await tasks.failAbandoned();
@@ -203,7 +203,7 @@ describe('the sweep', () => {
     };
   }
 
-  test('returns and fails what it finds, and says how much', async () => {
+  test('returns enqueued tasks, fails abandoned ones, and logs their number', async () => {
     const { sweeper, lines, close } = await sweeping();
     const [lost, abandoned] = [await enqueued(), (await taken()).id];
     await age(lost, HOUR_MS + 1);
@@ -222,11 +222,11 @@ describe('the sweep', () => {
     await close();
   });
 
-  test('of one instance runs, and that of another is skipped meanwhile', async () => {
+  test('runs on one instance, and is skipped on another meanwhile', async () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
-    // Whoever sweeps waits for this transaction.
+    // A sweep waits for this transaction.
     const other = await pool.connect();
     await other.query('begin');
     await other.query('select from tasks where id = $1 for update', [lost]);
@@ -248,7 +248,7 @@ describe('the sweep', () => {
     await Promise.all([one.close(), two.close()]);
   });
 
-  test('has a lock of its own: it does not wait for the dispatcher', async () => {
+  test('has its own lock, and does not wait for the dispatcher', async () => {
     const { sweeper, locks, close } = await sweeping();
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);

@@ -106,7 +106,7 @@ describe('a declared lock', () => {
     expect(lock.keys).toEqual(['account:a', 'account:b']);
   });
 
-  test('with permits lets so many in', async () => {
+  test('with permits admits that many holders', async () => {
     await using first = await service.acquire(locks['tenant:report'], 'acme');
     await using second = await others.acquire(locks['tenant:report'], 'acme');
     expect([first.slot, second.slot].toSorted()).toEqual([0, 1]);
@@ -121,13 +121,13 @@ describe('a declared lock', () => {
     });
   });
 
-  test('is refused to a method that says what it does then', async () => {
+  test('is refused to a method with its own `onBusy`', async () => {
     await others.withLock(locks['order:settle'], 42, () =>
       expect(orders.trySettle(42)).resolves.toBe('them'),
     );
   });
 
-  test('is skipped as its declaration says', async () => {
+  test('is skipped when its declaration says so', async () => {
     await others.withLock(locks['clean-up'], () => expect(orders.cleanUp()).resolves.toBeUndefined());
     await expect(orders.cleanUp()).resolves.toBe('clean');
   });

@@ -72,7 +72,7 @@ async function failureOf(promise: Promise<unknown>): Promise<Error> {
 }
 
 describe('permits', () => {
-  test('are held by so many at a time, each in a slot of its own that does not change', async () => {
+  test('are held by at most n at a time, each in its own constant slot', async () => {
     const held = await Promise.all([1, 2, 3].map(() => service.acquire('stripe', { ...once, permits: 3 })));
     expect(held.map(({ mode }) => mode)).toEqual(['permits', 'permits', 'permits']);
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -90,24 +90,24 @@ describe('permits', () => {
     expect(next.slot).toBe(slot);
   });
 
-  test('of one have slot 0', async () => {
+  test('with a limit of one have slot 0', async () => {
     await using lock = await service.acquire('one', { permits: 1 });
     expect(lock.slot).toBe(0);
     await expect(service.tryAcquire('one', { permits: 1 })).resolves.toBeNull();
   });
 
-  test('of several keys have a slot of each, and none that is the one', async () => {
+  test('of several keys have a slot for each key, and no single slot', async () => {
     await using one = await service.acquire('b', { permits: 2 });
     await using lock = await service.acquire(['b', 'a'], { permits: 2 });
     expect([one.slot, lock.keys, lock.slots, lock.slot]).toEqual([0, ['a', 'b'], [0, 1], undefined]);
   });
 
-  test('are not the lock of a handle without them', async () => {
+  test('do not appear in the handle of an exclusive lock', async () => {
     await using lock = await service.acquire('plain');
     expect([lock.mode, lock.slot, lock.slots]).toEqual(['exclusive', undefined, undefined]);
   });
 
-  test('of the call that they are nested in are joined, with the slot', async () => {
+  test('of the outer call are joined, with its slot', async () => {
     const [outer, inner] = await catalog.pay(async () => [
       currentLock()?.slot,
       await catalog.pay(() => currentLock()?.slot),
@@ -115,7 +115,7 @@ describe('permits', () => {
     expect([outer, inner]).toEqual([0, 0]);
   });
 
-  test('and an exclusive lock exclude each other, and the error says what is mixed', async () => {
+  test('and an exclusive lock exclude each other, and the error names the mixed kinds', async () => {
     const permit = await service.acquire('stripe', { permits: 5 });
     const refusal = await failureOf(service.acquire('stripe', once));
     expect(refusal.message).toContain(
@@ -128,7 +128,7 @@ describe('permits', () => {
     );
   });
 
-  test('that are asked for inside of others of the key name the call itself only if it is in the way', async () => {
+  test('of a nested call: the error names the outer call only if that is in the way', async () => {
     const others = await Promise.all([1, 2].map(() => locks.hold('stripe', { permits: 3, owner: 'them' })));
     await service.withLock('stripe', { permits: 3 }, async () => {
       await expect(service.acquire('stripe', { ...once, permits: 3 })).rejects.toMatchObject({
@@ -139,7 +139,7 @@ describe('permits', () => {
     await expect(service.tryAcquire('stripe', { permits: 3 })).resolves.toMatchObject({ slot: 2 });
   });
 
-  test('in different numbers: the larger is the limit, and the one with the smaller is told', async () => {
+  test('with different limits use the larger, and the caller with the smaller gets a warning', async () => {
     await locks.hold('stripe', { permits: 5 });
     await using lock = await service.acquire('stripe', { permits: 2 });
     expect(lock.slot).toBe(1);
@@ -151,7 +151,7 @@ describe('permits', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired']);
   });
 
-  test('in different numbers: one with the smaller that is refused is told as well', async () => {
+  test('with different limits: a refused caller with the smaller one gets a warning', async () => {
     await Promise.all([1, 2, 3].map(() => locks.hold('stripe', { permits: 5 })));
     await expect(service.tryAcquire('stripe', { permits: 2 })).resolves.toBeNull();
     expect(events.map(({ type }) => type)).toEqual(['refused', 'permits-differ']);
@@ -159,7 +159,7 @@ describe('permits', () => {
     expect(events[1]).toMatchObject({ keys: ['stripe'], mode: 'permits', permits: 2, permitsSeen: 5 });
   });
 
-  test('that are asked for inside of one of fifty name the call itself, though an error names only ten', async () => {
+  test('of a call nested in one of fifty: the error names the outer call, though it lists only ten holders', async () => {
     await service.withLock('stripe', { permits: 50 }, async () => {
       const others = Array.from({ length: 49 }, () => locks.hold('stripe', { permits: 50, ttl: 5_000 }));
       await Promise.all(others);
@@ -170,7 +170,7 @@ describe('permits', () => {
     });
   });
 
-  test('that are asked for inside of one that is in nobody’s way do not name the call itself', async () => {
+  test('of a nested call: the error does not name an outer call that is not in the way', async () => {
     await locks.hold('stripe', { permits: 10 });
     await service.withLock('stripe', { permits: 10 }, async (lock) => {
       expect(lock.slot).toBe(1);
@@ -200,7 +200,7 @@ describe('permits', () => {
     await expect(service.inspect('stripe')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('are found in a test by what was asked for', async () => {
+  test('are found by expectLocked with their options', async () => {
     await catalog.pay(() => undefined);
     expectLocked(locks, 'stripe', { permits: 2 });
     expect(() => expectLocked(locks, 'stripe', { permits: 3 })).toThrow(/permits: 3.*acquired.*permits: 2/s);
@@ -224,14 +224,14 @@ describe('shared locks', () => {
     await expect(service.tryAcquire('catalog:1', { mode: 'shared' })).resolves.toBeNull();
   });
 
-  test('keep those out who are in no call under them', async () => {
+  test('exclude writers in unrelated calls', async () => {
     const reading = await locks.hold('catalog:1', { mode: 'shared' });
     await expect(catalog.write(1)).resolves.toBeUndefined();
     await reading.release();
     await expect(catalog.write(1)).resolves.toBe('written');
   });
 
-  describe('do not become exclusive ones', () => {
+  describe('are not upgraded to exclusive locks', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
@@ -258,7 +258,7 @@ describe('shared locks', () => {
       await expect(catalog.write(1)).resolves.toBe('written');
     });
 
-    test('nor one of several keys, nor permits', async () => {
+    test('for several keys, or to permits', async () => {
       await catalog.read(1, async () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
@@ -273,7 +273,7 @@ describe('shared locks', () => {
       });
     });
 
-    test('but once it is released or lost, nothing is in the way', async () => {
+    test('but the call may lock exclusively after the shared lock is released or lost', async () => {
       await using writer = await service.withLock('catalog:1', { mode: 'shared' }, async (lock) => {
         await lock.release();
         return service.acquire('catalog:1');
@@ -282,7 +282,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive one join it, and what is nested there may write', async () => {
+  test('inside an exclusive lock join it, and calls nested there may write', async () => {
     await service.withLock('catalog:1', async (outer) => {
       await expect(catalog.readInside(1)).resolves.toBe('exclusive');
       const nested = await catalog.readInside(1, () => catalog.writeInside(1));
@@ -291,7 +291,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('inside an exclusive one wait for themselves without `reentrant`, and are told', async () => {
+  test('inside an exclusive lock wait for themselves without `reentrant`, and the error says so', async () => {
     await service.withLock('catalog:1', async () => {
       await expect(service.acquire('catalog:1', { ...once, mode: 'shared' })).rejects.toMatchObject({
         code: 'LOCK_HELD',
@@ -300,7 +300,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('that run side by side under one do not take each other for its loss', async () => {
+  test('that run side by side under one lock do not mistake each other for its loss', async () => {
     await service.withLock('catalog:1', { mode: 'shared' }, async (outer) => {
       const modes = await Promise.all([catalog.readInside(1), catalog.readInside(1), catalog.readInside(1)]);
       expect(modes).toEqual(['shared', 'shared', 'shared']);
@@ -308,7 +308,7 @@ describe('shared locks', () => {
     });
   });
 
-  test('end with their release, whatever the module says for all locks', async () => {
+  test('end with their release, with any minHold of the module', async () => {
     const other = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ defaults: { minHold: 100 } })],
       providers: [Catalog],
@@ -321,7 +321,7 @@ describe('shared locks', () => {
   });
 });
 
-test('options of one call do not reach the next, which may ask for another kind', async () => {
+test('options of one call do not affect the next call, which may use another kind', async () => {
   for (const [options, mode] of [
     [{}, 'exclusive'],
     [{ permits: 2 }, 'permits'],

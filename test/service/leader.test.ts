@@ -34,7 +34,7 @@ const TTL = 6_000;
 @Injectable()
 class Consumer {
   readonly terms: LeaderTerm[] = [];
-  /** How many run at present. */
+  /** Number of present runs. */
   running = 0;
   work: (term: LeaderTerm) => Promise<unknown> = untilAborted;
 
@@ -120,7 +120,7 @@ async function leader(): Promise<Instance> {
 }
 
 describe('the leader', () => {
-  test('is one of all instances, and the next one has a larger token when it resigns', async () => {
+  test('is one instance, and its successor has a larger token after it resigns', async () => {
     await Promise.all(['a', 'b', 'c'].map((owner) => start(owner)));
     const first = await leader();
     const [term] = first.consumer.terms;
@@ -135,7 +135,7 @@ describe('the leader', () => {
     expect(instances.map(({ consumer }) => consumer.running).toSorted()).toEqual([0, 0, 1]);
   });
 
-  test('hands over when its application shuts down, after its method has settled', async () => {
+  test('hands over at shutdown, after its method has settled', async () => {
     const release = gate();
     let settled = false;
     const first = await start('a', {
@@ -158,7 +158,7 @@ describe('the leader', () => {
     await until(() => second.leadership.isLeader());
   });
 
-  test('is told of a loss, and campaigns again when its method has settled', async () => {
+  test('is notified of a loss, and campaigns again when its method has settled', async () => {
     const release = gate();
     const only = await start('a', {
       work: async (term) => {
@@ -172,7 +172,7 @@ describe('the leader', () => {
     await until(() => lost!.signal.aborted);
     expect(lost!.signal.reason).toBeInstanceOf(LockLostError);
     expect(only.leadership.isLeader()).toBe(false);
-    // Whoever asks now finds nobody in the way: the campaign must wait for the method.
+    // A caller that asks now finds the key free: the campaign must wait for the method.
     expect(await only.locks.tryAcquire('leader:consumer').then((lock) => lock?.release())).toBeUndefined();
     expect(only.consumer.terms).toHaveLength(1);
     release.open();
@@ -198,7 +198,7 @@ describe('the leader', () => {
     expect(only.consumer.terms).toHaveLength(2);
   });
 
-  test('resigns when its method throws, says so, and campaigns again after a second', async () => {
+  test('resigns when its method throws, logs it, and campaigns again after a second', async () => {
     const log = new LogLines('Leader');
     const began = performance.now();
     const only = await start('a', { logger: log, work: () => Promise.reject(new Error('no broker')) });
@@ -210,7 +210,7 @@ describe('the leader', () => {
     expect(log.of('error')).toEqual([expect.stringContaining('it threw. Campaigning again')]);
   });
 
-  test('does not wait for itself when its own method resigns', async () => {
+  test('does not deadlock when its own method resigns', async () => {
     let resigned = false;
     const only = await start('a', {
       work: async (term) => {
@@ -222,7 +222,7 @@ describe('the leader', () => {
     expect(only.consumer).toMatchObject({ running: 0, terms: [{ signal: { aborted: true } }] });
   });
 
-  test('campaigns again when that is asked for as its term ends', async () => {
+  test('campaigns again when requested at the end of its term', async () => {
     const only = await start('a', {
       work: ({ signal }) => {
         signal.addEventListener('abort', () => only.leadership.campaign());
@@ -234,7 +234,7 @@ describe('the leader', () => {
     expect(only.consumer.running).toBe(1);
   });
 
-  test('campaigns again whatever its method throws', async () => {
+  test('campaigns again after its method throws any value', async () => {
     const only = await start('a', { work: () => Promise.reject(Object.create(null)) });
     await until(() => only.consumer.terms.length === 1);
     only.consumer.work = untilAborted;
@@ -242,7 +242,7 @@ describe('the leader', () => {
     expect(only.events.find((event) => event.type === 'leader' && event.reason === 'threw')).toBeDefined();
   });
 
-  test('can end by a resignation that comes while it campaigns', async () => {
+  test('ends by a resignation during its campaign', async () => {
     const first = await start('a');
     await leader();
     const second = await start('b');
@@ -252,7 +252,7 @@ describe('the leader', () => {
     expect(second.consumer.terms).toHaveLength(0);
   });
 
-  test('is told on the channel, and to the listener of the module', async () => {
+  test('is published on the channel and to the listener of the module', async () => {
     const published: LeaderEvent[] = [];
     const listen = (event: unknown): void => void published.push(event as LeaderEvent);
     subscribe(LEADER_CHANNEL, listen);
@@ -275,7 +275,7 @@ describe('the leader', () => {
     }
   });
 
-  test('is shown by `current()` and `changes()` of every process, also where nobody campaigns', async () => {
+  test('is shown by `current()` and `changes()` of every process, also of one without a campaign', async () => {
     const only = await start('a');
     await leader();
     const app = await startPlainApp({ imports: [RedlockModule.forRoot({ nodes: redis.url, ...PATIENT })] });
@@ -303,7 +303,7 @@ describe('the leader', () => {
 });
 
 describe('@OnlyLeader', () => {
-  test('runs a method on the leader, under the lock of its term, and elsewhere not', async () => {
+  test('runs a method only on the leader, under the lock of its term', async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -313,7 +313,7 @@ describe('@OnlyLeader', () => {
     await expect(first.consumer.sweep(() => Promise.reject(new Error('full')))).rejects.toThrow('full');
   });
 
-  test('keeps the next leader waiting until the method has settled', async () => {
+  test('delays the next leader until the method has settled', async () => {
     await start('a');
     const first = await leader();
     const second = await start('b');
@@ -329,7 +329,7 @@ describe('@OnlyLeader', () => {
   });
 });
 
-test('@OnlyLeader: a method that resigns while its term ends does not wait for itself', async () => {
+test('@OnlyLeader: a method that resigns at the end of its term does not deadlock', async () => {
   await start('a');
   const first = await leader();
   const ends = gate();
@@ -353,7 +353,7 @@ describe('start-up refuses', () => {
       { logger: new LogLines() },
     );
 
-  test('`@OnlyLeader` with a name that nobody leads', async () => {
+  test('`@OnlyLeader` with a name without a `@Leader`', async () => {
     class Cleaner {
       @Interval(60_000)
       @OnlyLeader('consumers')
@@ -365,7 +365,7 @@ describe('start-up refuses', () => {
     );
   });
 
-  test('two methods that lead under one name', async () => {
+  test('two `@Leader` methods with one name', async () => {
     class Other {
       @Leader('consumer')
       async lead(): Promise<void> {}
@@ -401,7 +401,7 @@ describe('start-up refuses', () => {
   });
 });
 
-describe('a process of its own', () => {
+describe('a separate process', () => {
   const SHORT_TTL = 1_500;
   let file: string;
   beforeAll(async () => {
@@ -420,7 +420,7 @@ describe('a process of its own', () => {
   }
   const leads = (line: string | undefined): boolean => line?.startsWith('leads') ?? false;
 
-  test('that is killed is followed within its ttl (S2)', async () => {
+  test('that is killed is succeeded within its ttl (S2)', async () => {
     const first = run();
     await until(() => leads(first.lines[0]));
     const second = run();
@@ -433,7 +433,7 @@ describe('a process of its own', () => {
     await once(second.child, 'exit');
   });
 
-  test('that is paused past its term knows at once that it leads no more, and its token is refused (S10)', async () => {
+  test('that is paused past its term sees at once that it no longer leads, and its token is refused (S10)', async () => {
     const paused = run();
     await until(() => leads(paused.lines[0]));
     const next = run();

@@ -65,7 +65,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('gives a handle of what is in Redis, until it is released', async () => {
+  test('returns a handle with the record in Redis, until it is released', async () => {
     const lock = await locks.acquire('key');
     await expect(looker.get('lock:{key}')).resolves.toMatch(
       new RegExp(`^H-${lock.fencingToken}:${lock.id}:\\d+:me$`),
@@ -85,7 +85,7 @@ describe('acquire', () => {
     await lock.release();
   });
 
-  test('waits for others and fails with a LockHeldError that names them', async () => {
+  test('waits for the holder and rejects with a LockHeldError that names it', async () => {
     const lock = await others.acquire('key');
     const error = await failureOf(locks.acquire('key', { retry: { timeout: 2_000 } }));
     expect(error).toBeInstanceOf(LockHeldError);
@@ -120,14 +120,14 @@ describe('acquire', () => {
 });
 
 describe('tryAcquire', () => {
-  test('gives a handle, or null when others hold it', async () => {
+  test('returns a handle, or null when another caller holds the lock', async () => {
     const lock = await locks.tryAcquire('key');
     expect(lock?.isHeld()).toBe(true);
     await expect(others.tryAcquire('key')).resolves.toBeNull();
     await lock?.release();
   });
 
-  test('null never means that Redis is down', async () => {
+  test('rejects, and does not return null, when Redis is down', async () => {
     const server = await startRedis();
     const app = await startApp({}, { nodes: server.url });
     await server.kill();
@@ -138,21 +138,21 @@ describe('tryAcquire', () => {
 });
 
 describe('several keys', () => {
-  test('are one lock, sorted and each once', async () => {
+  test('are one lock, with its keys sorted and without duplicates', async () => {
     const lock = await locks.acquire(['b', 'a', 'b', 'c']);
     expect(lock.keys).toEqual(['a', 'b', 'c']);
     expect((await heldKeys(looker)).toSorted()).toEqual(['lock:{a}', 'lock:{b}', 'lock:{c}']);
     await lock.release();
   });
 
-  test('are acquired all or not at all', async () => {
+  test('are acquired together or not at all', async () => {
     const lock = await others.acquire('b');
     await expect(locks.tryAcquire(['a', 'b', 'c'])).resolves.toBeNull();
     await expect(heldKeys(looker)).resolves.toEqual(['lock:{b}']);
     await lock.release();
   });
 
-  test('named in different orders do not block each other for ever', async () => {
+  test('named in different orders do not deadlock', async () => {
     const done: string[] = [];
     const work = async (service: LockService, name: string, keys: string[]): Promise<void> => {
       for (let i = 0; i < 5; i++) await service.withLock(keys, async () => void done.push(name));
@@ -168,7 +168,7 @@ describe('several keys', () => {
 
 describe('withLock', () => {
   test.each([[undefined], [null], [0], [''], ['result'], [{ a: 1 }]])(
-    'gives what the task gives: %p',
+    'returns the result of the task: %p',
     async (value) => {
       await expect(locks.withLock('key', () => value)).resolves.toBe(value);
       await expect(locks.withLock('key', undefined, async () => value)).resolves.toBe(value);
@@ -177,7 +177,7 @@ describe('withLock', () => {
   );
 
   test.each([[undefined], ['text'], [new Error('own')]])(
-    'throws what the task throws: %p',
+    'rejects with the error of the task: %p',
     async (reason) => {
       const fail = async (): Promise<never> => {
         throw reason;
@@ -196,7 +196,7 @@ describe('withLock', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('a lost lock takes the place of the result, unless the task threw or it is to be ignored', async () => {
+  test("rejects with LockLostError after a loss, unless the task threw or onLost is 'ignore'", async () => {
     const lose = async (lock: LockHandle): Promise<string> => {
       await looker.del('lock:{key}');
       await lock.extend().catch(() => undefined);
@@ -213,7 +213,7 @@ describe('withLock', () => {
     ).rejects.toThrow('own');
   });
 
-  test('can be given its own lock back early', async () => {
+  test('can release its own lock early', async () => {
     await expect(
       locks.withLock('key', async (lock) => {
         await lock.release();
@@ -223,21 +223,21 @@ describe('withLock', () => {
   });
 });
 
-test('a call that waits for the lock it is under is told so', async () => {
+test('reports a call that waits for the lock of its own caller', async () => {
   const nested = locks.withLock('a', () => locks.acquire('a', { retry: false }));
   await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
   await expect(nested).rejects.toThrow('Set `reentrant` to join');
 });
 
 describe('current', () => {
-  test('is nothing outside of locked code, and after acquire', async () => {
+  test('is undefined outside of locked code, and after acquire', async () => {
     const lock = await locks.acquire('key');
     expect(locks.current()).toBeUndefined();
     expect(currentLock()).toBeUndefined();
     await lock.release();
   });
 
-  test('is the innermost lock, or the innermost one with the key, across awaits and timers', async () => {
+  test('is the innermost lock, or the innermost lock of the key, across awaits and timers', async () => {
     await locks.withLock(['a', 'b'], async (outer) => {
       expect(locks.current()).toBe(outer);
       await locks.withLock('c', async (inner) => {
@@ -252,7 +252,7 @@ describe('current', () => {
     expect(locks.current()).toBeUndefined();
   });
 
-  test('of one service knows nothing of the locks of another; currentLock() knows both', async () => {
+  test('of one service does not see locks of another; currentLock() sees both', async () => {
     await locks.withLock('a', async (lock) => {
       expect(others.current()).toBeUndefined();
       await others.withLock('b', async (other) => {
@@ -273,14 +273,14 @@ describe('current', () => {
 });
 
 describe('signal', () => {
-  test('that has aborted already: its reason, and nothing is asked of Redis', async () => {
+  test('that has already aborted rejects with its reason, without a request', async () => {
     await looker.config('RESETSTAT');
     const reason = new Error('too late');
     await expect(locks.acquire('key', { signal: AbortSignal.abort(reason) })).rejects.toBe(reason);
     await expect(looker.info('commandstats')).resolves.not.toContain('evalsha');
   });
 
-  test('ends a wait at once, with its reason, for all methods that take it', async () => {
+  test('ends a wait at once, with its reason, in every method that takes it', async () => {
     const lock = await others.acquire('key');
     for (const wait of [
       (options: AcquireOptions) => locks.acquire('key', options),
@@ -309,7 +309,7 @@ describe('signal', () => {
     await lock.release();
   });
 
-  test('cancels a thousand waiters, with one listener for all of them, and leaves none of it and no key', async () => {
+  test('cancels a thousand waiters with one listener, and leaves no listener and no key', async () => {
     const lock = await others.acquire('key');
     const controller = new AbortController();
     const { signal } = controller;
@@ -325,7 +325,7 @@ describe('signal', () => {
     await expect(Promise.all(waiters)).resolves.toEqual(waiters.map(() => signal.reason as Error));
     expect(getEventListeners(signal, 'abort')).toEqual([]);
     await lock.release();
-    // What was still under way when they were cancelled must be undone too (S6).
+    // Requests that were in transit at the cancellation must be undone, too (S6).
     await until(free);
     await new Promise((resolve) => setImmediate(resolve));
     await expect(free()).resolves.toBe(true);
@@ -343,7 +343,7 @@ describe('signal', () => {
   });
 });
 
-describe('what does not fit is refused before anything is asked of Redis', () => {
+describe('invalid arguments are refused without a request', () => {
   const call = (method: 'acquire' | 'tryAcquire' | 'withLock', ...args: unknown[]): Promise<unknown> =>
     Reflect.apply(locks[method], locks, args) as Promise<unknown>;
   const task = (): string => 'never';
@@ -396,13 +396,13 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     await expect(call(method, 'key', options)).rejects.toThrow(message);
   });
 
-  test('no options where one attempt is made', async () => {
+  test('null in place of the options of tryAcquire', async () => {
     await expect(call('tryAcquire', 'key', null)).rejects.toThrow(
       'Expected the options of `tryAcquire` to be an object, got null',
     );
   });
 
-  test('a task that is none', async () => {
+  test('a task that is not a function', async () => {
     await expect(call('withLock', 'key', {}, 'task')).rejects.toThrow(
       "Expected `task` to be a function, got 'task'",
     );
@@ -425,7 +425,7 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
     'signal',
     'oncePerTick',
     'instance',
-  ])('but `%s: undefined` counts as not given, whoever reads it', async (name) => {
+  ])('but `%s: undefined` counts as omitted', async (name) => {
     const nothing = { [name]: undefined };
     for (const method of ['acquire', 'tryAcquire'] as const) {
       const lock = (await call(method, 'key', nothing)) as LockHandle;
@@ -436,8 +436,8 @@ describe('what does not fit is refused before anything is asked of Redis', () =>
   });
 });
 
-describe('looking at locks from outside', () => {
-  test('who holds a key, and what is held', async () => {
+describe('inspection', () => {
+  test('shows the holder of a key, and lists held locks', async () => {
     await using lock = await others.acquire('key');
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id, owner: 'them' });
     await expect(locks.inspect('other')).resolves.toMatchObject({ held: false });
@@ -446,7 +446,7 @@ describe('looking at locks from outside', () => {
     expect(listed).toEqual(['key']);
   });
 
-  test('a lock is released by force, and its holder is told', async () => {
+  test('releases a lock by force, and notifies its holder', async () => {
     const lock = await others.acquire('key', { ttl: 3_000 });
     const { signal } = lock;
     await expect(locks.forceRelease('key')).resolves.toBe(true);
@@ -455,7 +455,7 @@ describe('looking at locks from outside', () => {
     expect(signal.reason).toBeInstanceOf(LockLostError);
   });
 
-  test('the method under a lock that is released by force ends in a LockLostError', async () => {
+  test('a method rejects with LockLostError when its lock is released by force', async () => {
     const run = locks.withLock('key', async ({ signal }) => {
       await locks.forceRelease('key');
       expect(signal.aborted).toBe(true);
@@ -468,7 +468,7 @@ describe('looking at locks from outside', () => {
     ['an empty one', ''],
     ['a number', 7],
     ['one that begins with }', '}a'],
-  ])('the key is one: not %s', async (_name, key) => {
+  ])('refuses %s as the key', async (_name, key) => {
     const rule = 'Expected `key` to be a string that is not empty and does not begin with "}"';
     await expect(locks.inspect(key as string)).rejects.toThrow(rule);
     await expect(locks.forceRelease(key as string)).rejects.toThrow(rule);
@@ -479,11 +479,11 @@ describe('looking at locks from outside', () => {
     [{ id: 7 }, 'Expected `id` to be the `id` of a holder, got 7'],
     [{ owner: 'me' }, 'Unknown option `owner` in `forceRelease`. The options are `id`'],
     [null, 'Expected the options of `forceRelease` to be an object, got null'],
-  ])('the options %j of forceRelease are refused', async (options, message) => {
+  ])('refuses the options %j of forceRelease', async (options, message) => {
     await expect(locks.forceRelease('key', options as object)).rejects.toThrow(message);
   });
 
-  test('only the holder that is named is released by force', async () => {
+  test('releases only the named holder by force', async () => {
     await using lock = await others.acquire('key', { ttl: 60_000 });
     await expect(locks.forceRelease('key', { id: '0'.repeat(32) })).resolves.toBe(false);
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: true, id: lock.id });
@@ -491,7 +491,7 @@ describe('looking at locks from outside', () => {
     await expect(locks.inspect('key')).resolves.toMatchObject({ held: false, holders: [] });
   });
 
-  test('options of a list are refused at once', () => {
+  test('refuses invalid options of list at once', () => {
     expect(() => locks.list({ prefix: 7 } as never)).toThrow('Expected `prefix` to be a string, got 7');
   });
 });

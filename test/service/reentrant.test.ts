@@ -105,7 +105,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
     expect(await looker.info('commandstats')).toMatch(/cmdstat_set:calls=2,/);
   });
 
-  test('however deep it is nested, and several times one after the other', async () => {
+  test('at any depth, and several times in a row', async () => {
     const inner = await service.outer(() =>
       service.outer(async () => {
         await service.inner();
@@ -115,7 +115,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
     expect(inner).toEqual(expect.any(Number));
   });
 
-  test('and does not release it', async () => {
+  test('without releasing it', async () => {
     await service.outer(async () => {
       await service.inner();
       expect(currentLock('k')?.isHeld()).toBe(true);
@@ -124,7 +124,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
     });
   });
 
-  test('through the service, too, whose handle releases nothing', async () => {
+  test('also through the service, whose handle does not release the lock', async () => {
     await locks.withLock(['k', 'other'], joining, async (lock) => {
       const joined = await locks.acquire('k', joining);
       expect([joined.id, joined.fencingToken, joined.state]).toEqual([lock.id, lock.fencingToken, 'held']);
@@ -137,7 +137,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
     });
   });
 
-  test('and has the maxHold of the call that acquired it', async () => {
+  test('with the maxHold of the call that acquired it', async () => {
     await locks.withLock('k', { maxHold: 1 }, async () => {
       await delay(5);
       const joined = await locks.acquire('k', { ...joining, maxHold: 60_000 });
@@ -146,7 +146,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
     });
   });
 
-  test('and is told of its loss by the same signal', async () => {
+  test('with the signal of that lock', async () => {
     const failure = service.outer(async () => {
       const outer = currentLock('k');
       await locks.withLock('k', { ...joining, onLost: 'ignore' }, async (joined) => {
@@ -160,7 +160,7 @@ describe('a nested call joins the lock it is under (S18)', () => {
 });
 
 describe('a call does not join (S18)', () => {
-  test('that runs side by side with another one that has joined', async () => {
+  test('beside another call that has joined', async () => {
     const results = await service.outer(() => Promise.allSettled([service.inner(), service.inner()]));
     expect(results.map(({ status }) => status)).toEqual(['fulfilled', 'rejected']);
     expect((results[1] as PromiseRejectedResult).reason).toMatchObject({
@@ -170,7 +170,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(1);
   });
 
-  test('a lock that was lost: that is a LockLostError', async () => {
+  test('a lost lock, and rejects with LockLostError', async () => {
     const nested = service.outer(async () => {
       await takeAway(currentLock('k')!);
       return service.inner();
@@ -179,7 +179,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('unless it says so, and is told that it waits for itself', async () => {
+  test('without `reentrant`, and the error says that it waits for itself', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the lock that a call is under');
@@ -196,7 +196,7 @@ describe('a call does not join (S18)', () => {
     await outer;
   });
 
-  describe('while another one has joined it', () => {
+  describe('while another call has joined', () => {
     /** Runs `task` under a lock that a nested call has joined. All lose that, and end in a LockLostError. */
     async function besideSibling(task: (lock: LockHandle) => Promise<void>): Promise<void> {
       const gate = new Gate();
@@ -211,14 +211,14 @@ describe('a call does not join (S18)', () => {
       expect(service.mostInside).toBe(0);
     }
 
-    test('a lock that was lost', async () => {
+    test('a lost lock', async () => {
       await besideSibling(async (lock) => {
         await takeAway(lock);
         await expect(service.inner()).rejects.toBeInstanceOf(LockLostError);
       });
     });
 
-    test('a lock whose loss nobody has noticed, which it makes known', async () => {
+    test('a lock with an unnoticed loss, and reports the loss', async () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
@@ -228,7 +228,7 @@ describe('a call does not join (S18)', () => {
       });
     });
 
-    test('a lock that is lost to somebody else while it waits', async () => {
+    test('a lock that it loses to another holder while it waits', async () => {
       await besideSibling(async (lock) => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
         waiting.catch(() => undefined); // looked at below
@@ -241,7 +241,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('a lock that was lost, nor acquires one of its own, though the call that had it has ended', async () => {
+  test('a lost lock of a call that has ended, and does not acquire its own', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -252,7 +252,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('that outlives the nested call that began it, and runs side by side with another one', async () => {
+  test('that outlives the nested call that started it, and runs beside another one', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -265,7 +265,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('that runs side by side with one that an earlier step of a generator began', async () => {
+  test('beside a call that an earlier step of a generator started', async () => {
     const gate = new Gate();
     const steps = service.steps([
       () => locks.withLock('k', joining, () => gate.opened),
@@ -277,7 +277,7 @@ describe('a call does not join (S18)', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('the lock of a caller that has ended, but acquires one of its own', async () => {
+  test('the lock of a caller that has ended, but acquires its own', async () => {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
     let late: Promise<number | undefined> | undefined;
@@ -290,8 +290,8 @@ describe('a call does not join (S18)', () => {
   });
 });
 
-describe('a nested call that nobody waits for', () => {
-  /** Whether another process can have the lock. */
+describe('a nested call that is not awaited', () => {
+  /** True if another process can acquire the lock. */
   const isFree = async (): Promise<boolean> => {
     const lock = await others.get(LockService).tryAcquire('k');
     await lock?.release();
@@ -338,7 +338,7 @@ describe('a nested call that nobody waits for', () => {
     expect([nested.length, most]).toEqual([20, 1]);
   });
 
-  test('has it also when it began another one, and ended first', async () => {
+  test('keeps the lock when it ends before a call that it started', async () => {
     const gate = new Gate();
     let innermost: Promise<unknown> | undefined;
     let ended = false;
@@ -360,7 +360,7 @@ describe('a nested call that nobody waits for', () => {
     await expect(isFree()).resolves.toBe(true);
   });
 
-  test('is told of a release by hand beneath it, as of a loss', async () => {
+  test('sees a manual release of the outer lock as a loss', async () => {
     const gate = new Gate();
     const result = await service.outer(async () => {
       const nested = locks.withLock('k', joining, () => gate.opened);
@@ -384,7 +384,7 @@ describe('a nested call that nobody waits for', () => {
       'a call that has joined itself',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('but a handle that was not released when %s ends is told so', async (_name, run) => {
+  ])('but a handle that is not released when %s ends is logged', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -393,7 +393,7 @@ describe('a nested call that nobody waits for', () => {
     await lock.release();
   });
 
-  test('but a handle that comes when the call has ended is told so', async () => {
+  test('but a handle that is acquired after the call has ended is logged', async () => {
     // There a lock comes a little later.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
@@ -406,7 +406,7 @@ describe('a nested call that nobody waits for', () => {
     await testing.close();
   });
 
-  test('is waited for by a shutdown', async () => {
+  test('delays a shutdown', async () => {
     const gate = new Gate();
     let nested: Promise<unknown> | undefined;
     await service.outer(async () => {

@@ -9,7 +9,7 @@ import { ResolvedOptions } from '../../lib/service/resolved-options.js';
 
 const defaults: LockOptions = { ttl: 7_000, retry: { timeout: 300 } };
 
-test('what is given again by value is resolved once', () => {
+test('resolves equal options once', () => {
   const options = new ResolvedOptions(defaults);
 
   expect(options.of({ ttl: 5_000, retry: { attempts: 3 } })).toBe(
@@ -17,7 +17,7 @@ test('what is given again by value is resolved once', () => {
   );
 });
 
-test('an object that was changed meanwhile is resolved as it is now', () => {
+test('resolves a changed object again', () => {
   const options = new ResolvedOptions(defaults);
   const retry = { timeout: 100 };
   const given = { ttl: 5_000, retry };
@@ -48,7 +48,7 @@ const others: readonly (LockOptions & LockKindOptions)[] = [
   { retry: { jitter: 10 } },
 ];
 
-test.each(others)('%j is told from what was given before', (given) => {
+test.each(others)('distinguishes %j from earlier options', (given) => {
   for (const before of others) {
     const options = new ResolvedOptions(defaults);
     options.of(before);
@@ -56,14 +56,14 @@ test.each(others)('%j is told from what was given before', (given) => {
   }
 });
 
-test('what does not go with the defaults is refused each time', () => {
+test('refuses options that conflict with the defaults each time', () => {
   const options = new ResolvedOptions({ minHold: 50 });
   options.of({});
   for (let call = 0; call < 2; call++) expect(() => options.of({ mode: 'shared' })).toThrow('`minHold: 0`');
   expect(options.of({}).kind.mode).toBe('exclusive');
 });
 
-test('no retry is what it is in each of them', () => {
+test('resolves `retry: false` of the defaults, and a `retry` of the call over it', () => {
   const options = new ResolvedOptions({ retry: false });
 
   expect(options.of({}).retry).toBe(NO_RETRY);

@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps it also when the method threw, as its caller may commit all the same', async () => {
+  test('keeps it when the method threw, as its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -168,7 +168,7 @@ describe("release: 'afterCommit'", () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('is for tasks of withLock, too', async () => {
+  test('applies to tasks of withLock', async () => {
     await database.run(async () => {
       await locks.withLock('order', kept, () => undefined);
       expect(await isHeld()).toBe(true);
@@ -192,7 +192,7 @@ describe("release: 'afterCommit'", () => {
     });
   });
 
-  test('lets nobody else in before the commit, and the next one at once after it', async () => {
+  test('excludes others until the commit, and admits the next one at once after it', async () => {
     const steps: string[] = [];
     const next = new Step();
     const paid = database.run(async () => {
@@ -215,7 +215,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('releases with the method when the transaction ends before that', async () => {
+  test('releases it with the method when the transaction ends earlier', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -228,7 +228,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('releases with the method when the transaction ends while the call waits for the lock', async () => {
+  test('releases it with the method when the transaction ends during the wait for the lock', async () => {
     const other = await locks.acquire('order');
     let paid: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -240,7 +240,7 @@ describe("release: 'afterCommit'", () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('is not for what somebody else took in the meantime: a lock that is lost releases nothing', async () => {
+  test("does not release the next holder's lock after a loss", async () => {
     const outside = AsyncLocalStorage.snapshot();
     const next = await database.run(async () => {
       const lock = await orders.pay();
@@ -256,12 +256,12 @@ describe("release: 'afterCommit'", () => {
     await next.release();
   });
 
-  test('rejects the method when the lock was lost before it returned, so that nothing is committed', async () => {
+  test('rejects when the lock was lost before the method returned, so that nothing is committed', async () => {
     const paid = database.run(() => orders.pay(() => locks.forceRelease('order')));
     await expect(paid).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('ends with maxHold where a transaction does not end', async () => {
+  test('ends with maxHold when a transaction does not end', async () => {
     await database.run(async () => {
       const lock = await orders.payBriefly();
       await until(() => lock.state === 'lost');
@@ -274,7 +274,7 @@ describe("release: 'afterCommit'", () => {
 describe('calls of one transaction', () => {
   beforeEach(() => start());
 
-  test('join the lock that it keeps, with reentrant', async () => {
+  test('join the kept lock with reentrant', async () => {
     await database.run(async () => {
       const [first, second] = [await orders.add(), await orders.add()];
       expect(second.fencingToken).toBe(first.fencingToken);
@@ -284,7 +284,7 @@ describe('calls of one transaction', () => {
     expect(events.map(({ type }) => type)).toEqual(['acquired', 'released']);
   });
 
-  test('do not join that of another transaction', async () => {
+  test('do not join the lock of another transaction', async () => {
     const outside = AsyncLocalStorage.snapshot();
     await database.run(async () => {
       await orders.add();
@@ -296,7 +296,7 @@ describe('calls of one transaction', () => {
     expect(second.fencingToken).toBeGreaterThan(first.fencingToken);
   });
 
-  test('do not join a call beside them that has not ended', async () => {
+  test('do not join a concurrent call', async () => {
     const [running, goOn] = [new Step(), new Step()];
     await database.run(async () => {
       const first = orders.add(() => (running.done(), goOn.reached));
@@ -308,7 +308,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are told that they wait for themselves, without reentrant', async () => {
+  test('get an error that they wait for themselves, without reentrant', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -316,7 +316,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are told that they wait for themselves side by side, without reentrant', async () => {
+  test('get an error that they wait for themselves when they are concurrent, without reentrant', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
         locks.withLock('order', { ...kept, retry: { timeout: 200 } }, () => undefined);
@@ -326,14 +326,14 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('are refused an upgrade of the shared lock that it keeps', async () => {
+  test('are refused an upgrade of the kept shared lock', async () => {
     await database.run(async () => {
       await orders.read();
       await expect(orders.pay()).rejects.toMatchObject({ code: 'LOCK_UPGRADE' });
     });
   });
 
-  test('are told by the next join that its lock is lost', async () => {
+  test('get the loss of the lock from the next join', async () => {
     await database.run(async () => {
       await orders.add();
       await locks.forceRelease('order');
@@ -341,7 +341,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('keep the lock that one has joined which outlives the transaction, and then release it', async () => {
+  test('keep the lock for a joined call that outlives the transaction, and then release it', async () => {
     const [running, goOn] = [new Step(), new Step()];
     let late: Promise<unknown> | undefined;
     await database.run(async () => {
@@ -357,14 +357,14 @@ describe('calls of one transaction', () => {
 });
 
 describe('a shutdown', () => {
-  test('waits for the transaction of a method that has returned, and for the locks that it still needs', async () => {
+  test('waits for the transaction of a returned method, and lets it acquire further locks', async () => {
     await start();
     const outside = AsyncLocalStorage.snapshot();
     let closing: Promise<void> | undefined;
     await database.run(async () => {
       const lock = await orders.pay();
       closing = app.close();
-      // What is in no transaction is refused by now.
+      // Calls outside of a transaction are refused by now.
       const refused = (): Promise<boolean> =>
         outside(() => locks.withLock('other', oneAttempt, () => false)).catch(
           (error: unknown) => error instanceof LockUnavailableError,
@@ -379,7 +379,7 @@ describe('a shutdown', () => {
     expect(lines.lines).toEqual([]);
   });
 
-  test('does not wait longer than shutdownTimeout, and does not give the lock away', async () => {
+  test('does not wait longer than shutdownTimeout, and leaves the lock to its ttl', async () => {
     await start({ shutdownTimeout: 50 });
     await database.run(async () => {
       const { signal } = await orders.pay();
@@ -394,7 +394,7 @@ describe('a shutdown', () => {
   });
 });
 
-test('a process that is killed before the commit leaves a lock that ends with its ttl', async () => {
+test('a lock of a process that is killed before the commit ends with its ttl', async () => {
   await start();
   const file = await bundled('test/fixtures/transaction-app.ts');
   const child = spawn(process.execPath, [file], {
@@ -415,7 +415,7 @@ test('a process that is killed before the commit leaves a lock that ends with it
 });
 
 describe('a lock that is released before the commit', () => {
-  test('is warned of once for each method, with the cure', async () => {
+  test('is logged once for each method as a warning with the remedy', async () => {
     await start();
     await plain.run();
     expect(lines.lines).toEqual([]);
@@ -430,7 +430,7 @@ describe('a lock that is released before the commit', () => {
     expect(lines.of('warn')).toHaveLength(2);
   });
 
-  test('is warned of for each label of the service', async () => {
+  test('is logged once for each label of the service', async () => {
     await startWithoutEnds();
     await database.run(async () => {
       await using lock = await locks.acquire('a:1');
@@ -445,7 +445,7 @@ describe('a lock that is released before the commit', () => {
     ]);
   });
 
-  test('is asked for where a lock is acquired, and not where one is joined or nobody locks', async () => {
+  test('calls `inTransaction` for an acquisition, and not for a join or without a lock', async () => {
     await startWithoutEnds();
     await database.run(async () => undefined);
     expect(database.asked).toBe(0);
@@ -467,7 +467,7 @@ describe('a lock that is released before the commit', () => {
       /`inTransaction` failed: expected it to return .*, got a Promise\./,
     ],
     ['gives something else', () => 'yes', /`inTransaction` failed: expected it to return .*, got string\./],
-  ])('is locked all the same when the hook %s, which is told once', async (_, hook, told) => {
+  ])('is acquired when the hook %s, and logged once', async (_, hook, told) => {
     await start({ inTransaction: hook as () => object });
     await plain.run();
     await plain.nested();
@@ -479,7 +479,7 @@ describe('a lock that is released before the commit', () => {
     expect(await isHeld()).toBe(false);
   });
 
-  test('is not locked when nobody can tell of the commit that it is to be kept for', async () => {
+  test('is refused when `afterTransaction` throws', async () => {
     const afterTransaction = (): void => {
       throw new Error('no hooks');
     };
@@ -514,8 +514,8 @@ test.each([
   }
 });
 
-describe('where transactions have no name', () => {
-  test('each lock is kept for the transaction that it was asked for in', async () => {
+describe('without a name of the transaction', () => {
+  test('keeps each lock for the transaction that it was acquired in', async () => {
     const fake = new FakeTransactions();
     await start({
       inTransaction: () => fake.hooks.inTransaction() !== undefined,
@@ -533,7 +533,7 @@ describe('where transactions have no name', () => {
 });
 
 describe('the default of the module', () => {
-  test('is for methods and tasks, and not for what a caller releases', async () => {
+  test('applies to methods and tasks, and not to handles', async () => {
     await start({ defaults: { release: 'afterCommit' } });
     await database.run(async () => {
       await plain.run();
@@ -547,7 +547,7 @@ describe('the default of the module', () => {
   });
 });
 
-test('a transaction that has ended is none for what still runs in it, which is told once', async () => {
+test('an ended transaction is ignored by calls that still run in it, and logged once', async () => {
   const ends: (() => void)[] = [];
   const transaction = {};
   await start({ inTransaction: () => transaction, afterTransaction: (callback) => void ends.push(callback) });
@@ -569,15 +569,15 @@ test('a transaction that has ended is none for what still runs in it, which is t
 
 const NEEDS = "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`";
 
-describe('where nobody tells of the commit', () => {
-  test('a method whose lock is to be kept until it is refused at start-up, also one of a base class', async () => {
+describe('without a transaction hook', () => {
+  test("a method with `release: 'afterCommit'` is refused at start-up, also in a base class", async () => {
     class MoreOrders extends Orders {}
     for (const provider of [Orders, { provide: MoreOrders, useFactory: () => new MoreOrders() }])
       await expect(startWith([provider, Plain], {})).rejects.toThrow(`@WithLock of Orders.pay: ${NEEDS}`);
     await startWithoutEnds();
   });
 
-  test('one of another instance is for that to refuse', async () => {
+  test('a method of another instance is checked by that instance', async () => {
     class Elsewhere {
       @WithLock('order', { release: 'afterCommit', instance: 'other' })
       async pay(): Promise<void> {}

@@ -84,7 +84,7 @@ describe('on a table of a database', () => {
   });
 });
 
-describe('the contract of somebody else’s store', () => {
+describe('the contract of a third-party store', () => {
   const env = { NO_COLOR: '1' };
   const runs = {
     vitest: (cwd: string) =>
@@ -117,7 +117,7 @@ describe('the contract of somebody else’s store', () => {
   });
 });
 
-test('docs/own-store.md shows what runs here', async () => {
+test('docs/own-store.md shows the code that runs here', async () => {
   const page = await readFile(resolve('docs/own-store.md'), 'utf8');
   const shown = [...page.matchAll(/```(?:ts|typescript)\n(.*?)```/gs)].map(([, code]) => code);
   for (const file of ['table-store.ts', 'map-table.ts', 'sql-table.ts', 'contract.spec.ts']) {

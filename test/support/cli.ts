@@ -7,7 +7,7 @@ import { until } from './until.js';
 const ROOT = resolve(import.meta.dirname, '../..');
 const MAIN = join(ROOT, 'dist/esm/cli/main.js');
 
-/** How a run of the command ended. */
+/** Result of a run of the command. */
 export interface Ended {
   readonly code: number | null;
   readonly stdout: string;

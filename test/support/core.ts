@@ -24,7 +24,7 @@ export function redlockOver(
   return new Redlock(nodes, { owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
 }
 
-/** What nodes share; `warnings` collects what they warn of. */
+/** Terms that nodes share; `warnings` collects their warnings. */
 export function newFleet(guarded = false, several = false): StoreContext & { readonly warnings: string[] } {
   const warnings: string[] = [];
   const warnOnce = (text: string): void => {
@@ -41,7 +41,7 @@ export function nodesTo(
   return urls.map((url) => new RedisStore(openClient(url), true, context));
 }
 
-/** How many locks a server holds; freed records stay for a while. */
+/** Number of locks that a server holds; freed records stay for a while. */
 export async function countLocks(client: Redis): Promise<number> {
   return (await heldRecords(client)).length;
 }
@@ -51,7 +51,7 @@ export async function heldKeys(client: Redis): Promise<string[]> {
   return (await heldRecords(client)).map(({ key }) => key);
 }
 
-/** Who has the locks that a server holds. */
+/** Owners of the locks that a server holds. */
 export async function ownersOfLocks(client: Redis): Promise<string[]> {
   return (await heldRecords(client)).map(({ record }) => parseRecord(record).owner);
 }

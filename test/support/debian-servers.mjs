@@ -46,7 +46,7 @@ export function debianServer(name) {
   return bin;
 }
 
-/** What a `redis-server` says of itself, such as `Redis 8.0.2`. */
+/** Version that a `redis-server` reports, such as `Redis 8.0.2`. */
 export function versionIn(bin) {
   const said = execFileSync(join(bin, 'redis-server'), ['--version'], { encoding: 'utf8' });
   const [, program, version] = /^(\w+) server v=(\S+)/.exec(said) ?? [];

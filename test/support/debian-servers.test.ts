@@ -26,7 +26,7 @@ async function testServers(aptGet: string, ...names: string[]): Promise<{ code: 
   });
 }
 
-test('a server that cannot be had is skipped, with the reason, and nothing of it is kept', async () => {
+test('skips a server that cannot be downloaded, with the reason, and keeps no files of it', async () => {
   const away =
     'case "$*" in *indextargets*) echo http://127.0.0.1:1/;; *) echo "E: no such suite" >&2; exit 100;; esac';
   const { code, output } = await testServers(away, 'redis@trixie', 'valkey@trixie');
@@ -38,7 +38,7 @@ test('a server that cannot be had is skipped, with the reason, and nothing of it
   await expect(readdir(join(folder, 'cache', 'nestjs-redlock', 'servers'))).resolves.toEqual([]);
 });
 
-test('a server that is none is refused, with the names of those that there are', async () => {
+test('refuses an unknown server and lists the known ones', async () => {
   const { code, output } = await testServers('exit 1', 'redis@sarge');
   expect(code).toBe(1);
   expect(output).toMatch(/there is no server "redis@sarge"; there are: redis@bookworm, /);

@@ -15,7 +15,7 @@ const START_TIMEOUT = 60_000;
 /** Milliseconds; so short that a lease may be granted for one second, and that a cluster elects a new leader in less. */
 const QUICK = { heartbeat: 20, election: 200 };
 
-/** What `etcd` says of itself and of its options; `undefined` where there is none on the PATH. */
+/** Output of `etcd` about itself and its options; `undefined` without one on the PATH. */
 const help = ((): string | undefined => {
   try {
     return execFileSync('etcd', ['--help'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
@@ -24,14 +24,14 @@ const help = ((): string | undefined => {
   }
 })();
 
-/** Whether there is an etcd on the PATH; says once how to get one. */
+/** True if there is an etcd on the PATH; otherwise logs once how to get one. */
 export function hasEtcd(): boolean {
   if (help === undefined)
     process.stderr.write('Skipped: no `etcd` on the PATH; on Debian it is `apt-get install etcd-server`.\n');
   return help !== undefined;
 }
 
-/** Whether there is the command that copies and restores what an etcd has; says once how to get it. */
+/** True if there is the command that copies and restores the data of an etcd; otherwise logs once how to get it. */
 export function hasEtcdctl(): boolean {
   try {
     execFileSync('etcdctl', ['version'], { stdio: 'ignore' });

@@ -6,7 +6,7 @@ import { canInstall, install } from './apt.mjs';
 const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
 const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, program)));
 
-/** What the tests of further stores start, each with Debian's package. They are skipped on a machine without. */
+/** Servers that the tests of further stores start, each with Debian's package. Without one its tests are skipped. */
 const SERVERS = [
   {
     name: 'etcd',

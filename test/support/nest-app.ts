@@ -7,7 +7,7 @@ import { cleanUpAfterTests } from './leftovers.js';
 import { PATIENT } from './patience.js';
 
 export interface StartOptions {
-  /** What happens to the application before it starts. */
+  /** Called with the application before it starts. */
   readonly prepare?: (app: INestApplication) => unknown;
   /** Express without it. */
   readonly adapter?: AbstractHttpAdapter;

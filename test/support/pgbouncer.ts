@@ -17,7 +17,7 @@ const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
 /** Where PgBouncer is; `undefined` on a machine without. */
 export const PGBOUNCER = FOLDERS.map((folder) => join(folder, 'pgbouncer')).find((file) => existsSync(file));
 
-/** What to do about a machine without it. */
+/** Advice for a machine without it. */
 export const NO_PGBOUNCER =
   'There is no pgbouncer, so what it does to locks is not tested: apt-get install pgbouncer';
 

@@ -1,6 +1,6 @@
 import type { StoreTerms } from '../../lib/core/store-factory.js';
 
-/** What a store is opened with; `warnings` collects what it warns of, `events` whether it is there. */
+/** Terms of an opened store; `warnings` collects its warnings, `events` its connection state. */
 export function newTerms(): StoreTerms & { readonly warnings: string[]; readonly events: string[] } {
   const warnings: string[] = [];
   const events: string[] = [];

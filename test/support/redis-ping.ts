@@ -1,6 +1,6 @@
 import { connect } from 'node:net';
 
-/** Whether a Redis is there and ready. One that asks for a password is; one that still loads its data is not. */
+/** True if a Redis answers and is ready. One that requires a password is ready; one that still loads its data is not. */
 export function ping(host: string, port: number, timeout = 500): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });

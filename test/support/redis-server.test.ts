@@ -21,7 +21,7 @@ describe('startRedis', () => {
     await redis.stop();
   });
 
-  test('keeps nothing on disk by default, so that a restart is a data loss', async () => {
+  test('keeps nothing on disk by default, so that a restart loses data', async () => {
     const redis = await startRedis();
     const client = redis.client();
     await client.set('key', 'value');
@@ -34,7 +34,7 @@ describe('startRedis', () => {
     await expect(client.get('key')).resolves.toBeNull();
   });
 
-  test('keeps its data over a kill and a restart when started with persistence', async () => {
+  test('keeps its data over a kill and a restart with persistence', async () => {
     const redis = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     await redis.client().set('key', 'value');
 
@@ -45,7 +45,7 @@ describe('startRedis', () => {
     await expect(redis.client().get('key')).resolves.toBe('value');
   });
 
-  test('a paused server answers nothing, and executes what was sent when it is resumed', async () => {
+  test('a paused server does not answer, and runs pending commands when it resumes', async () => {
     const redis = await startRedis();
     const client = redis.client();
     await client.ping();
@@ -68,11 +68,11 @@ describe('startRedis', () => {
     await expect(processGone(pid)).resolves.toBeUndefined();
   });
 
-  test('says what redis-server said when it does not start', async () => {
+  test('reports the output of redis-server when it does not start', async () => {
     await expect(startRedis({ args: ['--no-such-option', '1'] })).rejects.toThrow(/no-such-option/);
   });
 
-  test('does not take a server of somebody else on its port for its own', async () => {
+  test('does not take another server on its port for its own', async () => {
     const other = await startRedis();
     await expect(startRedis({ port: other.port })).rejects.toThrow(`port ${other.port} is taken`);
 

@@ -17,7 +17,7 @@ export interface StartRedisOptions {
   readonly config?: string;
   /** A fixed port. Without it a free one is found, and another one if somebody else was quicker. */
   readonly port?: number;
-  /** How long it may take until the server answers PING, in ms. */
+  /** Time limit in ms until the server answers PING. */
   readonly startTimeout?: number;
   /** Environment variables beside our own. */
   readonly env?: NodeJS.ProcessEnv;

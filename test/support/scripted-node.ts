@@ -15,7 +15,7 @@ import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 type Request =
   'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'read' | 'scan' | 'forceRelease' | 'check';
 
-/** What becomes of one request: the reply takes so many ms, never comes, or is an error. */
+/** Outcome of a request: a reply after that many ms, none, or an error. */
 export type Fate = number | 'hang' | Error;
 
 /**

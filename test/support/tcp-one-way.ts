@@ -47,7 +47,7 @@ export class OneWay {
   private forward(): void {
     clearTimeout(this.timer);
     if (this.mode === 'drop' || this.lostBytes) {
-      // What still waits for its delay is on the wire as well, and is lost with the rest.
+      // Data that still waits for its delay counts as on the wire, and is lost with the rest.
       this.lostBytes ||= this.queue.some((piece) => piece.data !== undefined);
       this.queue.length = 0;
       return;

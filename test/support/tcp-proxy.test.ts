@@ -106,7 +106,7 @@ test('keeps the order when the delay becomes shorter', async () => {
   await expect(Promise.all([first, second])).resolves.toEqual([1, 2]);
 });
 
-test('drops replies: executed, but never answered on that connection', async () => {
+test('drops replies: the server executes the request, and no reply arrives on that connection', async () => {
   proxy.dropReplies();
   const reply = client.set('key', 'value');
   expect(await settledWithin(reply, 200)).toBe(false);
@@ -116,7 +116,7 @@ test('drops replies: executed, but never answered on that connection', async () 
   await expect(reply).rejects.toThrow(/closed|reset|max retries/i);
 });
 
-test('drops requests: never executed', async () => {
+test('drops requests: the server never executes them', async () => {
   proxy.dropRequests();
   const reply = client.set('key', 'value');
   expect(await settledWithin(reply, 200)).toBe(false);
@@ -145,7 +145,7 @@ test('a black hole accepts connections and answers nothing', async () => {
   newcomer.disconnect();
 });
 
-test('cuts connections in flight with a reset, and serves new ones', async () => {
+test('resets open connections, and serves new ones', async () => {
   proxy.delayReplies(5_000);
   const socket = createConnection(proxy.port, proxy.host);
   const failure = new Promise((resolve) => socket.once('error', resolve));
@@ -161,7 +161,7 @@ test('cuts connections in flight with a reset, and serves new ones', async () =>
   newcomer.disconnect();
 });
 
-test('refuses new connections while the open ones go on, and accepts again after heal()', async () => {
+test('refuses new connections while open ones continue, and accepts again after heal()', async () => {
   proxy.refuse();
   const refused = createConnection(proxy.port, proxy.host);
   const failure = await new Promise((resolve) => refused.once('error', resolve));

@@ -55,12 +55,12 @@ export class TcpProxy {
     return this.connections.size;
   }
 
-  /** What the server sends arrives this many ms later, in order. 0 ends it. */
+  /** Delay of data from the server in ms, with its order kept. 0 ends it. */
   delayReplies(ms: number): void {
     this.change('replies', { delay: ms });
   }
 
-  /** What the client sends arrives this many ms later, in order. 0 ends it. */
+  /** Delay of data from the client in ms, with its order kept. 0 ends it. */
   delayRequests(ms: number): void {
     this.change('requests', { delay: ms });
   }

@@ -9,7 +9,7 @@ interface Transaction {
 /** Transactions of no database: what a library tells of its own, and when. */
 export class FakeTransactions {
   readonly #current = new AsyncLocalStorage<Transaction | undefined>();
-  /** How often somebody asked. */
+  /** Number of calls of the hook. */
   asked = 0;
 
   /** Options of a module. */

@@ -66,7 +66,7 @@ afterEach(async () => {
   await module.close();
 });
 
-/** What happens on a tracing channel, in order. */
+/** Events on a tracing channel, in order. */
 function trace<Event extends object>(name: string): [point: string, event: Event][] {
   const told: [string, Event][] = [];
   const traced = tracingChannel<unknown, Event>(name);
@@ -82,7 +82,7 @@ function trace<Event extends object>(name: string): [point: string, event: Event
 describe('tracing channels', () => {
   beforeEach(() => start());
 
-  test('an acquisition is told from start to end, with one object', async () => {
+  test('an acquisition is published from start to end with one object', async () => {
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await module.get(Orders).settle(7);
     expect(told.map(([point]) => point)).toEqual(['start', 'end', 'asyncStart', 'asyncEnd']);
@@ -99,7 +99,7 @@ describe('tracing channels', () => {
     expect(event).not.toHaveProperty('instance');
   });
 
-  test('one that fails has the error', async () => {
+  test('a failed acquisition has the error', async () => {
     await locks.hold('order:7');
     const told = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     await expect(module.get(Orders).settle(7)).rejects.toBeInstanceOf(LockHeldError);
@@ -119,7 +119,7 @@ describe('tracing channels', () => {
     expect(before).toBeGreaterThanOrEqual(0);
   });
 
-  test('a hold that ends in a loss has the error, and ends once', async () => {
+  test('a hold that ends with a loss has the error, and ends once', async () => {
     const told = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     locks.lose('a');
@@ -128,7 +128,7 @@ describe('tracing channels', () => {
     expect(told.at(-1)?.[1]).toMatchObject({ error: expect.any(LockLostError) });
   });
 
-  test('permits are told with their slot, and readers with their mode', async () => {
+  test('permits are published with their slot, and readers with their mode', async () => {
     const acquired = trace<LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
     const held = trace<LockHoldEvent>(LOCK_HOLD_CHANNEL);
     const released = trace<LockReleaseEvent>(LOCK_RELEASE_CHANNEL);
@@ -159,7 +159,7 @@ describe('tracing channels', () => {
     expect(states.slice(begun).map(pick)).toEqual([one, two, shared]);
   });
 
-  test('a lock that is joined is neither acquired nor held again', async () => {
+  test('a joined lock is not published again', async () => {
     const acquired = trace(LOCK_ACQUIRE_CHANNEL);
     const held = trace(LOCK_HOLD_CHANNEL);
     await module.get(Orders).outer();
@@ -168,7 +168,7 @@ describe('tracing channels', () => {
     ]);
   });
 
-  test('a release is told until it is confirmed', async () => {
+  test('a release is published until its confirmation', async () => {
     const told = trace(LOCK_RELEASE_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     const { id, fencingToken } = lock;
@@ -178,7 +178,7 @@ describe('tracing channels', () => {
     expect(told[0]?.[1]).toMatchObject({ keys: ['a'], id, fencingToken });
   });
 
-  test('what runs meanwhile can be put into a context of its own', async () => {
+  test('`around` runs the work of an event in its own context', async () => {
     const inside: string[] = [];
     for (const name of [LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]) {
       const begin = (event: unknown): void => {
@@ -195,7 +195,7 @@ describe('tracing channels', () => {
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 
-  test('a node that fails is told of, with every answer that it does not give', async () => {
+  test('a failing node is published with each missing answer', async () => {
     const errors: unknown[] = [];
     const keep = (event: unknown): void => void errors.push(event);
     subscribe(NODE_ERROR_CHANNEL, keep);
@@ -208,7 +208,7 @@ describe('tracing channels', () => {
     expect(errors).toContainEqual({ node: 'memory', error: expect.objectContaining({ message: 'down' }) });
   });
 
-  test('nobody listens for longer than is needed', async () => {
+  test('removes its internal subscriptions when they are not needed', async () => {
     const hold = trace(LOCK_HOLD_CHANNEL);
     const lock = await module.get(LockService).acquire('a');
     expect(channel(LOCK_STATE_CHANNEL).hasSubscribers).toBe(true);
@@ -219,7 +219,7 @@ describe('tracing channels', () => {
 });
 
 describe('onEvent', () => {
-  test('hears of everything that happens to the locks of its module, and only of them', async () => {
+  test('receives all events of the locks of its module, and no others', async () => {
     const events: LockEvent[] = [];
     await start({ onEvent: (event) => events.push(event), name: 'billing' });
     const other = new TestLocks();
@@ -260,7 +260,7 @@ describe('onEvent', () => {
     ]);
   });
 
-  test('hears of skips and of renewals that fail', async () => {
+  test('receives skips and failed renewals', async () => {
     const events: LockEvent[] = [];
     await start({ onEvent: (event) => events.push(event) });
     const skipped: unknown[] = [];
@@ -299,7 +299,7 @@ describe('onEvent', () => {
       },
     ],
     ['rejects', () => Promise.reject(new Error('broken'))],
-  ])('one that %s changes nothing, and is logged', async (_how, onEvent) => {
+  ])('a listener that %s changes nothing, and is logged', async (_how, onEvent) => {
     const unhandled = jest.fn();
     process.on('unhandledRejection', unhandled);
     await start({ onEvent });

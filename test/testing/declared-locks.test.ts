@@ -43,7 +43,7 @@ async function compile(options: object = {}): Promise<TestingModule> {
 }
 
 test.each([[{}], [{ declared: locks, strict: true }]])(
-  'declared locks are held and seen with %j',
+  'declared locks work with hold and expectLocked: %j',
   async (options) => {
     const module = await compile(options);
     const orders = module.get(Orders);
@@ -65,7 +65,7 @@ test('hold takes one of the permits that are declared', async () => {
   await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
 });
 
-test('strict and overrides of a whole application are in force in its test', async () => {
+test('strict and overrides of an application apply in its test', async () => {
   const builder = Test.createTestingModule({ imports: [AppModule] });
   const module = await (await held.override(builder).compile()).init();
   await module.get(Orders).settle(1);

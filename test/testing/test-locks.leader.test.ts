@@ -30,7 +30,7 @@ class Consumer {
   }
 }
 
-describe('in a test an application', () => {
+describe('with TestLocks an application', () => {
   let locks: TestLocks;
   let module: TestingModule;
   let consumer: Consumer;
@@ -95,7 +95,7 @@ describe('in a test an application', () => {
   test.each([
     [() => locks.lead(''), "Expected `name` to be a string that is not empty, got ''"],
     [() => locks.lead('a', { permits: 2 } as never), 'Unknown option `permits` in `lead`'],
-  ])('is not given a leader by bad input', async (call, message) => {
+  ])('rejects invalid input', async (call, message) => {
     await expect(call()).rejects.toThrow(message);
   });
 });

@@ -61,7 +61,7 @@ describe('locks of a test', () => {
     await expect(acquired).resolves.toMatchObject({ state: 'held' });
   });
 
-  test('to be kept until a commit are taken without hooks, and end with their method', async () => {
+  test("with `release: 'afterCommit'` need no hooks, and end with their method", async () => {
     class Orders {
       @WithLock('order', { release: 'afterCommit' })
       async pay(): Promise<void> {}
@@ -75,7 +75,7 @@ describe('locks of a test', () => {
     await (await service.acquire('order')).release();
   });
 
-  test('of a lock that is not renewed, fake time is the end', async () => {
+  test('that are not renewed end in fake time', async () => {
     jest.useFakeTimers();
     const lock = await service.acquire('a', { ttl: 10_000, renew: false });
     await jest.advanceTimersByTimeAsync(9_000);
@@ -95,7 +95,7 @@ describe('locks of a test', () => {
   });
 
   describe('hold', () => {
-    test('locks for somebody else, until it is released', async () => {
+    test('holds a lock as another process, until it is released', async () => {
       jest.useFakeTimers();
       const other = await locks.hold(['a', 'b'], { owner: 'instance-2' });
       await jest.advanceTimersByTimeAsync(60_000);
@@ -114,14 +114,14 @@ describe('locks of a test', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('of what is held already is refused', async () => {
+    test('is refused for a held key', async () => {
       await service.acquire('a');
       await expect(locks.hold('a')).rejects.toBeInstanceOf(LockHeldError);
     });
   });
 
   describe('fail', () => {
-    test('is Redis being down', async () => {
+    test('simulates that Redis is down', async () => {
       const back = locks.fail({ error: new Error('ECONNREFUSED') });
       const refusal = await service.acquire('a').catch((error: unknown) => error);
       expect(refusal).toBeInstanceOf(LockUnavailableError);
@@ -130,13 +130,13 @@ describe('locks of a test', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('for one key leaves the others alone', async () => {
+    test('for one key does not affect others', async () => {
       locks.fail({ key: 'a' });
       await expect(service.acquire(['a', 'b'])).rejects.toBeInstanceOf(LockUnavailableError);
       await (await service.acquire('b')).release();
     });
 
-    test('of renewals: unconfirmed first, lost at the end of validity', async () => {
+    test('of renewals makes a lock unconfirmed, and lost at the end of validity', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 9_000 });
       locks.fail({ on: 'extend' });
@@ -147,7 +147,7 @@ describe('locks of a test', () => {
       expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     });
 
-    test('of a release: the key ends with its ttl', async () => {
+    test('of a release leaves the key until its ttl', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 5_000 });
       locks.fail({ on: 'release' });
@@ -159,7 +159,7 @@ describe('locks of a test', () => {
   });
 
   describe('delay', () => {
-    test('makes a reply late', async () => {
+    test('delays a reply', async () => {
       jest.useFakeTimers();
       locks.delay(200, { on: 'acquire' });
       const before = Date.now();
@@ -180,7 +180,7 @@ describe('locks of a test', () => {
     });
   });
 
-  test.each(['expire', 'lose'] as const)('%s tells the holder and frees the key', async (end) => {
+  test.each(['expire', 'lose'] as const)('%s notifies the holder and frees the key', async (end) => {
     const lock = await service.acquire(['a', 'b']);
     const { signal } = lock;
     locks[end]('b');
@@ -193,24 +193,24 @@ describe('locks of a test', () => {
     await next.release();
   });
 
-  test('expire and lose end a lock that somebody else holds', async () => {
+  test('expire and lose end a lock of another holder', async () => {
     await locks.hold('a');
     locks.expire('a');
     await expect(service.acquire('a')).resolves.toMatchObject({ state: 'held' });
   });
 
-  test('expire ends what minHold keeps beyond the release', async () => {
+  test('expire frees a key that minHold keeps after the release', async () => {
     await (await service.acquire('a', { minHold: 60_000 })).release();
     await expect(service.acquire('a')).rejects.toBeInstanceOf(LockHeldError);
     locks.expire('a');
     await (await service.acquire('a')).release();
   });
 
-  test('a decorated method whose lock is lost ends in a LockLostError', async () => {
+  test('a decorated method rejects with LockLostError when its lock is lost', async () => {
     await expect(service.withLock('a', async () => locks.lose('a'))).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('expire and lose end the one holder whose id they are given', async () => {
+  test('expire and lose end only the holder with the given id', async () => {
     const other = await locks.hold('a');
     for (const end of ['expire', 'lose'] as const) {
       expect(() => locks[end]('a', { id: 'another' })).toThrow(
@@ -223,7 +223,7 @@ describe('locks of a test', () => {
     expect(lock.isHeld()).toBe(false);
   });
 
-  test('somebody else holds three of five permits, and one of them or all of them end', async () => {
+  test('hold takes three of five permits, and expire ends one or all of them', async () => {
     const others = [1, 2, 3].map(() => locks.hold('stripe', { permits: 5 }));
     const [first] = await Promise.all(others);
     for (let count = 0; count < 2; count++) await locks.hold('stripe', { permits: 5 });
@@ -235,7 +235,7 @@ describe('locks of a test', () => {
     await (await service.acquire('stripe')).release();
   });
 
-  test('somebody else reads, and writers are kept out', async () => {
+  test('hold takes a shared lock, which excludes writers', async () => {
     const reading = await locks.hold('catalog', { mode: 'shared' });
     await locks.hold('catalog', { mode: 'shared' });
     await expect(service.acquire('catalog')).rejects.toBeInstanceOf(LockHeldError);
@@ -245,13 +245,13 @@ describe('locks of a test', () => {
     await (await service.acquire('catalog')).release();
   });
 
-  test('a key that nobody holds cannot end', async () => {
+  test('expire and lose refuse a free key', async () => {
     expect(() => locks.expire('a')).toThrow('Nobody holds "a", so it cannot end. Held are: no keys at all');
     await service.acquire('b');
     expect(() => locks.lose('a')).toThrow('Held are: "b"');
   });
 
-  test('reset ends faults, holds, locks and history', async () => {
+  test('reset clears faults, holds, locks and history', async () => {
     const lock = await service.acquire('a');
     await locks.hold('b');
     locks.fail();
@@ -261,7 +261,7 @@ describe('locks of a test', () => {
     await (await service.acquire(['a', 'b'])).release();
   });
 
-  test('bad options are named', async () => {
+  test('names invalid options', async () => {
     const bad = (options: object): any => options;
     expect(() => new TestLocks(bad({ wait: 'no' }))).toThrow('`wait`');
     expect(() => new TestLocks(bad({ waits: true }))).toThrow('Unknown option `waits`');
@@ -315,7 +315,7 @@ describe('a whole application', () => {
   })
   class AppModule {}
 
-  test('locks in memory when its nodes are overridden, each instance for itself, and says nothing', async () => {
+  test('locks in memory when its nodes are overridden, separately in each instance, and logs nothing', async () => {
     const log = new LogLines();
     const locks = new TestLocks();
     const builder = locks.override(Test.createTestingModule({ imports: [AppModule] }));
@@ -342,7 +342,7 @@ describe('a whole application', () => {
 });
 
 describe('the testing module', () => {
-  test('brings its locks, and takes the options of RedlockModule', async () => {
+  test('provides locks, and takes the options of RedlockModule', async () => {
     const module = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ owner: 'me', defaults: { ttl: 3_000 } })],
     }).compile();
@@ -352,7 +352,7 @@ describe('the testing module', () => {
     expect(expectLocked(locks, 'a', { ttl: 3_000 }).state).toBe('released');
   });
 
-  test('has instances with a name', async () => {
+  test('supports named instances', async () => {
     const locks = new TestLocks();
     @Injectable()
     class Both {
@@ -405,7 +405,7 @@ describe('expectLocked', () => {
     opened.push(module);
   });
 
-  test('finds a lock by its keys, in any order, and by all that is said of it', async () => {
+  test('finds a lock by its keys in any order and by its options', async () => {
     await module.get(Orders).settle(7);
     const settled = expectLocked(locks, ['orders', 'order:7'], {
       method: 'Orders.settle',
@@ -433,21 +433,21 @@ describe('expectLocked', () => {
     ['another limit', ['order:7', 'orders'], { retry: { timeout: 2_000 } }],
     ['another token', ['order:7', 'orders'], { fencingToken: 1 }],
     ['another state', ['order:7', 'orders'], { state: 'lost' }],
-  ] as const)('refuses %s, and says what was acquired', async (_what, key, expected) => {
+  ] as const)('fails for %s, and lists the acquired locks', async (_what, key, expected) => {
     await module.get(Orders).settle(7);
     expect(() => expectLocked(locks, key, expected)).toThrow(
       /^Expected this lock:\n.*\nThese were acquired: \n.*order:7.*Orders\.settle.*ttl: 8000/s,
     );
   });
 
-  test('compares nothing with what is undefined', async () => {
+  test('ignores undefined options', async () => {
     await module.get(Orders).settle(7);
     const nothing = { ttl: undefined, state: undefined, onBusy: undefined };
     const expected = { ...nothing, retry: { timeout: 3_000, attempts: undefined } } as object;
     expect(expectLocked(locks, ['orders', 'order:7'], expected).method).toBe('Orders.settle');
   });
 
-  test('works while the method runs, and for locks of the service', async () => {
+  test('works during the method, and for locks of the service', async () => {
     const service = module.get(LockService);
     await service.withLock('a', { label: 'import' }, (lock) => {
       const record = expectLocked(locks, 'a', {
@@ -460,7 +460,7 @@ describe('expectLocked', () => {
     expectLocked(locks, 'a', { state: 'released' });
   });
 
-  test('says when nothing was acquired, and names an option that there is not', () => {
+  test('reports that nothing was acquired, and names an unknown option', () => {
     expect(() => expectLocked(locks, 'a')).toThrow('These were acquired: none');
     expect(() => expectLocked(locks, 'a', { timeToLive: 1 } as object)).toThrow(
       'Unknown option `timeToLive`',

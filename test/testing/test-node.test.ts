@@ -8,7 +8,7 @@ import { acquireOn, extendOn, releaseOn } from '../support/ask-store.js';
 test.each([
   ['in memory', () => new MemoryStore()],
   ['in a test', () => new TestNode()],
-])('a node %s tells who waits when to try, as the release says', async (_where, make) => {
+])('a node %s tells waiters when to retry, as the release requests', async (_where, make) => {
   const node = make();
   const waiter = { keys: ['k'], mode: 'exclusive' as const, process: 'b', number: 1, owner: 'them' };
   const told: number[] = [];

@@ -72,7 +72,7 @@ function parentOf(name: string): string | undefined {
     ?.name;
 }
 
-test('waiting and holding are spans of the caller, and what runs under the lock belongs to the hold', async () => {
+test('wait and hold are child spans of the caller, and work under the lock is a child of the hold', async () => {
   await tracer.startActiveSpan('request', async (request) => {
     await module.get(Orders).settle(7);
     tracer.startSpan('after').end();
@@ -87,7 +87,7 @@ test('waiting and holding are spans of the caller, and what runs under the lock 
   expect(parentOf('after')).toBe('request');
 });
 
-test('their attributes say what was locked and what came of it', async () => {
+test('their attributes name the keys and the outcome', async () => {
   await module.get(Orders).settle(7);
   const about = {
     'lock.system': 'redis',
@@ -126,8 +126,8 @@ test('permits have their number and their slots', async () => {
   expect(span('hold pay').attributes).toMatchObject({ 'lock.mode': 'permits', 'lock.slots': [1] });
 });
 
-describe('what goes wrong', () => {
-  test('a lock that is held is no error of the span', async () => {
+describe('errors', () => {
+  test('a held lock is not an error of the span', async () => {
     await locks.hold('order:7');
     exporter.reset();
     await module
@@ -139,7 +139,7 @@ describe('what goes wrong', () => {
     expect(status.code).toBe(SpanStatusCode.UNSET);
   });
 
-  test('Redis being down is one', async () => {
+  test('Redis being down is an error', async () => {
     locks.fail();
     await module
       .get(Orders)
@@ -151,7 +151,7 @@ describe('what goes wrong', () => {
     expect(events.map(({ name }) => name)).toEqual(['exception']);
   });
 
-  test('so is the loss of a lock', async () => {
+  test('the loss of a lock is an error', async () => {
     const lock = await module.get(LockService).acquire('a', { label: 'import' });
     locks.lose('a');
     await lock.release();
@@ -160,7 +160,7 @@ describe('what goes wrong', () => {
     expect(status.code).toBe(SpanStatusCode.ERROR);
   });
 
-  test('a wait that the caller ends is none', async () => {
+  test('a wait that the caller aborts is not an error', async () => {
     const signal = AbortSignal.abort(new Error('enough'));
     await module
       .get(LockService)
@@ -172,7 +172,7 @@ describe('what goes wrong', () => {
   });
 });
 
-test('keys can be left out, and all of it can be turned off and on', async () => {
+test('keys can be left out, and the instrumentation can be disabled and enabled', async () => {
   instrumentation.setConfig({ keys: false });
   await module.get(Orders).archive();
   expect(span('hold archive').attributes).not.toHaveProperty('lock.keys');
@@ -189,7 +189,7 @@ test('keys can be left out, and all of it can be turned off and on', async () =>
   expect(span('hold archive').ended).toBe(true);
 });
 
-test('bad options are named, and the version is that of the package', () => {
+test('names invalid options, and has the version of the package', () => {
   expect(() => new RedlockInstrumentation({ keys: 1 } as never)).toThrow('Expected `keys`');
   expect(() => new RedlockInstrumentation({ key: true } as never)).toThrow('Unknown option `key`');
   const { version } = JSON.parse(readFileSync('package.json', 'utf8')) as { version: string };

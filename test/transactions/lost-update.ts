@@ -5,16 +5,16 @@ import { until } from '../support/until.js';
 /** The advisory lock without which no transaction of the shop commits. */
 const GATE = 1;
 
-/** What a sale locks: it reads how many are left, and writes one less. */
+/** Key of a sale: it reads the stock, and writes one less. */
 export const KEY = 'stock:1';
 
-/** What a lost update shows, or its absence. */
+/** Result of a test for a lost update. */
 export interface Sales {
-  /** How many each of the two sales read. */
+  /** Stock that each of the two sales read. */
   readonly read: readonly number[];
-  /** Whether the lock was free while the first sale committed. */
+  /** True if the lock was free while the first sale committed. */
   readonly freeWhileCommitting: boolean;
-  /** How many are left of 10 after two sales. */
+  /** Rest of a stock of 10 after two sales. */
   readonly left: number;
 }
 

@@ -100,8 +100,8 @@ afterEach(() => app.close());
 const warnings = (): string[] => lines.of('warn').filter((line) => line.includes('transaction'));
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
-describe('with MikroORM, of two sales', () => {
-  test('one is lost with @Transactional() above @WithLock, which is warned of once', async () => {
+describe('with MikroORM and two concurrent sales', () => {
+  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -112,15 +112,15 @@ describe('with MikroORM, of two sales', () => {
     ['@WithLock above @Transactional()', 'lockAbove'],
     ["release: 'afterCommit'", 'kept'],
     ['withLock around the transaction', 'around'],
-  ] as const)('none is lost with %s', async (_, way) => {
+  ] as const)('no update is lost with %s', async (_, way) => {
     await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
   });
 });
 
-describe('the lock is kept', () => {
-  test('until the roll-back', async () => {
+describe('keeps the lock', () => {
+  test('until the rollback', async () => {
     await database.stockUp();
     const rolledBack = orm.em.transactional(async () => {
       await shop.kept(() => undefined);
@@ -140,7 +140,7 @@ describe('the lock is kept', () => {
     await until(isFree);
   });
 
-  test('until a transaction of its own has committed, whatever the one around it does', async () => {
+  test('until its own transaction has committed, with any outcome of the outer one', async () => {
     const options = { propagation: TransactionPropagation.REQUIRES_NEW };
     await orm.em.transactional(async () => {
       await orm.em.transactional(() => shop.kept(() => undefined), options);
@@ -148,7 +148,7 @@ describe('the lock is kept', () => {
     });
   });
 
-  test('no longer than the task that has left the transaction', async () => {
+  test('no longer than a task outside of the transaction', async () => {
     const options = { propagation: TransactionPropagation.NOT_SUPPORTED };
     await orm.em.transactional(() =>
       orm.em.transactional(async () => {
@@ -158,7 +158,7 @@ describe('the lock is kept', () => {
     );
   });
 
-  test('and joined by the calls of one transaction, with reentrant', async () => {
+  test('for calls of one transaction to join, with reentrant', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -170,7 +170,7 @@ describe('the lock is kept', () => {
   });
 });
 
-test('isInTransaction() tells as much as a warning needs', async () => {
+test('isInTransaction() is enough for the warning', async () => {
   const own = new LogLines();
   const inTransaction = (): boolean => orm.em.isInTransaction();
   const plain = await startApp({}, { nodes: 'memory', inTransaction }, { logger: own });

@@ -76,10 +76,10 @@ const sellTwice = (way: string): Promise<unknown> =>
 
 const warnings = (): string[] => shop.warnings.filter((line) => line.includes('transaction'));
 
-describe('with @nestjs-cls/transactional and Drizzle, of two sales', () => {
+describe('with @nestjs-cls/transactional and Drizzle, and two concurrent sales', () => {
   beforeEach(() => start());
 
-  test('one is lost with @Transactional() above @WithLock, which is warned of once', async () => {
+  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
     await expect(sellTwice('transactionAbove')).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -89,31 +89,31 @@ describe('with @nestjs-cls/transactional and Drizzle, of two sales', () => {
   test.each([
     ['@WithLock above @Transactional()', 'lockAbove'],
     ['withLock around the transaction', 'around'],
-  ])('none is lost with %s', async (_, way) => {
+  ])('no update is lost with %s', async (_, way) => {
     await expect(sellTwice(way)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
   });
 
-  test("release: 'afterCommit' is refused, as it does not tell of the commit", async () => {
+  test("refuses release: 'afterCommit' without commit hooks", async () => {
     await expect(shop.call('kept')).rejects.toThrow(/`release: 'afterCommit'` needs .*afterTransaction/);
   });
 });
 
-describe('with an adapter that tells when its transactions end', () => {
+describe('with an adapter that has commit hooks', () => {
   beforeEach(() => start({ TELLS_ENDS: '1' }));
 
-  test("none of two sales is lost with release: 'afterCommit'", async () => {
+  test("no update of two sales is lost with release: 'afterCommit'", async () => {
     await expect(sellTwice('kept')).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
   });
 
   test.each([
-    ['kept until the roll-back', 'rollBack', false],
+    ['kept until the rollback', 'rollBack', false],
     ['kept until the outermost transaction has committed, also from a savepoint', 'savepoint', false],
-    ['kept no longer than the task that has left the transaction', 'outside', true],
-    ['kept no longer than a call that the transaction has not waited for', 'late', true],
+    ['kept no longer than a task outside of the transaction', 'outside', true],
+    ['kept no longer than a call that the transaction did not await', 'late', true],
   ])('a lock is %s', async (_, way, wasFree) => {
     await database.stockUp();
     await expect(shop.call(way)).resolves.toBe(wasFree);

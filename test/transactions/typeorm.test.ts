@@ -99,8 +99,8 @@ afterEach(() => app.close());
 const warnings = (): string[] => lines.of('warn').filter((line) => line.includes('transaction'));
 const isFree = async (): Promise<boolean> => !(await locks.inspect(KEY)).held;
 
-describe('with typeorm-transactional, of two sales', () => {
-  test('one is lost with @Transactional() above @WithLock, which is warned of once', async () => {
+describe('with typeorm-transactional and two concurrent sales', () => {
+  test('an update is lost with @Transactional() above @WithLock, with one warning', async () => {
     await expect(database.sellTwice((read) => shop.transactionAbove(read), isFree)).resolves.toEqual(LOST);
     expect(warnings()).toEqual([
       expect.stringMatching(/^Shop\.transactionAbove locks "stock:1" inside an open transaction\./),
@@ -111,15 +111,15 @@ describe('with typeorm-transactional, of two sales', () => {
     ['@WithLock above @Transactional()', 'lockAbove'],
     ["release: 'afterCommit'", 'kept'],
     ['withLock around the transaction', 'around'],
-  ] as const)('none is lost with %s', async (_, way) => {
+  ] as const)('no update is lost with %s', async (_, way) => {
     await expect(database.sellTwice((read) => shop[way](read), isFree)).resolves.toEqual(CURED);
     expect(warnings()).toEqual([]);
     await until(isFree);
   });
 });
 
-describe('the lock is kept', () => {
-  test('until the roll-back', async () => {
+describe('keeps the lock', () => {
+  test('until the rollback', async () => {
     await database.stockUp();
     const rolledBack = runInTransaction(async () => {
       await shop.kept(() => undefined);
@@ -139,7 +139,7 @@ describe('the lock is kept', () => {
     await until(isFree);
   });
 
-  test('until a transaction of its own has committed, whatever the one around it does', async () => {
+  test('until its own transaction has committed, with any outcome of the outer one', async () => {
     const options = { propagation: Propagation.REQUIRES_NEW };
     await runInTransaction(async () => {
       await runInTransaction(() => shop.kept(() => undefined), options);
@@ -147,7 +147,7 @@ describe('the lock is kept', () => {
     });
   });
 
-  test('no longer than the task that has left the transaction', async () => {
+  test('no longer than a task outside of the transaction', async () => {
     const options = { propagation: Propagation.NOT_SUPPORTED };
     await runInTransaction(() =>
       runInTransaction(async () => {
@@ -157,7 +157,7 @@ describe('the lock is kept', () => {
     );
   });
 
-  test('and joined by the calls of one transaction, with reentrant', async () => {
+  test('for calls of one transaction to join, with reentrant', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -169,7 +169,7 @@ describe('the lock is kept', () => {
   });
 });
 
-test('a transaction whose snapshot is older than its lock reads what was there before', async () => {
+test('a transaction with a snapshot from before its lock reads old data', async () => {
   await database.stockUp();
   const [looked, sold] = [new Step(), new Step()];
   const read: number[] = [];

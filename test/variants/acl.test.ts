@@ -114,7 +114,7 @@ async function holdTogether(): Promise<void> {
 const url = (): string => `redis://locks:secret@${server.host}:${server.port}`;
 
 describe('the rights in docs/choosing-nodes.md', () => {
-  test('are enough: nothing is denied, and nothing warned of', async () => {
+  test('are enough: no command is denied, and no warning is logged', async () => {
     await allow(RIGHTS);
     await expect(useAll({ nodes: url() })).resolves.toEqual([]);
     await expect(denied()).resolves.toEqual([]);
@@ -136,7 +136,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('name the one of newer servers apart: a server that does not know it refuses its whole line', async () => {
+  test('list the command of newer servers separately: an older server refuses its whole line', async () => {
     await allow([]);
     await allow(['+get', '+client|setinfo']).catch(() => undefined);
     const users = (await admin.call('ACL', 'LIST')) as string[];
@@ -156,7 +156,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toContain(right.slice(1));
   });
 
-  test('that only locks need which several hold are missed at start-up and by health, once each', async () => {
+  test('that only shared locks and permits need are reported at start-up and by health, once each', async () => {
     const missing = ['zadd', 'hset', 'zscore', 'hmget', 'pexpireat', 'hdel'];
     await allow(RIGHTS.filter((right) => !missing.includes(right.slice(1))));
     const log = new LogLines();
@@ -189,7 +189,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     '+scan',
     '+client|setname',
     '&lock:*',
-  ])('without %s it locks all the same, and those who wait get their turn', async (right) => {
+  ])('locks without %s, and waiters get their turn', async (right) => {
     await allow(RIGHTS.filter((each) => each !== right));
     const app = await startApp({}, { nodes: url() });
     const locks = app.get(LockService);

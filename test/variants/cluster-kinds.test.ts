@@ -146,7 +146,7 @@ test('readers hold a key together and beside no writer, on every master and by e
   await nothingLeft(...lookers);
 });
 
-test('permits are held by at most n, with a slot each, on every master and by every client', async () => {
+test('at most n hold permits, with a slot each, on every master and by every client', async () => {
   for (const key of keys) {
     const held = await Promise.all(all.map((process) => acquire(process, key, permits(3))));
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -166,7 +166,7 @@ test('permits are held by at most n, with a slot each, on every master and by ev
   await nothingLeft(...lookers);
 });
 
-test('several keys of one slot have a permit of each or of none, and of several slots they are refused', async () => {
+test('takes permits of all keys of one slot or of none, and refuses keys of several slots', async () => {
   const two = await acquire(all[0]!, ['{tenant}:1', '{tenant}:2'], permits(1));
   await expectRefused(all[1]!, '{tenant}:2', permits(1));
   await expectRefused(all[2]!, '{tenant}:1', SHARED);
@@ -176,11 +176,11 @@ test('several keys of one slot have a permit of each or of none, and of several 
   await nothingLeft(...lookers);
 });
 
-describe('those who wait get their turn by a message, on every master', () => {
+describe('waiters get their turn by a message, on every master', () => {
   test.each<[string, LockKind, LockKind, number]>([
     ['readers behind a writer', EXCLUSIVE, SHARED, 1],
     ['a writer behind readers', SHARED, EXCLUSIVE, 2],
-    ['one who wants a permit behind others', permits(2), permits(2), 2],
+    ['a permit behind other permits', permits(2), permits(2), 2],
     ['a reader behind permits', permits(2), SHARED, 2],
   ])('%s', async (_what, holding, waiting, holders) => {
     for (const key of keys) {
@@ -199,7 +199,7 @@ describe('those who wait get their turn by a message, on every master', () => {
   });
 });
 
-test('what is renewed outlives its ttl in each kind, and one that is not frees its place alone', async () => {
+test('each kind outlives its ttl when renewed, and an unrenewed holder frees only its own place', async () => {
   const ttl = 1_000;
   const short = { ...once, ttl };
   const [reading, limited] = keys as [string, string];
@@ -220,7 +220,7 @@ test('what is renewed outlives its ttl in each kind, and one that is not frees i
   await nothingLeft(...lookers);
 });
 
-test('a master that dies: its replica has the readers and the permits, and who waits gets them from there', async () => {
+test('a master that dies: its replica has the readers and permits, and grants them to waiters', async () => {
   const [read, limited] = [keys[0]!, `{${keys[0]!}}:permits`];
   const readers = await Promise.all(all.map((process) => acquire(process, read, SHARED)));
   const held = await Promise.all([0, 1].map((index) => acquire(all[index]!, limited, permits(2))));

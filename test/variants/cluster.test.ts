@@ -82,7 +82,7 @@ describe('a Cluster of three masters', () => {
     return queues.flat().length;
   }
 
-  test('locks lie on all masters, and exclude over ioredis 5 and 6', async () => {
+  test('stores locks on all masters, and excludes over ioredis 5 and 6', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const locks = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const spread = await held();
@@ -102,13 +102,13 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test.each(['five', 'six'])('several keys of several slots are refused (ioredis %s)', async (version) => {
+  test.each(['five', 'six'])('refuses keys of several slots (ioredis %s)', async (version) => {
     const locks = version === 'five' ? five : six;
     await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('those who wait, over ioredis 5 and 6 and on every master, get their turn by a message', async () => {
+  test('waiters get their turn by a message, over ioredis 5 and 6 and on every master', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => five.acquire(key, once)));
     const inTime = { retry: { timeout: 60_000, delay: 30_000 } };
@@ -175,7 +175,7 @@ describe('a Cluster of three masters', () => {
     expect(logs).toEqual([[], [], [], []]);
   });
 
-  test('a master that dies: its locks wait for its replica, which has those that reached it', async () => {
+  test('a master that dies: its keys cannot be locked until its replica takes over with the replicated locks', async () => {
     const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
     const slotOf = async (key: string): Promise<number> =>
       (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;

@@ -36,7 +36,7 @@ describe('createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('excludes what a connection of ours holds, many at a time, and those who wait are told', async () => {
+  test('excludes holders over our own connection, many at a time, and notifies waiters', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     await expect(others.tryAcquire('key:7')).resolves.toBeNull();
@@ -53,7 +53,7 @@ describe('createSentinel', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('a master that dies: nothing is locked until the replica is master; what it has is still held then', async () => {
+  test('a master that dies: refuses locks until the replica is master, which keeps the replicated locks', async () => {
     const { master, replica } = group;
     const looker = replica.client();
     const held = await locks.acquire('held', { ttl: PATIENCE });
@@ -101,7 +101,7 @@ describe('createCluster', () => {
     await Promise.all(apps.map((each) => each.close()));
   });
 
-  test('locks lie on all masters and exclude; several keys of one slot are one lock, of several they are refused', async () => {
+  test('stores locks on all masters; locks several keys of one slot, and refuses keys of several slots', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const spread = await Promise.all(lookers.map(countLocks));
@@ -121,7 +121,7 @@ describe('createCluster', () => {
     await expect(Promise.all(lookers.map(countLocks))).resolves.toEqual([0, 0, 0]);
   });
 
-  test('those who wait get their turn by a message, on every master', async () => {
+  test('waiters get their turn by a message, on every master', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const waiting = keys.map((key) => others.acquire(key, IN_TURN));
@@ -134,7 +134,7 @@ describe('createCluster', () => {
     expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
   });
 
-  test('a master that dies: its locks wait for its replica, which has those that reached it', async () => {
+  test('a master that dies: its keys cannot be locked until its replica takes over with the replicated locks', async () => {
     const [master] = masters as [RedisServer];
     const keys: string[] = [];
     for (let i = 0; keys.length < 2; i++) {

@@ -59,7 +59,7 @@ describe('a master that a Sentinel watches', () => {
     await (await six.acquire('key', once)).release();
   });
 
-  test('a master that dies: nothing is locked until the replica is master; what it has is still held then', async () => {
+  test('a master that dies: refuses locks until the replica is master, which keeps the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
@@ -92,7 +92,7 @@ describe('a master that a Sentinel watches', () => {
   });
 });
 
-describe('a fail-over that is requested, after which the old master stays one for ten seconds', () => {
+describe('a requested fail-over, after which the old master remains a master for ten seconds', () => {
   /** Milliseconds; over before the old master is a replica. */
   const TTL = 8_000;
 
@@ -132,7 +132,7 @@ describe('a fail-over that is requested, after which the old master stays one fo
     return lock;
   }
 
-  test('a lock over a connection of ours is renewed at the new master before it lapses there', async () => {
+  test('renews a lock over our own connection at the new master before it lapses there', async () => {
     const lock = await hold(await locksOver());
     await failOver();
     const others = await locksOver();
@@ -149,7 +149,7 @@ describe('a fail-over that is requested, after which the old master stays one fo
     await lock.release();
   });
 
-  test('those who wait hear of a release at the new master', async () => {
+  test('waiters receive a release at the new master', async () => {
     const lock = await hold(await locksOver());
     const waiting = (await locksOver()).acquire('key', { retry: { timeout: PATIENCE } });
     await until(async () => (await newMaster.zcard('lock:{key}:q')) === 1);
@@ -160,7 +160,7 @@ describe('a fail-over that is requested, after which the old master stays one fo
     await (await waiting).release();
   });
 
-  test('over a client that was passed in, the holder is told before another gets the lock, and nothing is locked until it connects again', async () => {
+  test("over a user's client, the holder learns of the loss before another caller acquires, and no lock is granted until it reconnects", async () => {
     const locks = await locksOver(ioredis6(group));
     const lock = await hold(locks);
     await failOver();

@@ -62,7 +62,7 @@ const to = (server: 'open' | 'mutual', tls: RedisOptions['tls']): RedisOptions =
   tls,
 });
 
-test('with the certificate of an authority of one’s own', async () => {
+test('locks with a certificate of a private authority', async () => {
   const lock = await lockOver(to('open', { ca: cert }));
   await expect(countLocks(servers.open.redis.client())).resolves.toBe(1);
   await lock.extend();
@@ -70,7 +70,7 @@ test('with the certificate of an authority of one’s own', async () => {
   await expect(countLocks(servers.open.redis.client())).resolves.toBe(0);
 });
 
-test('those who wait are told by a message, over TLS as well', async () => {
+test('waiters receive a message over TLS', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
   const looker = servers.mutual.redis.client();
   const next = app!.get(LockService).acquire('key', { retry: { timeout: 60_000, delay: 30_000 } });
@@ -83,7 +83,7 @@ test('those who wait are told by a message, over TLS as well', async () => {
   expect(performance.now() - start).toBeLessThan(15_000);
 });
 
-test('with a certificate of the client', async () => {
+test('locks with a client certificate', async () => {
   const lock = await lockOver(to('mutual', { ca: cert, cert, key }));
   await expect(countLocks(servers.mutual.redis.client())).resolves.toBe(1);
   await lock.release();
@@ -92,7 +92,7 @@ test('with a certificate of the client', async () => {
 test.each([
   ['ioredis 5', (options: RedisOptions) => new Redis(options)],
   ['ioredis 6', (options: RedisOptions) => new Redis6(options as object) as unknown as Redis],
-])('over a client of %s that the user passes in', async (_version, connect) => {
+])("locks over a user's client of %s", async (_version, connect) => {
   const client = connect(to('mutual', { ca: cert, cert, key }));
   cleanUpAfterTests(async () => client.disconnect());
   const lock = await lockOver(client);
@@ -101,7 +101,7 @@ test.each([
 });
 
 describe('a rediss:// URL', () => {
-  test('works where Node trusts the certificate', async () => {
+  test('works when Node trusts the certificate', async () => {
     const file = await bundled('test/fixtures/lock-once.ts');
     const { stdout } = await run(process.execPath, [file], {
       env: {
@@ -115,7 +115,7 @@ describe('a rediss:// URL', () => {
     expect(stdout).toBe('locked key');
   });
 
-  test('is refused where Node does not, and the log and the error say why', async () => {
+  test('is refused when Node does not trust it, and the log and the error give the reason', async () => {
     const log = new LogLines();
     const refused = lockOver(`rediss://127.0.0.1:${servers.open.port}`, log);
     await expect(refused).rejects.toThrow(/not connected \(self-signed certificate\)/);
@@ -124,6 +124,6 @@ describe('a rediss:// URL', () => {
   });
 });
 
-test('a server that wants a certificate of the client refuses one without, and nothing is locked', async () => {
+test('a server that requires a client certificate refuses a client without one, and grants no lock', async () => {
   await expect(lockOver(to('mutual', { ca: cert }))).rejects.toBeInstanceOf(LockUnavailableError);
 });

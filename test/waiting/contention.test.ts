@@ -55,7 +55,7 @@ describe('32 waiters on one node, over and over', () => {
   test.each([
     [1, 32],
     [8, 4],
-  ])('in %d processes of %d are served alike, in the order in which they came', async (processes, loops) => {
+  ])('in %d processes of %d acquire equally often, in order of arrival', async (processes, loops) => {
     const key = `fair-${processes}`;
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -80,7 +80,7 @@ describe('32 waiters on one node, over and over', () => {
     await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
   });
 
-  test(`nobody is forgotten in ${HAND_OVERS} hand-overs, though the messages are cut every 500 ms`, async () => {
+  test(`every waiter acquires in ${HAND_OVERS} hand-overs, though messages are interrupted every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -107,7 +107,7 @@ describe('sixteen waiters on five nodes, over and over', () => {
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('nobody starves, whatever becomes of the node at which they queue', async () => {
+  test('no waiter starves, with any fault of the queue node', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);

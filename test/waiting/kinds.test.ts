@@ -122,7 +122,7 @@ describe.each([
     return calls.reduce((sum, [, each = '0']) => sum + Number(each), 0);
   }
 
-  describe('a stream that never ends does not starve one who waits in another mode', () => {
+  describe('an endless stream of holders does not starve a waiter in another mode', () => {
     const LOOPS = 9;
 
     /** Those who are let pass at one node and not at the others are told by none: they poll. */
@@ -185,7 +185,7 @@ describe.each([
       expect({ afterMark: state.afterMark, marked: marked > 0 }).toEqual({ afterMark: 0, marked: true });
     });
 
-    test('a writer gets in between two of its few attempts, far apart, where no messages arrive', async () => {
+    test('a writer with few attempts acquires between two of them without messages', async () => {
       const writer = await newProcess('writer', true, false);
       const { state, end } = await stream(SHARED, true, false);
       forgetMark();
@@ -202,7 +202,7 @@ describe.each([
       await end();
     });
 
-    test('a writer whose mark does not stand starves, which shows that the stream never ends', async () => {
+    test('a writer without a mark starves (control)', async () => {
       const writer = await newProcess('writer', false);
       const { state, end } = await stream(SHARED, false);
       const before = state.grants;
@@ -218,7 +218,7 @@ describe.each([
     });
   });
 
-  test('readers next to each other in line go together, and not those behind a writer', async () => {
+  test('adjacent readers in line acquire together, and readers behind a writer do not', async () => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     // More than stand by.
@@ -237,7 +237,7 @@ describe.each([
     await release(6);
   });
 
-  test('permits that are freed at once wake as many, and no more', async () => {
+  test('wakes as many waiters as permits are freed at once', async () => {
     const [alice] = (await processes(1)) as [Redlock];
     const kind = permits(5);
     const held = await Promise.all(
@@ -255,7 +255,7 @@ describe.each([
     await Promise.all(locks.map((lock) => lock?.release()));
   });
 
-  test('a permit that comes free goes to the first in line, who is told, and nobody else asks but the two that stand by', async () => {
+  test('a freed permit goes to the first in line, and only the two stand-bys also ask', async () => {
     const [alice] = (await processes(1)) as [Redlock];
     const kind = permits(2);
     const first = await alice.acquire(['k'], { ...waiting, kind });
@@ -281,7 +281,7 @@ describe.each([
     await Promise.all([6, 7].map(release));
   });
 
-  describe('one in front that does not take its turn holds up the others for a short time', () => {
+  describe('a first waiter that misses its turn delays the others only briefly', () => {
     const reading = { mode: 'shared' } as const;
     const oneOfTwo = { permits: 2 } as const;
 

@@ -87,7 +87,7 @@ describe.each([
     ['a reader, while permits are held and a writer waits', PERMITS, 'exclusive', SHARED],
     ['one who waits for a permit, while readers hold it and a writer waits', SHARED, 'exclusive', PERMITS],
   ])(
-    '%s: the mark is left when the earlier one goes, not when it asks again',
+    '%s: sets the mark when the earlier mark goes, not at its next attempt',
     async (_who, holding, first, kind) => {
       const held = await alice.acquire(['k'], { ...options, kind: holding });
       await Promise.all(stores.map((store) => store.holdBack(earlier(first), LONG)));

@@ -64,7 +64,7 @@ async function timed(promise: Promise<HeldLock>): Promise<{ lock: HeldLock; took
 
 describe('calls of one process that wait for permits', () => {
   test.each([2, 5])(
-    'all go on when %i permits come free at once',
+    'all continue when %i permits are freed at once',
     async (count) => {
       const [holder, waiting] = [await newProcess('holder'), await newProcess('waiting')];
       for (let round = 0; round < 5; round++) {
@@ -84,7 +84,7 @@ describe('calls of one process that wait for permits', () => {
     60_000,
   );
 
-  test('go on when a holder that has another slot here than elsewhere gives that up at its renewal', async () => {
+  test('continue when a holder frees a differing slot on this node at its renewal', async () => {
     const [store] = nodesTo([server.url]) as [RedisStore];
     await store.connect();
     const waiting = await newProcess('waiting');
@@ -101,7 +101,7 @@ describe('calls of one process that wait for permits', () => {
     await lock.release();
   });
 
-  test('are told of the release of the one before the last, which was held beside it', async () => {
+  test('receive the release of the last holder but one', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -128,7 +128,7 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([secondLock, carolsLock, (await thirdLock).lock].map((lock) => lock.release()));
   }, 60_000);
 
-  test('ask when the permit of a holder that died lapses, also behind a call that was granted', async () => {
+  test('ask when the permit of a dead holder lapses, also behind a granted call', async () => {
     const [holder, dead, waiting] = [
       await newProcess('holder'),
       await newProcess('dead'),
@@ -147,7 +147,7 @@ describe('calls of one process that wait for permits', () => {
     await Promise.all([await first, await second].map((lock) => lock.release()));
   }, 60_000);
 });
-test('one attempt for a permit goes behind those in line, though a permit is free', async () => {
+test('one attempt for a permit queues behind waiters, though a permit is free', async () => {
   const [holder, trying] = [await newProcess('holder'), await newProcess('trying')];
   const [store] = nodesTo([server.url]) as [RedisStore];
   await store.connect();

@@ -86,7 +86,7 @@ async function timed<T>(promise: Promise<T>): Promise<{ value: T; at: number }> 
   return { value, at: performance.now() };
 }
 
-test('the next in line is told of the release, and need not poll', async () => {
+test('the next in line receives the release without polling', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const next = timed(bob.acquire(['k'], waiting));
@@ -98,7 +98,7 @@ test('the next in line is told of the release, and need not poll', async () => {
   await value.release();
 });
 
-test('one that waits while minHold keeps the key gets it when that ends', async () => {
+test('a waiter acquires when minHold ends', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const start = performance.now();
   const held = await alice.acquire(['k'], { ...waiting, minHold: 800 });
@@ -111,7 +111,7 @@ test('one that waits while minHold keeps the key gets it when that ends', async 
   await value.release();
 });
 
-test('a process stands in line once, however many of its calls wait, and serves them in order', async () => {
+test('a process has one place in line for all its waiting calls, and serves them in order', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const served: number[] = [];
@@ -127,7 +127,7 @@ test('a process stands in line once, however many of its calls wait, and serves 
   await expect(inLine('k')).resolves.toBe(0);
 });
 
-test('calls of several processes are served in the order in which they came, whatever process they are of', async () => {
+test('calls of several processes acquire in order of arrival', async () => {
   const processes = [await newProcess('alice'), await newProcess('bob'), await newProcess('carol')];
   const held = await processes[0]!.acquire(['k'], waiting);
   const served: number[] = [];
@@ -150,7 +150,7 @@ test('calls of several processes are served in the order in which they came, wha
   expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
 });
 
-describe('who gives up leaves no place in line and no key', () => {
+describe('a waiter that gives up leaves no place in line and no key', () => {
   test.each<[string, (controller: AbortController) => AcquireOptions]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
@@ -174,7 +174,7 @@ describe('who gives up leaves no place in line and no key', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('and one that gives up when its turn has come passes it on', async () => {
+  test('and passes its turn on when it gives up at its turn', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -196,7 +196,7 @@ describe('who gives up leaves no place in line and no key', () => {
   });
 });
 
-describe('a dead waiter delays the others by a short time and not until they poll', () => {
+describe('a dead waiter delays the others briefly, and not until they poll', () => {
   const options = (key: string) => ({
     module: { nodes: [server.url], nodeTimeout: TTL / 5 },
     key,
@@ -232,7 +232,7 @@ describe('a dead waiter delays the others by a short time and not until they pol
   });
 });
 
-describe('a waiter that hangs delays the others by a short time', () => {
+describe('a waiter that hangs delays the others briefly', () => {
   /** A process that has come for the lock, stands in line, and reads nothing any more. */
   async function hanging(behind: number): Promise<Contender> {
     const options = {
@@ -298,7 +298,7 @@ describe('calls of one process follow each other', () => {
     return performance.now() - start;
   }
 
-  test('without a message, which takes longer and may not come', async () => {
+  test('without a message, which is slower and may be lost', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
@@ -312,7 +312,7 @@ describe('calls of one process follow each other', () => {
     await looker.call('ACL', 'DELUSER', 'mute');
   });
 
-  test('with two commands for each, though they are told of their own releases', async () => {
+  test('with two commands for each, though they receive messages of their own releases', async () => {
     const alice = await newProcess('alice');
     // The connection for messages is there from now on.
     await inTurn(alice, 2);
@@ -323,7 +323,7 @@ describe('calls of one process follow each other', () => {
   });
 });
 
-test('a lock that is released by force goes to the next in line, in the same process and in another', async () => {
+test('a forced release hands the lock to the next in line, in the same process and in another', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
@@ -345,7 +345,7 @@ test('a lock that is released by force goes to the next in line, in the same pro
   await Promise.all(nodes.map((node) => node.close()));
 });
 
-test('a place that Redis has lost costs time and nothing else', async () => {
+test('a place in line that Redis has lost costs only time', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], { ...waiting, ttl: 3_000 });
   const next = timed(bob.acquire(['k'], waiting));
@@ -360,7 +360,7 @@ test('a place that Redis has lost costs time and nothing else', async () => {
 });
 
 describe('the connection for messages', () => {
-  test('is one for each process, opened when somebody waits, and closed when nobody has for a while', async () => {
+  test('is opened once in a process when a call waits, and closed after a while without waiters', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     await (await bob.acquire(['free'], waiting)).release();
     await expect(subscribers()).resolves.toBe(0);
@@ -374,7 +374,7 @@ describe('the connection for messages', () => {
     await until(async () => (await subscribers()) === 0);
   });
 
-  test('is replaced when it is cut: those who wait ask again at once when messages come again', async () => {
+  test('is replaced when it is cut: waiters ask again at once when messages arrive again', async () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const next = timed(bob.acquire(['k'], waiting));
@@ -410,7 +410,7 @@ describe('the connection for messages', () => {
     await lock.release();
   });
 
-  test('is not needed: where the user may not subscribe, waiters poll', async () => {
+  test('is not needed: waiters poll when the user may not subscribe', async () => {
     await looker.call('ACL', 'SETUSER', 'deaf', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const url = server.url.replace('redis://', 'redis://deaf:secret@');
     const fleet = newFleet();
@@ -435,7 +435,7 @@ describe('the connection for messages', () => {
     await looker.call('ACL', 'DELUSER', 'deaf');
   });
 
-  test('is a copy of a client of yours, which is left as it is', async () => {
+  test("is a duplicate of a user's client, which stays unchanged", async () => {
     const mine = server.client();
     const node = new RedisStore(mine, false, newFleet());
     await node.connect();
@@ -488,7 +488,7 @@ test('five thousand waiters cost little memory, one place in line and no warning
   expect(warnings).toEqual([]);
 });
 
-test('a refusal after a wait names the limit, the holder and how long that may hold it', async () => {
+test('a refusal after a wait names the timeout, the holder and its remaining time', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   await using held = await alice.acquire(['k'], waiting);
   const patient = { ...waiting, retry: { ...waiting.retry, timeout: 3_000 } };

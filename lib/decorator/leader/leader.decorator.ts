@@ -5,11 +5,11 @@ import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
 
-/** What `@Leader` takes. */
+/** Options of `@Leader`. */
 export interface LeaderOptions {
   /**
-   * Milliseconds after which another process leads when this one has crashed. At least 10; less than 1000 is lost to a
-   * pause that nobody would notice otherwise.
+   * Milliseconds after which another process leads when this one has crashed. At least 10. With less than 1000, a short
+   * pause of the process ends its term.
    * @defaultValue the `ttl` of the module's `defaults`, else 10000
    */
   readonly ttl?: number;
@@ -21,12 +21,12 @@ export interface LeaderOptions {
   readonly instance?: string;
 }
 
-/** What leads; its result is not used, but waited for. */
+/** A method that leads; its result is awaited and not used. */
 type LeadMethod = (term: LeaderTerm) => void | PromiseLike<unknown>;
 
 const LEADERS = 'nestjs-redlock:leaders';
 
-/** What `@Leader` leaves on a class. */
+/** Metadata of `@Leader` on a class. */
 export interface DeclaredLeader extends LeaderOptions {
   readonly name: string;
   readonly method: string | symbol;
@@ -94,7 +94,7 @@ export function Leader(
   };
 }
 
-/** What the class of an object, and those that it extends, have declared. */
+/** Declarations of the object's class and of its base classes. */
 export function leadersOf(object: object): readonly DeclaredLeader[] {
   return (Reflect.getMetadata(LEADERS, object) as readonly DeclaredLeader[] | undefined) ?? [];
 }

@@ -7,12 +7,12 @@ import { mocked, notInjected } from '../not-injected.js';
 import { checkLeaderName } from '../../service/leader/leader-term.js';
 import { checkInstance, checkPlace, type LeaderOptions, misuse } from './leader.decorator.js';
 
-/** What `@OnlyLeader` takes. */
+/** Options of `@OnlyLeader`. */
 export type OnlyLeaderOptions = Pick<LeaderOptions, 'instance'>;
 
 const ONLY_LEADER = 'nestjs-redlock:only-leader';
 
-/** What `@OnlyLeader` leaves on a class. */
+/** Metadata of `@OnlyLeader` on a class. */
 export interface NeededLeader extends OnlyLeaderOptions {
   readonly name: string;
   /** The class and the method. */
@@ -82,7 +82,7 @@ export function OnlyLeader(
   };
 }
 
-/** What the class of an object, and those that it extends, need. */
+/** Requirements of the object's class and of its base classes. */
 export function neededLeadersOf(object: object): readonly NeededLeader[] {
   return (Reflect.getMetadata(ONLY_LEADER, object) as readonly NeededLeader[] | undefined) ?? [];
 }

@@ -82,7 +82,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
     const { step, done } = await this.#orEnd(run, async () => {
       const result = await move();
-      // Its reader throws, and tells nobody that it has stopped.
+      // Its reader throws, and does not report that it has stopped.
       if (Object(result) !== result)
         throw new TypeError(`Iterator result ${String(result)} is not an object`);
       return { step: result, done: result.done };
@@ -94,7 +94,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     return step;
   }
 
-  /** What fails has ended. */
+  /** A failed iterator has ended. */
   async #orEnd<T>(run: LockScope | undefined, move: () => Promise<T>): Promise<T> {
     try {
       return await (run ? run.inside(move) : move());

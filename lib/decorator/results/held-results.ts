@@ -10,12 +10,12 @@ import type { Begin, LockScope } from '../../service/lock-scope.js';
 import { standIn } from './stand-in.js';
 
 /**
- * Keeps the lock until what a method's Promise resolved to has ended, if it is something that ends later; otherwise
- * ends the run now. Resolves to the same value, or to one that stands in for it and is read under the lock.
+ * Keeps the lock until a deferred result, such as a stream, has ended; for any other result it ends the run now.
+ * Resolves to the same value, or to a wrapper that is read under the lock.
  *
- * What nobody has begun to read when a ttl has passed holds its lock no longer.
+ * A result that nobody has started to read within a ttl releases its lock.
  *
- * @param again - begins another run, for whoever reads an equivalent value once more, or late
+ * @param again - begins another run, for a second or late reader of the result
  * @throws LockLostError when the lock was lost, unless that is to be ignored
  */
 export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin): Promise<unknown> {
@@ -24,14 +24,14 @@ export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin
       const held = hold(result, run, again);
       if (held) return held;
     } catch {
-      // It throws when it is looked at or listened to, so nobody learns when it ends: it is a value like any other (S25).
+      // Inspection of the result throws, so its end is unknown: it is a plain value (S25).
     }
   }
   await run.finish();
   return result;
 }
 
-/** What to hand out in place of something that ends later; `undefined` for anything else. */
+/** Wrapper to return for a deferred result; `undefined` for any other result. */
 function hold(result: object, run: LockScope, again: Begin): object | undefined {
   if (isOneObservable(result)) {
     const observable = heldObservable(firstThen(run, again), () => result);
@@ -56,7 +56,7 @@ function hold(result: object, run: LockScope, again: Begin): object | undefined 
   return standIn(result, members);
 }
 
-/** What an Observable is read by. */
+/** Reader of an Observable. */
 const OF_OBSERVABLE: readonly PropertyKey[] = ['subscribe', 'pipe', 'forEach', 'toPromise', 'lift', interop];
 
 function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<PropertyKey, unknown> {
@@ -65,8 +65,8 @@ function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<P
 }
 
 /**
- * Hands out the run that has begun, once, and begins another for whoever comes later. When nobody comes before a ttl
- * has passed, the run ends: what is never read must not hold its lock for ever.
+ * Returns the present run to the first reader, and begins another run for each later one. Without a reader the run ends
+ * after a ttl: a result that is never read must not hold its lock for ever.
  */
 function firstThen(run: LockScope, again: Begin): Begin {
   let first: LockScope | undefined = run;
@@ -99,7 +99,7 @@ type NodeStream = EventEmitter & StreamState;
 
 function holdUntilFinished(stream: NodeStream, run: LockScope): void {
   let unread: NodeJS.Timeout | undefined;
-  // Whether the stream fails is told to its reader, not to us.
+  // The stream reports its failure to its reader, not to us.
   finished(stream as Stream as Readable, () => {
     clearTimeout(unread);
     void run.end();
@@ -110,18 +110,18 @@ function holdUntilFinished(stream: NodeStream, run: LockScope): void {
   }, run.lock.ttl).unref();
 }
 
-/** Whether somebody has begun to read or to write, as far as a stream tells. */
+/** True if reading or writing has started, as far as a stream shows. */
 function isInUse(stream: NodeStream): boolean {
   try {
     const { readableFlowing, writableEnded, headersSent, writableLength = 0, bytesWritten = 0 } = stream;
-    // As long as nobody has asked for data, in any way.
+    // `null` until something asks for data, in any way.
     if (readableFlowing === null) return false;
     return (
       typeof readableFlowing === 'boolean' ||
       writableEnded === true ||
       headersSent === true ||
       writableLength + bytesWritten > 0 ||
-      // What pipes into a stream listens to the last of these; what reads an old stream, to one of the others.
+      // A pipe into the stream listens to the last of these events; a reader of an old stream to one of the others.
       ['data', 'readable', 'unpipe'].some((event) => stream.listenerCount(event) > 0)
     );
   } catch {
@@ -159,7 +159,7 @@ function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableS
   );
 }
 
-/** Whether it fills buffers of its reader, which only trying tells. */
+/** True if the stream fills buffers of its reader, which only a trial shows. */
 function isOfBytes(stream: ReadableStream<unknown>): boolean {
   try {
     stream.getReader({ mode: 'byob' }).releaseLock();
@@ -173,7 +173,7 @@ function isAsyncIterable(value: object): value is AsyncIterable<unknown> {
   return Symbol.asyncIterator in value && typeof value[Symbol.asyncIterator] === 'function';
 }
 
-/** One of the application's rxjs, or of another copy. By more than its methods, which a client of something may have, too. */
+/** True for an Observable of the application's rxjs or of another copy. The test reads more than its methods, which other clients may have, too. */
 function isOneObservable(value: object): value is Observable<unknown> {
   if (value instanceof Observable) return true;
   return (
@@ -181,12 +181,12 @@ function isOneObservable(value: object): value is Observable<unknown> {
   );
 }
 
-/** One of Node, or of a package that follows it. By more than its methods: other things have a `pipe` and an `on`. */
+/** True for a stream of Node, or of a package that follows it. The test reads more than its methods: other objects have `pipe` and `on`, too. */
 function isStream(value: unknown): value is NodeStream {
   return value instanceof Stream || (value instanceof EventEmitter && isReadable(value as Readable) !== null);
 }
 
-/** Whether there is an end to wait for. */
+/** True if the stream has an end to wait for. */
 function isOpen(stream: NodeStream): boolean {
   const { writable, writableEnded, writableFinished } = stream;
   const isWritten = stream instanceof Stream && (writable || (writableEnded && !writableFinished));

@@ -1,5 +1,5 @@
 /**
- * `object` as it is to everybody who uses it, but with these members in place of its own.
+ * A wrapper of `object` that looks the same to its users, with these members in place of its own.
  *
  * @throws what a Proxy that is the object throws
  */

@@ -7,7 +7,7 @@ interface ZonedTime {
   minus(milliseconds: number): ZonedTime;
 }
 
-/** What is used of a `CronTime` of the package `cron`, in every version that @nestjs/schedule brings. */
+/** Members of `CronTime` of the package `cron` that this file uses, present in every version that @nestjs/schedule depends on. */
 export interface CronTime {
   /** The expression, or the one moment of a schedule that was given a date. */
   readonly source: string | ZonedTime;
@@ -61,8 +61,8 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     else to = middle;
   }
   const named = nextAfter(from);
-  // Where the clocks were put back, the library goes from the first 2:30 to the one of the next day. Only who begins to
-  // look between the two, as an instance that has just been started, is told of the second: it is the same tick.
+  // When the clocks were put back, the library goes from the first 2:30 to the one of the next day. It returns the
+  // second 2:30 only to an instance that was started between the two: that is the same tick.
   const repeated = (inZone(named - LONGEST_REPEAT).offset - inZone(named).offset) * 60_000;
   const first = named - repeated;
   const isSame = repeated > 0 && nextAfter(first - SECOND) === first && nextAfter(first) > named;

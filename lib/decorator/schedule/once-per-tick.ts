@@ -5,7 +5,7 @@ import { checkTicks, nameOfSchedule } from './ticks.js';
 
 const ONCE_PER_TICK = 'nestjs-redlock:once-per-tick';
 
-/** What `@WithLock` leaves on a method with `oncePerTick`. */
+/** Metadata of `@WithLock` on a method with `oncePerTick`. */
 interface Mark {
   readonly instance: string | undefined;
   /** The key that ticks are kept with; `undefined` when a function gives it. */

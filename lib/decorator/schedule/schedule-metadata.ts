@@ -1,6 +1,6 @@
 import 'reflect-metadata';
 
-/** What a decorator of @nestjs/schedule has left on a method. */
+/** Metadata that a decorator of @nestjs/schedule sets on a method. */
 export type Schedule =
   | { readonly kind: 'cron'; readonly options: CronOptions }
   | { readonly kind: 'interval'; readonly milliseconds: number }
@@ -21,7 +21,7 @@ export interface CronOptions {
   readonly utcOffset?: number;
 }
 
-// Read by name, and the package not imported: it is the user's to install, and who has no schedules needs none.
+// Read by name, without an import of the package: an application without schedules does not install it.
 const TYPE = 'SCHEDULER_TYPE';
 const CRON = 1;
 const TIMEOUT = 2;

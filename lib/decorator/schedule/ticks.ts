@@ -8,7 +8,7 @@ interface CronJob {
   readonly cronTime: CronTime;
 }
 
-/** What is used of the class of that name. */
+/** Members of the class of that name that this file uses. */
 interface SchedulerRegistry {
   getCronJobs(): Map<string, CronJob>;
 }
@@ -18,7 +18,7 @@ type CronTimeClass = new (source: unknown, timeZone: string | null, utcOffset: n
 const MINUTE = 60_000;
 const DAY = 86_400_000;
 
-/** How much sooner than an interval after the last run the next may begin: timers and messages are not exact. */
+/** Share of the interval by which a run may begin early: timers and messages are not exact. */
 const SOONER_SHARE = 0.1;
 const SOONEST_MS = 1_000;
 
@@ -49,8 +49,8 @@ export class Ticks {
     const cronTime = this.#cronTimeOf(schedule.options);
     const tick = cronTime && latestTick(cronTime, Date.now());
     if (!tick) return undefined;
-    // Until the next moment somebody may fire for this one, late; and a minute more, for clocks that differ. Not for
-    // ever: an instance whose clock was far ahead has run ticks whose time had not come, and they are skipped so long.
+    // A late instance may fire for this tick until the next one; a minute more allows for clocks that differ. The limit
+    // is needed: an instance whose clock was far ahead has run future ticks, which are skipped for this time.
     const life = Math.min(tick.gap, DAY) + MINUTE;
     return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
@@ -87,7 +87,7 @@ export class Ticks {
   }
 }
 
-/** What tells the ticks of one schedule from those of others that lock the same key; the same in every process. */
+/** Identity of a schedule among those that lock the same key; equal in every process. */
 export function nameOfSchedule(method: string, { kind }: Schedule): string {
   return `${kind}:${method}`;
 }

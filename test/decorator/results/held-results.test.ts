@@ -72,7 +72,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** What a getter, a trap or a method of a result of ours throws. */
+/** Error of a getter, a trap or a method of one of our results. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -111,7 +111,7 @@ const endedStream = async (): Promise<Readable> => {
 const file = (getStream: () => unknown): StreamableFile =>
   Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
 
-/** What only looks like something that ends later, or has ended: the very same reaches the caller, after the release. */
+/** Results that only look deferred, or have ended: the same object reaches the caller, after the release. */
 const PLAIN: readonly [string, () => unknown][] = [
   ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
   ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
@@ -164,7 +164,7 @@ const PLAIN: readonly [string, () => unknown][] = [
   ['a frozen object', () => Object.freeze({ pipe: noop, on: noop })],
 ];
 
-describe('the very same result reaches the caller, after the release', () => {
+describe('passes the same object to the caller after the release', () => {
   test.each(PLAIN)('%s', async (_name, make) => {
     const key = newKey();
     const value = await make();
@@ -172,14 +172,14 @@ describe('the very same result reaches the caller, after the release', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('a `getStream` that is not of a StreamableFile is not called', async () => {
+  test('does not call a `getStream` that is not of a StreamableFile', async () => {
     let calls = 0;
     await service.give(newKey(), { getStream: () => void calls++ });
     expect(calls).toBe(0);
   });
 });
 
-describe('what awaiting makes of a result reaches the caller, after the release', () => {
+describe('passes the awaited value of a thenable to the caller after the release', () => {
   const thenable = (then: unknown): object => ({ then, pipe: noop, on: noop });
   test.each<[string, unknown, unknown]>([
     ['a thenable', thenable((resolve: (value: number) => void) => resolve(7)), 7],
@@ -201,7 +201,7 @@ describe('what awaiting makes of a result reaches the caller, after the release'
   });
 });
 
-/** What could go on, and is never begun: its lock ends after a ttl. */
+/** Deferred results that are never started: their lock ends after a ttl. */
 const UNREAD: readonly [string, () => unknown][] = [
   ['a readable stream', () => new Readable({ read: noop })],
   ['a writable stream', () => new Writable()],
@@ -225,7 +225,7 @@ const UNREAD: readonly [string, () => unknown][] = [
   ['a frozen async iterable', () => Object.freeze({ async *[Symbol.asyncIterator]() {} })],
 ];
 
-describe('is released after a ttl when nobody begins to use it', () => {
+describe('is released after a ttl when nobody starts to use it', () => {
   test.each(UNREAD)('%s', async (_name, make) => {
     const key = newKey();
     // Kept, so that it is not the collection of garbage that ends it.
@@ -242,7 +242,7 @@ async function all(source: unknown): Promise<unknown[]> {
 }
 
 describe('a stream', () => {
-  test('that is only written to holds the lock until it has been written', async () => {
+  test('that is only written to holds the lock until it is finished', async () => {
     const key = newKey();
     const written: string[] = [];
     let done: () => void = noop;
@@ -262,7 +262,7 @@ describe('a stream', () => {
     await until(() => isFree(key));
   });
 
-  test('of another package is held until it has been read, though nobody can tell who reads it', async () => {
+  test('of another package holds the lock until it has been read, though its reader cannot be detected', async () => {
     const key = newKey();
     const old = Object.assign(new Stream(), { readable: true });
     await expect(service.hold(key, old)).resolves.toBe(old);
@@ -283,7 +283,7 @@ async function past(ttl: number): Promise<void> {
   await until(() => performance.now() - since > 2 * ttl);
 }
 
-test('a web stream of bytes fills the buffers of its reader, and is released at its end', async () => {
+test('a web byte stream fills the buffers of its reader, and releases at its end', async () => {
   const key = newKey();
   const source = new ReadableStream({
     type: 'bytes',
@@ -316,7 +316,7 @@ describe('an async iterable', () => {
       },
     });
 
-  test('that is frozen is read under the lock, and keeps its members', async () => {
+  test('that is frozen is read under the lock, and keeps its other members', async () => {
     const key = newKey();
     const given = (await service.hold(key, frozen())) as ReturnType<typeof frozen> & Record<string, unknown>;
     expect(await isFree(key)).toBe(false);
@@ -328,7 +328,7 @@ describe('an async iterable', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('keeps its class, and takes what is set', async () => {
+  test('keeps its class, and accepts new properties', async () => {
     class Rows {
       #limit = 1;
       get limit(): number {
@@ -352,7 +352,7 @@ describe('an async iterable', () => {
     ['nothing', undefined],
     ['a number', 7],
     ['a step whose getter throws', throwing('done')],
-  ])('that gives %s in place of a step is released', async (_name, step) => {
+  ])('that gives %s in place of an iterator result releases the lock', async (_name, step) => {
     const key = newKey();
     const broken = { [Symbol.asyncIterator]: () => ({ next: async () => step }) };
     const reading = all(await service.give(key, broken));
@@ -360,7 +360,7 @@ describe('an async iterable', () => {
     await until(() => isFree(key));
   });
 
-  test('that has one more value for a reader who stops is released', async () => {
+  test('that yields one more value to a reader that stops releases the lock', async () => {
     const key = newKey();
     const rows = service.rows(key);
     for await (const row of rows) {
@@ -371,7 +371,7 @@ describe('an async iterable', () => {
     await expect(rows.next()).resolves.toEqual({ done: true, value: undefined });
   });
 
-  test('is not read on without the lock after it has failed', async () => {
+  test('stops after an error, and is not read without the lock', async () => {
     const key = newKey();
     let reads = 0;
     const next = async (): Promise<never> => {
@@ -413,7 +413,7 @@ describe('an Observable', () => {
     await expect(isFree(key)).resolves.toBe(true);
   });
 
-  test('of a kind of its own keeps its members', async () => {
+  test('of a subclass keeps its members', async () => {
     const key = newKey();
     const subject = new BehaviorSubject(1);
     const given = (await service.hold(key, subject)) as BehaviorSubject<number>;
@@ -433,7 +433,7 @@ describe('an Observable', () => {
   });
 
   test.each([[undefined], [7], [{ subscribe: noop }]])(
-    'that is %p in spite of its declaration fails, and is released',
+    'that is %p instead of the declared type rejects, and releases',
     async (value) => {
       const key = newKey();
       const failure = new Promise((error) => service.watch(key, value).subscribe({ error }));
@@ -443,7 +443,7 @@ describe('an Observable', () => {
   );
 });
 
-describe('what its reader drops half read, without closing it, is released when it is collected', () => {
+describe('releases the lock when a half-read result is garbage-collected without being closed', () => {
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
 
@@ -554,7 +554,7 @@ describe('any object', () => {
     }
   }
 
-  test('reaches the caller, and the lock ends', async () => {
+  test('reaches the caller, and the lock is released', async () => {
     const unhandled: unknown[] = [];
     const listener = (reason: unknown): void => void unhandled.push(reason);
     process.on('unhandledRejection', listener);
@@ -579,7 +579,7 @@ describe('any object', () => {
       const given = await service.give(key, value).catch((error: unknown) => {
         throw new Error(`seed ${seed}`, { cause: error });
       });
-      // What stands in for it is of the same class.
+      // The wrapper is of the same class.
       if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
       kept.push(given, value);
     }
@@ -598,7 +598,7 @@ describe('any object', () => {
   });
 });
 
-test('shutdown does not wait for results that only look as if they ended later', async () => {
+test('shutdown does not wait for results that only look deferred', async () => {
   const other = await start();
   await other.get(Service).give('key', { pipe: own, on: own });
   await expect(close(other)).resolves.toBeUndefined();

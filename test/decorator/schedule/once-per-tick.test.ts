@@ -60,7 +60,7 @@ async function start<T>(service: Type<T>): Promise<{ readonly app: INestApplicat
   return { app, service: app.get(service) };
 }
 
-/** What start-up fails with. */
+/** Error of start-up. */
 async function refusal(...providers: Type[]): Promise<unknown> {
   return startApp({ imports: [ScheduleModule.forRoot()], providers }).catch((error: unknown) => error);
 }
@@ -129,7 +129,7 @@ describe('oncePerTick', () => {
     ]);
   });
 
-  test('fires through the scheduler, and one job that fires twice for a moment runs once', async () => {
+  test('runs once when a scheduled job fires twice for one tick', async () => {
     let runs = 0;
     @Injectable()
     class Task {
@@ -148,7 +148,7 @@ describe('oncePerTick', () => {
     expect(log.errors).toEqual([]);
   });
 
-  test('tasks that lock the same key have ticks of their own, and a lock by hand has none', async () => {
+  test('keeps separate ticks for tasks that lock the same key, and none for a lock through the service', async () => {
     @Injectable()
     class Both {
       @Cron(YEARLY)
@@ -169,7 +169,7 @@ describe('oncePerTick', () => {
     await expect(app.get(LockService).withLock('shared', () => 'three')).resolves.toBe('three');
   });
 
-  test('a run that threw has run', async () => {
+  test('counts a run that threw as done', async () => {
     @Injectable()
     class Failing {
       @Cron(YEARLY)
@@ -183,7 +183,7 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBeUndefined();
   });
 
-  test('another onBusy is kept, and the error says that the tick has run, not that it is held', async () => {
+  test('keeps another onBusy, and the error says that the tick has run', async () => {
     @Injectable()
     class Choosy {
       @Cron(YEARLY, { timeZone: 'UTC' })
@@ -221,7 +221,7 @@ describe('oncePerTick', () => {
     expect([await app.get(Named).run(), await app.get(Named).run()]).toEqual(['ran', undefined]);
   });
 
-  test('a job that was given another time has the ticks of that', async () => {
+  test('follows a job whose time was changed', async () => {
     const { app, service } = await start(Below);
     const job = app.get(SchedulerRegistry).getCronJob('below');
     await service.run();
@@ -231,12 +231,12 @@ describe('oncePerTick', () => {
     await expect(service.run()).resolves.toBe('ran');
   });
 
-  test('is a plain lock where no scheduler runs: a call by hand is no tick', async () => {
+  test('takes a plain lock for a direct call without a scheduler', async () => {
     const app = await startApp({ providers: [Above] });
     expect([await app.get(Above).run(), await app.get(Above).run()]).toEqual(['ran', 'ran']);
   });
 
-  test('is refused at start-up on a method without a schedule that instances share', async () => {
+  test('is refused at start-up on a method without a schedule that all instances share', async () => {
     @Injectable()
     class Plain {
       @WithLock('plain', { oncePerTick: true })
@@ -283,7 +283,7 @@ describe('oncePerTick', () => {
       return Task;
     }
 
-    /** What a call of each gives. */
+    /** Result of a call of each. */
     async function runs(app: INestApplication, ...tasks: ReturnType<typeof taskOf>[]): Promise<unknown> {
       return Promise.all(tasks.map((task) => app.get(task).run()));
     }
@@ -335,7 +335,7 @@ describe('oncePerTick', () => {
   });
 });
 
-describe('what is skipped', () => {
+describe('a skipped tick', () => {
   @Injectable()
   class Task {
     @WithLock('task', { onBusy: 'skip' })
@@ -352,7 +352,7 @@ describe('what is skipped', () => {
     async yearly(): Promise<void> {}
   }
 
-  test('is told on a channel and in the log, as debug', async () => {
+  test('is published on a channel and logged at level debug', async () => {
     const { app, service } = await start(Task);
     const lock = await app.get(LockService).acquire('task', { ttl: 60_000 });
     await expect(service.run()).resolves.toBeUndefined();

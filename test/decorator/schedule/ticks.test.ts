@@ -32,7 +32,7 @@ class Instances {
   readonly firings: Firing[] = [];
   readonly errors: string[] = [];
   readonly #children: ChildProcess[] = [];
-  /** Those that have ended, and all that they said has been read. */
+  /** Instances that have ended, and whose output has been read. */
   readonly #ended = new Set<ChildProcess>();
 
   /** @param clocks - how far the clock of each instance is ahead, in milliseconds */
@@ -100,7 +100,7 @@ class Instances {
     return this.runs.filter((run) => run.job === job).toSorted((a, b) => a.start - b.start);
   }
 
-  /** How often the job ran for each of these ticks. */
+  /** Number of runs of the job for each of these ticks. */
   counts(job: string, first: number, count: number): number[] {
     return Array.from(
       { length: count },
@@ -149,7 +149,7 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(total).toBeGreaterThan(TICKS);
   });
 
-  test('a minHold longer than the clocks differ keeps runs that far apart', () => {
+  test('a minHold longer than the clock difference keeps runs apart by that time', () => {
     const runs = instances.of('minHold');
     expect(runs.length).toBeGreaterThan(TICKS / 4);
     expect(leastApart(runs)).toBeGreaterThan(895);
@@ -168,13 +168,13 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     expect(leastApart(runs)).toBeGreaterThan(895);
   });
 
-  test('skipping is no error, and neither is the shutdown', () => {
+  test('skips and shutdown log no error', () => {
     // The scheduler itself may say that it fired late.
     expect(instances.errors.join('')).not.toMatch(/LockHeldError|is held|has run|shutting down/);
   });
 });
 
-test('a tick whose instance crashed runs again on one that comes when the lock has ended, on three Redis', async () => {
+test('a tick whose instance crashed runs again on another instance once the lock has lapsed, on three Redis', async () => {
   const instances = new Instances([0, 400, -4_000]);
   await instances.start(file, 3, 2_500);
   instances.signal(1, 'SIGUSR2');

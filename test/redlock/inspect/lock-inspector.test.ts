@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** What an attempt leaves that reached this node and no other. */
+/** Record of an attempt that reached only this node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
@@ -36,7 +36,7 @@ async function listed(options?: ListOptions): Promise<LockInfo[]> {
 }
 
 describe('inspect', () => {
-  test('waits for every node, and no longer than a node may take', async () => {
+  test('waits for every node, up to the time limit of a node', async () => {
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.read = 30;
     nodes[2].fate.read = 'hang';
@@ -49,7 +49,7 @@ describe('inspect', () => {
     ]);
   });
 
-  test('a quorum that is away leaves no answer', async () => {
+  test('rejects without a quorum', async () => {
     nodes[0].fate.read = away;
     nodes[1].fate.read = 'hang';
     const error = await inspection.inspect('k').catch((thrown: unknown) => thrown);
@@ -72,7 +72,7 @@ describe('inspect', () => {
 });
 
 describe('list', () => {
-  test('what stands on a minority is listed once, as not held', async () => {
+  test('lists a record of a minority once, as not held', async () => {
     await redlock.acquire(['held'], once);
     await leftOn(nodes[1], 'left');
     const infos = await listed();
@@ -83,13 +83,13 @@ describe('list', () => {
     expect(infos[1]?.votes.map(({ vote }) => vote)).toEqual(['free', 'held', 'free']);
   });
 
-  test('a lock that the first node does not have is listed with the next', async () => {
+  test('lists a lock that the first node does not have', async () => {
     nodes[0].fate.acquire = away;
     await redlock.acquire(['k'], once);
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual([['k', true]]);
   });
 
-  test("an attempt of another's on the first node does not hide a lock that begins after it on the list", async () => {
+  test("does not hide a lock behind another attempt's record on the first node", async () => {
     nodes[0].fate.acquire = away;
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.acquire = 0;
@@ -102,14 +102,14 @@ describe('list', () => {
     expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
   });
 
-  test.each([0, 1, 2])('one node of three that is away hides no lock (%d)', async (index) => {
+  test.each([0, 1, 2])('lists every lock with one of three nodes down (%d)', async (index) => {
     const keys = ['1', '2', '3'];
     for (const key of keys) await redlock.acquire([key], once);
     nodes[index]!.fate = { read: away, scan: away };
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual(keys.map((key) => [key, true]));
   });
 
-  test('a node that goes away while it is listed hides no lock', async () => {
+  test('lists every lock when a node goes down during the listing', async () => {
     for (let index = 0; index < 600; index++) await redlock.acquire([`k${index}`], once);
     const { scan } = nodes[0];
     nodes[0].scan = async function* (prefix) {
@@ -126,7 +126,7 @@ describe('list', () => {
     ['cannot be gone through', 'scan', away],
     ['hang', 'scan', 'hang'],
     ['cannot be asked for what they have', 'read', away],
-  ])('a quorum of nodes that %s is an error', async (_name, request, fate) => {
+  ])('rejects when a quorum of nodes %s', async (_name, request, fate) => {
     await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate[request] = fate;
     const error = await listed().catch((thrown: unknown) => thrown);
@@ -137,7 +137,7 @@ describe('list', () => {
     );
   });
 
-  test('a list that is left early asks no further', async () => {
+  test('stops asking when the loop ends early', async () => {
     for (let index = 0; index < 3; index++) await redlock.acquire([`k${index}`], once);
     await expect(listed({ limit: 2 })).resolves.toHaveLength(2);
     expect(nodes[1].count('scan')).toBe(0);
@@ -149,11 +149,11 @@ describe('list', () => {
     [{ limit: 1.5 }, 'Expected `limit` to be a whole number, at least 1, got 1.5'],
     [{ pattern: '*' }, 'Unknown option `pattern` in `list`. The options are `prefix`, `limit`'],
     [null, 'Expected the options of `list` to be an object, got null'],
-  ])('the options %j are refused at once', (options, message) => {
+  ])('refuses the options %j at once', (options, message) => {
     expect(() => inspection.list(options as ListOptions)).toThrow(message);
   });
 
-  test('undefined options mean that they are not given', async () => {
+  test('treats undefined options as omitted', async () => {
     await redlock.acquire(['k'], once);
     await expect(listed({ prefix: undefined!, limit: undefined! })).resolves.toHaveLength(1);
   });
@@ -163,7 +163,7 @@ describe('a lock that several hold', () => {
   const shared: AcquireOptions = { ...once, kind: { mode: 'shared' } };
   const permits: AcquireOptions = { ...once, kind: { mode: 'permits', permits: 3 } };
 
-  test('is shown with all who hold it, and what each node has', async () => {
+  test('is shown with all holders, and the answer of each node', async () => {
     const locks = [await redlock.acquire(['k'], permits), await redlock.acquire(['k'], permits)];
     const info = await inspection.inspect('k');
     expect(info).toMatchObject({ held: true, mode: 'permits', permits: 3 });
@@ -177,7 +177,7 @@ describe('a lock that several hold', () => {
     expect(await listed()).toMatchObject([{ key: 'k', mode: 'shared', holders: { length: 2 } }]);
   });
 
-  test('is listed for the holder that the first node does not have, though another comes there meanwhile', async () => {
+  test('is listed for a holder that the first node lacks, though another acquires there meanwhile', async () => {
     nodes[0].fate.acquire = away;
     const lasting = await redlock.acquire(['k'], shared);
     nodes[0].fate.acquire = 0;
@@ -192,7 +192,7 @@ describe('a lock that several hold', () => {
     expect(infos[0]?.holders.map(({ id }) => id)).toContain(lasting.id);
   });
 
-  test('is released by force: one holder, whichever the nodes name first, or all', async () => {
+  test('is released by force for one holder in any order of holders, or for all', async () => {
     const locks = [
       await redlock.acquire(['k'], permits),
       await redlock.acquire(['k'], permits),
@@ -208,14 +208,14 @@ describe('a lock that several hold', () => {
 });
 
 describe('forceRelease', () => {
-  test('removes it from all nodes, also from one that did not say that it has it', async () => {
+  test('removes the lock from all nodes, also from one that did not report it', async () => {
     await redlock.acquire(['k'], once);
     nodes[2].fate.read = away;
     await expect(inspection.forceRelease('k')).resolves.toBe(true);
     expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('removes what stands on a minority', async () => {
+  test('removes a record of a minority', async () => {
     await leftOn(nodes[0], 'k');
     await leftOn(nodes[1], 'k');
     await expect(inspection.forceRelease('k')).resolves.toBe(true);
@@ -223,7 +223,7 @@ describe('forceRelease', () => {
     expect(nodes.map(({ memory }) => memory.size)).toEqual([0, 0, 0]);
   });
 
-  test('a holder who comes between the look and the deletion keeps it', async () => {
+  test('does not remove a holder that acquired between inspection and deletion', async () => {
     const old = await redlock.acquire(['k'], once);
     const { forceRelease } = nodes[0];
     nodes[0].forceRelease = async (key, ids) => {
@@ -239,7 +239,7 @@ describe('forceRelease', () => {
     expect([...redlock.held].map((lock) => [lock.id, lock.isHeld()])).toEqual([[info.id, true]]);
   });
 
-  test('a quorum that is away is an error, and a holder here that keeps a quorum goes on', async () => {
+  test('rejects without a quorum, and a holder of this process with a quorum stays held', async () => {
     const lock = await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate.forceRelease = away;
     const error = await inspection.forceRelease('k').catch((thrown: unknown) => thrown);

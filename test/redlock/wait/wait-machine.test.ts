@@ -60,7 +60,7 @@ describe('the first in line', () => {
   });
 });
 
-describe('who was refused', () => {
+describe('a refused caller', () => {
   test.each<[string, Partial<Refused>, Partial<WaitTerms>, WaitStep]>([
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
     ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
@@ -108,14 +108,14 @@ describe('who was refused', () => {
     expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
   });
 
-  test('has made an attempt more when it sleeps, and none more when it asks again at once', () => {
+  test('counts an attempt before a sleep, and none before an immediate retry', () => {
     const [slept] = next(firstState(2), HELD, TERMS);
     expect(slept).toEqual({ attempts: 3, isRefused: true, asksAll: false });
     const [asks] = next(firstState(2), { ...HELD, isQueued: false, canQueue: true }, TERMS);
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('makes as many attempts in the time of one as hold others back, and has no more of them in all', () => {
+  test('splits each pause into several attempts while it holds others back, over the same total time', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;
@@ -132,7 +132,7 @@ describe('who was refused', () => {
     expect({ slept, made }).toEqual({ slept: 6_000, made: 7 });
   });
 
-  test('counts the attempts that a wait behind others stands for', () => {
+  test('counts the attempts that a wait behind other callers replaces', () => {
     expect(step(HELD, { attempts: 4 }, { attempts: 3 })).toEqual({ kind: 'give up', limit: { attempts: 4 } });
     expect(step(HELD, { attempts: 4 }, { attempts: 2 })).toEqual(sleep(250));
   });

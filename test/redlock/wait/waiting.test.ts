@@ -36,7 +36,7 @@ function forget(nodes: readonly ScriptedNode[]): void {
 }
 
 describe('in one process', () => {
-  test('only the first of those who wait asks the nodes, and the others follow in order', async () => {
+  test('only the first waiter asks the nodes, and the others follow in order', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes);
     const held = await redlock.acquire(['k'], once);
@@ -62,7 +62,7 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
-  test('waiting behind others counts for attempts, without asking anybody', async () => {
+  test('waiting behind others counts as attempts without a request', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { owner: 'alice' });
     await redlock.acquire(['k'], once);
@@ -110,7 +110,7 @@ describe('in one process', () => {
   });
 });
 
-describe('a mark in whose place one of somebody else stands', () => {
+describe("a mark where another waiter's mark stands", () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
   /** A node where readers hold the lock and the mark of somebody else stands for so many milliseconds; when it was told of ours. */
@@ -128,7 +128,7 @@ describe('a mark in whose place one of somebody else stands', () => {
     return { node, held, told };
   }
 
-  test('is left every 50 ms until it stands, and then when it is asked again', async () => {
+  test('is set every 50 ms until it stands, and then with each retry', async () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
@@ -141,7 +141,7 @@ describe('a mark in whose place one of somebody else stands', () => {
     await (await waits).release();
   });
 
-  test('is not tried again where the store has no answer, or throws at once', async () => {
+  test('is not retried when the store does not answer, or throws', async () => {
     for (const holdBack of [
       () => Promise.resolve(undefined as never),
       () => {
@@ -166,7 +166,7 @@ describe('a mark in whose place one of somebody else stands', () => {
     }
   });
 
-  test('is not left any more by one who was granted, gave up, or waits for another kind of lock by now', async () => {
+  test('is not set again by a waiter that was granted, gave up, or waits for another kind of lock', async () => {
     for (const end of ['granted', 'aborted', 'exclusive'] as const) {
       const { node, held, told } = await marked(Infinity);
       const controller = new AbortController();
@@ -192,7 +192,7 @@ describe('a mark in whose place one of somebody else stands', () => {
     }
   });
 
-  test('keeps no process alive', async () => {
+  test('does not keep the process alive', async () => {
     const { node } = await marked(Infinity);
     const controller = new AbortController();
     const before = jest.getTimerCount();
@@ -214,7 +214,7 @@ describe('on several nodes', () => {
     return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
   }
 
-  test('one that waits asks the gate alone, all when its turn has come, and all before it gives up', async () => {
+  test('a waiter asks only the gate, and asks all nodes at its turn and before it gives up', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -259,7 +259,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('a gate that is not fit to vote is passed over at once', async () => {
+  test('an unfit gate is skipped at once', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -271,7 +271,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('the attempt that the gate granted goes on when votes are split, and the others give way', async () => {
+  test('the attempt that the gate granted continues after split votes, and the others back off', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     // Alice is first at the gate and the next node, Bob at two others, and the last is held by nobody's quorum.
@@ -294,7 +294,7 @@ describe('on several nodes', () => {
     await expect(second).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('asks again within one attempt while a release is on its way to the other nodes', async () => {
+  test('retries within one attempt while a release reaches the other nodes', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -315,7 +315,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)[0]).toBe(1);
   });
 
-  test('releases where it asked again and the answer is not known, though it was refused at first (S6)', async () => {
+  test('releases on a node that was asked again and did not answer, though it refused at first (S6)', async () => {
     const nodes = scriptedNodes(5);
     const others = nodes.slice(1);
     const held = await redlockOver(others, { owner: 'alice' }).acquire(['k'], once);
@@ -338,10 +338,10 @@ describe('on several nodes', () => {
 
 test.each([
   // A quorum says why it has no vote.
-  ['an error of a quorum, which it tells', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
+  ['errors of a quorum rejects with them', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
   // It had little time, and what is not there yet says nothing.
-  ['no answer in time, and tells who held it before', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
-] as const)('the last attempt of a wait that comes to %s', async (_what, fate, expected) => {
+  ['no answer in time rejects with the last known holder', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
+] as const)('the last attempt of a wait that gets %s', async (_what, fate, expected) => {
   const nodes = scriptedNodes(3);
   await redlockOver(nodes, { owner: 'alice' }).acquire(['k'], once);
   const outcome = redlockOver(nodes, { owner: 'bob' })

@@ -169,17 +169,17 @@ ifEtcd('with users', () => {
     await server.call('auth/enable', {});
   });
 
-  test('goes on when `auth` is enabled after it has started', async () => {
+  test('continues when `auth` is enabled after its start', async () => {
     const redlock = redlockOver([early]);
     await expect(locksWith(redlock)).resolves.toBe(true);
     await redlock.close();
   });
 
-  test('grants, refuses and hands over to one whose role may read and write what begins with the prefix', async () => {
+  test('grants, refuses and hands over with a role that may read and write keys of the prefix', async () => {
     expect(await handsOver(login())).toBe(true);
   });
 
-  test('logs in again whenever its token has ended, once for all who ask, and holds what it has', async () => {
+  test('logs in again when its token has expired, once for all requests, and keeps its locks', async () => {
     const [redlock, idle] = [redlockOver([await openStore(login())]), await openStore(login())];
     const key = freshKey();
     const held = await redlock.acquire([key], { ...once, ttl: 2_000 });
@@ -197,7 +197,7 @@ ifEtcd('with users', () => {
     await Promise.all(leases.map((lease) => releaseOn(idle, lease)));
   });
 
-  test('logs in again when users or roles have changed, which ends all tokens', async () => {
+  test('logs in again when a change of users or roles ends all tokens', async () => {
     const redlock = redlockOver([await openStore(login())]);
     await asRoot('auth/role/add', { name: 'another' });
     await expect(locksWith(redlock)).resolves.toBe(true);
@@ -206,7 +206,7 @@ ifEtcd('with users', () => {
 
   test.each([
     ['a wrong password', { username: NAME, password: 'no' }, /does not let locks log in: .*failed/],
-    ['a user that is not there', { username: 'nobody', password: SECRET }, /does not let nobody log in/],
+    ['an unknown user', { username: 'nobody', password: SECRET }, /does not let nobody log in/],
     ['no user', {}, /user name is empty.*give `username` and `password`/],
     [
       'a role that may not write there',
@@ -214,7 +214,7 @@ ifEtcd('with users', () => {
       /permission denied.*what begins with `prefix`/,
     ],
     [
-      'a password that cannot be had',
+      'a password function that fails',
       { username: NAME, password: () => Promise.reject(new Error('no vault')) },
       /`password` failed: no vault/,
     ],
@@ -226,11 +226,11 @@ ifEtcd('with users', () => {
     expect(await store.check()).toMatchObject({ state: 'unfit', reason: expect.stringMatching(message) });
   });
 
-  test('is well by health, with rights to no more than its prefix', async () => {
+  test('is healthy with rights to its prefix alone', async () => {
     expect(await (await openStore(login())).check()).toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('tells a password that is wrong by now, and goes on when it is right', async () => {
+  test('reports a password that has become wrong, and recovers when it is right', async () => {
     const redlock = redlockOver([await openStore(login())]);
     await asRoot('auth/user/changepw', { name: NAME, password: 'another' });
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({

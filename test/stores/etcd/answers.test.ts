@@ -62,7 +62,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   const newLease = (ttl = TTL): Lease => new Lease([freshKey()], 'me', ttl);
 
   describe('a leader that does not know a lease of etcd', () => {
-    test('ends no lock whose key is there: whether it is renewed is not known', async () => {
+    test('ends no lock with an existing key: its renewal is unknown', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -73,7 +73,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, lease);
     });
 
-    test('keeps nothing of what is doubted from being deleted', async () => {
+    test('does not prevent the deletion of an unanswered acquisition', async () => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -101,9 +101,9 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   describe('an answer', () => {
     test.each([
       ['that is no object', 'null'],
-      ['that is not one of etcd', '{}'],
+      ['that is not an answer of etcd', '{}'],
       ['that is no JSON', '<html>'],
-    ])('%s tells nothing of an acquisition: what that stored is deleted', async (_, answer) => {
+    ])('%s leaves an acquisition unknown: its key is deleted', async (_, answer) => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -118,7 +118,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, neighbour);
     });
 
-    test('to a renewal that is an error is told as etcd says it', async () => {
+    test("with an error to a renewal is reported in etcd's words", async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -129,7 +129,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, lease);
     });
 
-    test('that nobody waits for any more, as others were asked first, takes no member for one that failed', async () => {
+    test('that is no longer awaited does not mark a member as failed', async () => {
       const terms = newTerms();
       const store = await openStore(terms);
       gateway.intercept = async ({ path }) => {
@@ -150,8 +150,8 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  describe('what a lock ends with alone', () => {
-    test('is used again when the attempt came to nothing before it was asked for', async () => {
+  describe('the etcd lease of one lock', () => {
+    test('is used again when the attempt ended before its request', async () => {
       const store = await openStore();
       await acquireOn(store, newLease());
       const before = await countLeases();
@@ -164,7 +164,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect(await countLeases()).toBe(before + 1);
     });
 
-    test('is ended when others are there already for the attempts to come', async () => {
+    test('is revoked when enough leases are ready for later attempts', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -176,7 +176,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, holder);
     });
 
-    test('lasts for all of the ttl, though it was granted for an attempt before that', async () => {
+    test('lasts for the whole ttl, though it was granted for an earlier attempt', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -190,8 +190,8 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  describe('a lock that is given a longer life', () => {
-    test('leaves nothing when it is released meanwhile', async () => {
+  describe('a lock with an extended ttl', () => {
+    test('leaves nothing when it is released during the extension', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -217,7 +217,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect(await holds(lease)).toBe(false);
     });
 
-    test('leaves nothing, though it is not known which of several times was the one', async () => {
+    test('leaves nothing when the result of several extensions is unknown', async () => {
       const store = await openStore();
       const lease = newLease(2_000);
       await acquireOn(store, lease);
@@ -238,7 +238,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   });
 
   describe('a release', () => {
-    test('that gets no answer is sent again, one at a time', async () => {
+    test('without an answer is sent again, one request at a time', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease);
@@ -259,7 +259,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await until(async () => !(await holds(lease)), 5_000);
     });
 
-    test('is given up when the time of the lock is over', async () => {
+    test('is abandoned when the ttl of the lock is over', async () => {
       const store = await openStore();
       const lease = newLease(2_000);
       await acquireOn(store, lease);
@@ -277,7 +277,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  test('ends a lock that nobody renews, though others keep on taking locks of its ttl and release them', async () => {
+  test('ends a lock without renewal, though others acquire and release locks of its ttl', async () => {
     const store = await openStore();
     const forgotten = newLease(2_000);
     await acquireOn(store, forgotten, { renewed: true });
@@ -292,7 +292,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     expect(performance.now() - began).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('gives permits of one key in one round trip each, again those that were released, and all that there are', async () => {
+  test('grants permits of one key in one round trip each, released ones again, and all of the limit', async () => {
     const store = await openStore();
     const kind = { mode: 'permits', permits: 100 } as const;
     const key = freshKey();

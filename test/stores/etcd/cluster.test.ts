@@ -74,7 +74,7 @@ const waiting: AcquireOptions = {
     });
   }
 
-  test('keeps a lock though the leader is killed that was asked for it, and goes on with larger tokens', async () => {
+  test('keeps a lock when the leader that granted it is killed, and continues with larger tokens', async () => {
     const first = await leader();
     const redlock = await newProcess(from(first));
     const [kept, freed] = [freshKey(), freshKey()];
@@ -91,7 +91,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('grants a lock to nobody else while its holder counts on it, though the leader stood still meanwhile', async () => {
+  test('grants a lock to no other caller within its validity, though the leader was paused', async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
@@ -114,7 +114,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('renews over another member when the one that is asked is out of reach', async () => {
+  test('renews over another member when the current one cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 3_000 });
@@ -126,7 +126,7 @@ const waiting: AcquireOptions = {
     await proxy.close();
   });
 
-  test('grants and renews nothing over a member that has lost the majority, and says so', async () => {
+  test('grants and renews nothing over a member without a majority, and reports it', async () => {
     const [alone, ...others] = servers as [EtcdServer, ...EtcdServer[]];
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
@@ -151,7 +151,7 @@ const waiting: AcquireOptions = {
     await another.stop();
   });
 
-  describe('many who contend', () => {
+  describe('many contenders', () => {
     const DURATION = LONG ? 30_000 : 6_500;
 
     const faults: readonly (readonly [string, (ways: readonly TcpProxy[]) => Promise<unknown>])[] = [

@@ -4,7 +4,7 @@ import { etcd, type EtcdOptions } from '../../../lib/etcd/index.js';
 const endpoints = 'http://10.0.0.1:2379';
 const secure = 'https://etcd.example:2379';
 
-test('takes one URL, or several, with and without TLS and a user', () => {
+test('accepts one URL or several, with and without TLS and a user', () => {
   for (const options of [
     { endpoints },
     { endpoints: [endpoints, 'http://[::1]:2379/'] },

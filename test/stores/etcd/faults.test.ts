@@ -95,9 +95,9 @@ async function startLateWay(server: EtcdServer) {
     return (await server.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`));
   }
 
-  describe('the way to it', () => {
+  describe('the connection', () => {
     test.each([true, false])(
-      'on which a reply is lost: what it stored is deleted, and its neighbours live on (renew: %p)',
+      'that loses a reply: the stored key is deleted, and other keys stay (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(200, proxy);
         const [kept, key] = [freshKey(), freshKey()];
@@ -115,7 +115,7 @@ async function startLateWay(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'on which an acquisition comes after all that undid it: it stores nothing (S16, renew: %p)',
+      'that delivers an acquisition after its release: it stores nothing (S16, renew: %p)',
       async (renew) => {
         const late = await startLateWay(server);
         const redlock = await newProcess(300, late.address, server);
@@ -139,7 +139,7 @@ async function startLateWay(server: EtcdServer) {
       },
     );
 
-    test('that is cut again and again loses no lock: it is renewed over the next connection', async () => {
+    test('that is cut repeatedly loses no lock: it is renewed over the next connection', async () => {
       const redlock = await newProcess(undefined, proxy);
       const lock = await redlock.acquire([freshKey()], { ...once, ttl: 3_000 });
       const began = performance.now();
@@ -152,7 +152,7 @@ async function startLateWay(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('on which a watch falls behind what was compacted away: who waits is served all the same', async () => {
+    test('whose watch falls behind a compaction: waiters still acquire', async () => {
       const redlock = await newProcess(undefined, proxy);
       const other = await newProcess(undefined, server);
       const key = freshKey();
@@ -174,8 +174,8 @@ async function startLateWay(server: EtcdServer) {
     });
   });
 
-  describe('what a lock ends with', () => {
-    test('revoked by somebody else: the loss is told at the next renewal, and the next lock has another', async () => {
+  describe('an etcd lease', () => {
+    test('that someone else revokes: the next renewal reports the loss, and the next lock has another lease', async () => {
       const redlock = await newProcess(undefined, server);
       const key = freshKey();
       const lock = await redlock.acquire([key], { ...once, ttl: 3_000 });
@@ -189,7 +189,7 @@ async function startLateWay(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('is one for all locks of a ttl that are renewed, and another one for each of the others', async () => {
+    test('is shared by all renewed locks of a ttl, and separate for each other lock', async () => {
       const redlock = await newProcess(undefined, server);
       const keys = Array.from({ length: 6 }, freshKey);
       const options: AcquireOptions[] = [
@@ -213,7 +213,7 @@ async function startLateWay(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('counts from what was confirmed last: a lock gets no validity that its lease does not have', async () => {
+    test('counts from its last confirmation: a lock is not valid for longer than its lease', async () => {
       const redlock = await newProcess(undefined, server);
       const first = await redlock.acquire([freshKey()], { ...once, ttl: 20_000 });
       await delay(1_000);
@@ -224,7 +224,7 @@ async function startLateWay(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('that goes on for others keeps no lock that nobody renews beyond its ttl', async () => {
+    test('that is renewed for others keeps no unrenewed lock beyond its ttl', async () => {
       const store = await openStore(server);
       const ttl = 2_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -241,7 +241,7 @@ async function startLateWay(server: EtcdServer) {
       await releaseOn(store, leases[1]!);
     });
 
-    test('ends with its process: who waits is told as soon as etcd lets it go', async () => {
+    test('ends with its process: waiters are notified when etcd expires it', async () => {
       const dying = await openStore(proxy);
       const key = freshKey();
       await acquireOn(dying, new Lease([key], 'me', 2_000), { renewed: true });
@@ -254,7 +254,7 @@ async function startLateWay(server: EtcdServer) {
   });
 
   describe('a server', () => {
-    test('that is killed and back has forgotten no lock, and goes on with larger tokens', async () => {
+    test('that is killed and restarted has kept every lock, and continues with larger tokens', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const redlock = redlockOver([store], { nodeTimeout: 5_000 });
@@ -300,7 +300,7 @@ async function startLateWay(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('whose base for tokens is deleted gives larger ones all the same', async () => {
+    test('whose base for tokens is deleted still gives larger ones', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(undefined, mine);
       const before = await redlock.acquire([freshKey()], once);
@@ -314,7 +314,7 @@ async function startLateWay(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('an older copy that is restored', () => {
     test.each(['an acquisition', 'a release'])(
-      'forgets locks, and tokens are larger all the same, if %s notices it',
+      'forgets locks, and tokens are still larger, if %s notices it',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(5_000, mine), await newProcess(5_000, mine)];
@@ -369,7 +369,7 @@ async function startLateWay(server: EtcdServer) {
     });
   });
 
-  describe('many who contend while it fails', () => {
+  describe('many contenders during faults', () => {
     const DURATION = LONG ? 10_000 : 5_500;
 
     const faults: readonly (readonly [string, (to: EtcdServer, way: TcpProxy) => Promise<unknown>])[] = [
@@ -419,7 +419,7 @@ async function startLateWay(server: EtcdServer) {
     );
 
     // This test can fail: it sees locks that the server forgets.
-    test('are seen to overlap when somebody deletes their keys', async () => {
+    test('overlap when their keys are deleted (control)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, mine)));
       const { overlaps } = await contend(processes, contentionFor(2_000), async () => {

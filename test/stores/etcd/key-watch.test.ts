@@ -14,7 +14,7 @@ const WAITER = 'process:1';
 const put = (key: string, value: string) => ({ type: 'PUT', kv: { key: base64(key), value: base64(value) } });
 const removed = (key: string) => ({ type: 'DELETE', kv: { key: base64(key) } });
 
-test('wakes who waits again when a lock is taken and released in one message', async () => {
+test('wakes a waiter again when one message acquires and releases a lock', async () => {
   let message: ((message: unknown) => void) | undefined;
   const gateway = {
     stream: (_path: string, _body: object, onMessage: (message: unknown) => void) => {

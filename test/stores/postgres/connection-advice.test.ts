@@ -42,7 +42,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
       async () => ({ connectionString: server.url, ssl: true }),
       /The server does not support SSL connections; leave out `ssl`/,
     ],
-  ])('is told with advice of its own: %s', async (_, options, warning) => {
+  ])('is reported with its own advice: %s', async (_, options, warning) => {
     const lines = new LogLines();
     const app = await startApp({}, { nodes: postgres(await options()) }, { logger: lines });
     const [line] = lines.of('warn');
@@ -88,7 +88,7 @@ describe('an error of a connection', () => {
     expect(error.message.startsWith(message)).toBe(true);
   });
 
-  test('that says it itself, or ends by itself, is left as it is', () => {
+  test('that includes advice, or is temporary, is left unchanged', () => {
     const unfit = new UnfitStoreError('cannot be used for locks: no answer');
     const starting = Object.assign(new Error('the database system is starting up'), { code: '57P03' });
     expect(withAdvice(unfit)).toBe(unfit);

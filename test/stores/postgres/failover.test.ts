@@ -98,7 +98,7 @@ async function extendWhenConnected(lock: { extend(): Promise<void> }): Promise<v
 }
 
 describe('a fail-over to a synchronous standby (synchronous_standby_names)', () => {
-  test('keeps every lock with its holder, refuses it to others, and goes on with larger tokens', async () => {
+  test('keeps every lock with its holder, refuses it to others, and continues with larger tokens', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both), await newProcess(both)];
     const lock = await alice.acquire(['kept'], once);
@@ -115,7 +115,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('makes nobody holder whom the standby does not know', async () => {
+  test('grants no lock that the standby does not have', async () => {
     const both = await startPair('synchronous');
     const [alice, bob] = [await newProcess(both, 1_000), await newProcess(both)];
     both.link.blackHole();
@@ -127,7 +127,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
     await Promise.all([alice.close(), bob.close()]);
   });
 
-  test('in the midst of many who contend: they never overlap, and their tokens are in order', async () => {
+  test('many contenders never overlap, and their tokens are in order', async () => {
     const both = await startPair('synchronous');
     // So long that who holds it when the primary dies still does when the standby has taken over.
     const [hold, ttl] = [1_200, 4_000];
@@ -146,7 +146,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
 });
 
 // What no client can prevent, and docs/postgres.md warns of. It also shows that the tests above can fail.
-test('a fail-over to an asynchronous standby that lacks the last grant makes two holders, of whom the first learns it when it extends', async () => {
+test('a fail-over to an asynchronous standby without the last grant makes two holders, and the first sees the loss when it extends', async () => {
   const both = await startPair('asynchronous');
   const [alice, bob] = [await newProcess(both), await newProcess(both)];
   both.link.blackHole();

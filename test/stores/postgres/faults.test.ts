@@ -61,8 +61,8 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
   return (await looker.query(sql, [`lock:${key}`])).rowCount === 1;
 }
 
-describe('the way to the server', () => {
-  test('cut in the middle of a statement that goes on: what it stores is released, and no orphan is left', async () => {
+describe('the connection to the server', () => {
+  test('that is cut during a running statement: its lock is released, and no orphan is left', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -88,7 +88,7 @@ describe('the way to the server', () => {
     await redlock.close();
   });
 
-  test('cut before a statement begins that is run all the same: a release that came first does not count (S6)', async () => {
+  test('that is cut before a statement that still runs: its lock is released again after an early release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 3_000);
@@ -115,7 +115,7 @@ describe('the way to the server', () => {
     await redlock.close();
   });
 
-  test('on which a reply is lost: the attempt fails, and is released when the way is back', async () => {
+  test('that loses a reply: the attempt fails, and is released when the connection is back', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 200);
@@ -127,7 +127,7 @@ describe('the way to the server', () => {
     await redlock.close();
   });
 
-  test('that is cut for a moment loses no lock: it is renewed over the next connection', async () => {
+  test('that is cut briefly loses no lock: it is renewed over the next connection', async () => {
     const redlock = await newProcess();
     const lock = await redlock.acquire([freshKey()], { ...once, ttl: 3_000 });
     const held = performance.now();
@@ -140,7 +140,7 @@ describe('the way to the server', () => {
     await redlock.close();
   });
 
-  test('that stalls keeps no release of a lapsed lease from the next holder (S7)', async () => {
+  test('that stalls does not let the release of a lapsed lease affect the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -154,7 +154,7 @@ describe('the way to the server', () => {
     expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
   });
 
-  test('on which messages come no more: who waits is served all the same', async () => {
+  test('that delivers no more messages: waiters still acquire', async () => {
     const redlock = await newProcess();
     const other = await newProcess(server);
     const key = freshKey();
@@ -177,7 +177,7 @@ describe('the way to the server', () => {
 });
 
 describe('a server', () => {
-  test('that is killed and back has forgotten no lock, and goes on with larger tokens', async () => {
+  test('that is killed and restarted has kept every lock, and continues with larger tokens', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -198,7 +198,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('that hangs for longer than a ttl: the loss is told in time, and nothing late is stored', async () => {
+  test('that hangs for longer than a ttl: the loss is reported in time, and nothing late is stored', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine);
     const key = freshKey();
@@ -245,7 +245,7 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('that writes no more is left for the one that does, and says so while it lasts', async () => {
+  test('that has become read-only is left for the primary, with a message while it lasts', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
@@ -275,13 +275,13 @@ describe('a server', () => {
 /** What a test says that cannot be run. */
 const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
 
-describe('a disk that is full', () => {
+describe('a full disk', () => {
   if (!canMount()) {
     test(`${NO_VOLUME}`, () => expect(canMount()).toBe(false));
     return;
   }
 
-  test('refuses locks, which is said; and it goes on when there is room', async () => {
+  test('refuses locks with a message, and recovers when there is room', async () => {
     const full = await startPostgresServer({
       volume: 130,
       settings: ['min_wal_size=32MB', 'max_wal_size=32MB'],
@@ -325,7 +325,7 @@ function canMount(): boolean {
   }
 }
 
-describe('many who contend while it fails', () => {
+describe('many contenders during faults', () => {
   const faults: readonly (readonly [string, (to: PostgresServer) => Promise<unknown>])[] = [
     [
       'is killed and back, twice',
@@ -373,7 +373,7 @@ describe('many who contend while it fails', () => {
   });
 
   // This test can fail: it sees locks that the server forgets.
-  test('are seen to overlap when the server forgets its locks', async () => {
+  test('overlap when the server forgets its locks (control)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
       () => newProcess(mine),

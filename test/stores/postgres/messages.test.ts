@@ -16,7 +16,7 @@ beforeAll(async () => {
 
 afterEach(() => messages?.close());
 
-test('that came while the thread was blocked for longer than they may take are heard', async () => {
+test('that arrived while the thread was blocked past their time limit are delivered', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
@@ -35,7 +35,7 @@ test('that came while the thread was blocked for longer than they may take are h
   expect(messages.ready).toBe(true);
 });
 
-test('that do not come are told of', async () => {
+test('that do not arrive are reported', async () => {
   let undelivered = 0;
   messages = new Messages(
     { connectionString: server.url },
@@ -46,7 +46,7 @@ test('that do not come are told of', async () => {
   expect(messages.ready).toBe(false);
 });
 
-test('that do not come are tried again after half a minute, not at every beat, and at once on a new connection', async () => {
+test('that do not arrive are tried again after half a minute, not at every check, and at once on a new connection', async () => {
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },

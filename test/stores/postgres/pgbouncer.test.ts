@@ -66,7 +66,7 @@ function throughPgBouncer(): void {
       return { redlock: redlockOver([store], { nodeTimeout: 12_000 }), store, warnings: terms.warnings };
     }
 
-    test('no message arrives, which is noticed at start-up and said; those who wait poll', async () => {
+    test('no message arrives, which start-up detects and logs; waiters poll', async () => {
       const { redlock, store, warnings } = await open();
       expect(warnings).toEqual([
         expect.stringMatching(
@@ -82,7 +82,7 @@ function throughPgBouncer(): void {
       await redlock.close();
     });
 
-    test('messages arrive by a URL past it', async () => {
+    test('messages arrive by a URL that bypasses it', async () => {
       const [a, b] = await Promise.all([
         open({ listenConnectionString: server.url }),
         open({ listenConnectionString: server.url }),
@@ -101,7 +101,7 @@ function throughPgBouncer(): void {
     });
 
     // Why the locks are rows. See docs/postgres.md.
-    test('session advisory locks are not exclusive, and stay when their holders have gone', async () => {
+    test('session advisory locks are not exclusive, and outlive their holders', async () => {
       const [a, b] = await Promise.all([client(), client()]);
       const ask = async (who: Client, sql: string): Promise<unknown> =>
         Object.values(((await who.query(sql)).rows as object[])[0] ?? {})[0];

@@ -3,7 +3,7 @@ import { postgres, type PostgresOptions } from '../../../lib/postgres/index.js';
 
 const url = 'postgres://app:secret@db:5432/app';
 
-test('takes a URL, or a host', () => {
+test('accepts a URL, or a host', () => {
   expect(() => postgres({ connectionString: url })).not.toThrow();
   expect(() => postgres({ connectionString: 'postgresql://%2Fvar%2Frun/app' })).not.toThrow();
   expect(() => postgres({ host: 'db', port: 5_432, password: () => 'secret', ssl: true })).not.toThrow();

@@ -72,8 +72,8 @@ async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
   return spy.mock.calls.map(([asked]) => (asked as unknown as { text: string }).text);
 }
 
-describe('what it costs', () => {
-  test('one round trip to acquire, and one to release, also several keys', async () => {
+describe('round trips and connections', () => {
+  test('takes one round trip to acquire and one to release, also for several keys', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey(), freshKey(), freshKey()]);
     const sent = await statementsOf(async () => {
@@ -83,7 +83,7 @@ describe('what it costs', () => {
     expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
   });
 
-  test('what is asked for in one turn is one statement: acquisitions, renewals and releases', async () => {
+  test('batches the requests of one turn in one statement: acquisitions, renewals and releases', async () => {
     const store = await openStore();
     const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
     await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));
@@ -95,7 +95,7 @@ describe('what it costs', () => {
     expect(sent).toHaveLength(1);
   });
 
-  test('many renewals are few statements, and each has its own answer', async () => {
+  test('sends many renewals in few statements, and each has its own answer', async () => {
     const store = await openStore();
     const leases = Array.from({ length: 300 }, (_, index) =>
       leaseOn([freshKey()], index % 3 === 0 ? SHARED : undefined),
@@ -110,27 +110,27 @@ describe('what it costs', () => {
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
-  test('it has two connections of its own, which its name tells', async () => {
+  test('has two connections of its own, with its name', async () => {
     await openStore({ applicationName: 'the two' });
     expect(await count(`pg_stat_activity where application_name = 'the two'`)).toBe(2);
   });
 });
 
 describe('tokens', () => {
-  test('are on the scale of the clock, as everywhere', async () => {
+  test('are on the scale of the clock, as in every store', async () => {
     const store = await openStore();
     const { token } = grantOf(await acquireOn(store, leaseOn([freshKey()])));
     expect(Math.abs(token / 2 ** 20 - Date.now() / 1_000)).toBeLessThan(60);
   });
 
-  test('are larger than the last one of the key, also where the clock is behind that', async () => {
+  test('are larger than the last one of the key, also when the clock is behind it', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [`lock:${a}`, 2 ** 52]);
     expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
   });
 
-  test('end with the largest number that is exact: nothing is granted after it', async () => {
+  test('end with the largest exact number: nothing is granted after it', async () => {
     const store = await openStore();
     const [key, other] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
@@ -160,7 +160,7 @@ describe('one request', () => {
     }
   });
 
-  test('that cannot be a key does not keep others from being granted', async () => {
+  test('with an invalid key does not prevent other grants', async () => {
     const store = await openStore();
     const [nul, long, good] = await Promise.allSettled([
       acquireOn(store, leaseOn(['a\0b'])),
@@ -191,7 +191,7 @@ describe('one request', () => {
     expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
   });
 
-  test('that is given up before it could be sent is not sent (S15)', async () => {
+  test('that is cancelled before it could be sent is not sent (S15)', async () => {
     const store = await openStore();
     const lease = leaseOn([freshKey()]);
     const first = acquireOn(store, leaseOn([freshKey()]));
@@ -202,8 +202,8 @@ describe('one request', () => {
   });
 });
 
-describe('batches that lock the same keys in another order', () => {
-  test('do not wait for each other for ever', async () => {
+describe('batches with the same keys in another order', () => {
+  test('do not deadlock', async () => {
     const stores = await Promise.all([openStore(), openStore(), openStore()]);
     const keys = Array.from({ length: 20 }, freshKey);
     for (let round = 0; round < 30; round++) {
@@ -222,7 +222,7 @@ describe('batches that lock the same keys in another order', () => {
 });
 
 describe('shared locks', () => {
-  test('are held together, with one token, and keep out those who want it for themselves', async () => {
+  test('are held together with one token, and exclude writers', async () => {
     const store = await openStore();
     const key = freshKey();
     const [one, two] = [leaseOn([key], SHARED), leaseOn([key], SHARED, 2 * TTL)];
@@ -236,7 +236,7 @@ describe('shared locks', () => {
     expect(grantOf(await acquireOn(store, leaseOn([key]))).token).toBeGreaterThan(first.token);
   });
 
-  test('end each by itself (S23)', async () => {
+  test('each end with their own ttl (S23)', async () => {
     const store = await openStore();
     const key = freshKey();
     const [short, long] = [leaseOn([key], SHARED, 200), leaseOn([key], SHARED)];
@@ -249,7 +249,7 @@ describe('shared locks', () => {
     expect(await extendOn(store, long, TTL)).toBe(true);
   });
 
-  test('of newcomers stay out while a waiter in another mode is marked (S22)', async () => {
+  test('of newcomers are refused while a waiter in another mode is marked (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -263,7 +263,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('a mark that cannot be left yet takes no row from those who lock (S22)', async () => {
+  test('a mark that cannot be set yet locks no row (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -281,7 +281,7 @@ describe('shared locks', () => {
 });
 
 describe('permits', () => {
-  test('are so many, each with a slot and a row of tokens of its own (S20)', async () => {
+  test('are limited, each with its own slot and tokens (S20)', async () => {
     const store = await openStore();
     const key = freshKey();
     const leases = [leaseOn([key], PERMITS), leaseOn([key], PERMITS), leaseOn([key], PERMITS, 2 * TTL)];
@@ -311,7 +311,7 @@ describe('permits', () => {
     });
   });
 
-  test('of several keys are a slot of each, or none', async () => {
+  test('of several keys take a slot of each, or none', async () => {
     const store = await openStore();
     const [a, b] = [freshKey(), freshKey()];
     await acquireOn(store, leaseOn([a], PERMITS));
@@ -320,7 +320,7 @@ describe('permits', () => {
     expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
   });
 
-  test('begin at the slot that is wished for, or have that one alone', async () => {
+  test('search from the preferred slot, or take exactly the required one', async () => {
     const store = await openStore();
     const key = freshKey();
     const wish = { slots: [1], exactly: false };
@@ -339,7 +339,7 @@ async function holdersOf(store: PostgresStore, key: string): Promise<number> {
   return state && !(state instanceof Error) ? state.holders.length : 0;
 }
 
-describe('those who wait', () => {
+describe('waiters', () => {
   const options: AcquireOptions = {
     ttl: TTL,
     renew: true,
@@ -356,7 +356,7 @@ describe('those who wait', () => {
   test.each([
     ['exclusive locks', undefined],
     ['permits', { mode: 'permits', permits: 1 } as LockKind],
-  ])('get it in the order in which they came, by a message: %s', async (_, kind) => {
+  ])('acquire in order of arrival, by a message: %s', async (_, kind) => {
     const processes = await Promise.all(['a', 'b', 'c'].map(newProcess));
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
@@ -384,7 +384,7 @@ describe('those who wait', () => {
     expect(await count('redlock.waiters')).toBe(0);
   });
 
-  test('as readers next to each other go together, and a reader behind a writer after it', async () => {
+  test('acquire together as adjacent readers, and after a writer as a reader behind it', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -403,7 +403,7 @@ describe('those who wait', () => {
     await (await late).release();
   });
 
-  test('are not held up by one who died', async () => {
+  test('are not delayed by a dead waiter', async () => {
     const [alive, redlock] = await Promise.all([newProcess('alive'), newProcess('holder')]);
     const key = freshKey();
     const held = await redlock.acquire([key], options);
@@ -419,7 +419,7 @@ describe('those who wait', () => {
     expect(performance.now() - released).toBeLessThan(10_000);
   });
 
-  test('are told of nothing by way of others: a message is for one process', async () => {
+  test('receive only messages for their own process', async () => {
     const store = await openStore();
     const told: unknown[] = [];
     store.listen({ keys: ['k'], mode: 'exclusive', process: 'p', number: 1, owner: 'me' }, (...what) =>
@@ -446,7 +446,7 @@ describe('those who wait', () => {
     return (rows as { channel: string }[])[0]!.channel;
   }
 
-  test('on another connection of a pool that locked methods have exhausted do not wait for it', async () => {
+  test('do not depend on a pool that locked methods have exhausted', async () => {
     const { Pool } = await import('pg');
     const pool = new Pool({ connectionString: server.url, max: 1 });
     const redlock = await newProcess('a');
@@ -472,7 +472,7 @@ describe('its tables', () => {
     return server.urlOf('postgres', name);
   }
 
-  test('are made at start-up, also by ten who start at the same time', async () => {
+  test('are created at start-up, also by ten processes at the same time', async () => {
     const connectionString = await database('ten');
     const stores = await Promise.all(Array.from({ length: 10 }, () => openStore({ connectionString })));
     const leases = stores.map(() => leaseOn(['one']));
@@ -480,14 +480,14 @@ describe('its tables', () => {
     expect(replies.filter(({ granted }) => granted)).toHaveLength(1);
   });
 
-  test('are in the schema that is named, and locks of two schemas know nothing of each other', async () => {
+  test('are in the given schema, and locks of two schemas are independent', async () => {
     const [a, b] = await Promise.all([openStore({ schema: 'one' }), openStore({ schema: 'Two' })]);
     for (const store of [a, b])
       expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
     expect(await count(`"Two".locks`)).toBe(1);
   });
 
-  test('are made by the migration, which can run again', async () => {
+  test('are created by the migration, which can run again', async () => {
     const client = await server.client(await database('migrated'));
     await client.query(schemaSql('redlock'));
     await client.query(schemaSql('redlock'));
@@ -513,7 +513,7 @@ describe('its tables', () => {
     expect(rows).toEqual([{ version: 99 }]);
   });
 
-  test('serve a role that may do nothing else, and nobody but the roles that are named', async () => {
+  test('serve a role with no other rights, and only the named roles', async () => {
     const connectionString = await database('rights');
     const owner = await server.client(connectionString);
     await owner.query(
@@ -560,7 +560,7 @@ describe('its tables', () => {
     );
   });
 
-  test('keep the rights of a role when functions are made anew, whoever migrates', async () => {
+  test('keep the rights of a role when any user recreates the functions', async () => {
     const owner = await server.client(await database('kept_rights'));
     await owner.query('create role early login');
     await owner.query(schemaSql('redlock', 'early'));
@@ -579,7 +579,7 @@ describe('its tables', () => {
     expect(rows).toEqual([{ early: true, everybody: false, pg_get_function_result: 'boolean' }]);
   });
 
-  test('that a role may not make are an error that says how to make them', async () => {
+  test('that a role may not create cause an error that says how to create them', async () => {
     const connectionString = await database('bare');
     await looker.query('create role poor login');
     const terms = newTerms();
@@ -594,7 +594,7 @@ describe('its tables', () => {
     expect(await acquireOn(store, leaseOn(['key']))).toMatchObject({ granted: true });
   });
 
-  test('lose by the statement of the page what nobody needs after a minute, and no others', async () => {
+  test('lose only unneeded rows by the clean-up statement of docs/postgres.md', async () => {
     const page = await readFile('docs/postgres.md', 'utf8');
     const [statement = ''] = /^delete from redlock\.locks[^;]*;/m.exec(page) ?? [];
     const connectionString = await database('deleted_by_hand');
@@ -619,7 +619,7 @@ describe('its tables', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose the rows that ended an hour ago, where the clock alone gives larger tokens, and no others', async () => {
+  test('lose only rows that ended an hour ago, for which the clock gives larger tokens', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);
@@ -667,11 +667,11 @@ describe('its tables', () => {
 });
 
 describe('a server', () => {
-  test('that is fit says so', async () => {
+  test('that is fit is reported as fit', async () => {
     await expect((await openStore()).check()).resolves.toEqual({ state: 'voting', warnings: [] });
   });
 
-  test('with statements that look at an old state is refused, with the remedy', async () => {
+  test('with an isolation level that reads old snapshots is refused, with the remedy', async () => {
     await looker.query(
       `create role frozen login superuser; alter role frozen set default_transaction_isolation = 'serializable'`,
     );
@@ -680,7 +680,7 @@ describe('a server', () => {
     );
   });
 
-  test('that only reads is refused', async () => {
+  test('that is read-only is refused', async () => {
     await looker.query(
       `create role reader login superuser; alter role reader set default_transaction_read_only = on`,
     );
@@ -698,7 +698,7 @@ describe('a server', () => {
     );
   });
 
-  test('that may forget what it confirmed is warned of', async () => {
+  test('that may lose confirmed data gets a warning', async () => {
     await looker.query(
       `create role careless login superuser; alter role careless set synchronous_commit = off`,
     );

@@ -75,7 +75,7 @@ async function keyOn(master: RedisServer): Promise<string> {
   }
 }
 
-describe('one Cluster that is given several times stops the application (S17)', () => {
+describe('start-up refuses one Cluster that is given several times (S17)', () => {
   test.each([
     ['5', Cluster],
     ['6', Cluster6 as unknown as typeof Cluster],
@@ -104,7 +104,7 @@ describe('one Cluster that is given several times stops the application (S17)', 
   });
 });
 
-test('each master on which locks are weaker is named, in the log and by checkNodes (S13, S14)', async () => {
+test('names each master with weaker locks, in the log and by checkNodes (S13, S14)', async () => {
   const weak = await startMasters([], EVICTING);
   const fleet = newFleet();
   await nodeOf(await clientOf(weak), fleet);
@@ -126,7 +126,7 @@ test('each master on which locks are weaker is named, in the log and by checkNod
   expect(nodes[0]!.warnings).toHaveLength(2);
 });
 
-test('a user that may not run INFO is warned of once, and the Cluster votes', async () => {
+test('logs one warning for a user that may not run INFO, and the Cluster votes', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', '&*', '+@all', '-info');
   }
@@ -139,7 +139,7 @@ test('a user that may not run INFO is warned of once, and the Cluster votes', as
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
 });
 
-test('a master that does not answer does not keep the others from voting, and is judged when it does', async () => {
+test('a master that does not answer does not stop the others from voting, and is checked when it answers', async () => {
   const client = await clientOf(masters);
   // Both have a connection.
   await Promise.all(client.nodes('master').map((master) => master.ping()));
@@ -153,7 +153,7 @@ test('a master that does not answer does not keep the others from voting, and is
   expect([...fleet.runIds.keys()].toSorted()).toEqual((await Promise.all(masters.map(runIdOf))).toSorted());
 });
 
-test('locks on the other masters can be had although one has been silent for long', async () => {
+test('grants locks on the other masters although one has been silent for long', async () => {
   const node = await nodeOf(await clientOf(masters));
   const [here, there] = [await keyOn(durable), await keyOn(evicting)];
   pause(evicting);
@@ -163,7 +163,7 @@ test('locks on the other masters can be had although one has been silent for lon
   await (await redlockOver([node], PATIENT).acquire([here], once)).release();
 });
 
-test('a master that joins is asked, and the run id of one that leaves is given back', async () => {
+test('checks a master that joins, and frees the run id of one that leaves', async () => {
   const servers = await startMasters(DURABLE.args!, DURABLE.args!);
   const fleet = newFleet();
   const node = await nodeOf(await clientOf(servers), fleet);

@@ -37,7 +37,7 @@ async function clusterNode(fleet = newFleet()): Promise<RedisStore> {
   return node;
 }
 
-test('a Cluster is one node: acquired, excluded, extended, released', async () => {
+test('a Cluster is one node: acquires, excludes, extends and releases', async () => {
   const redlock = redlockOver([await clusterNode()], PATIENT);
   const lock = await redlock.acquire(['k'], once);
   await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
@@ -52,13 +52,13 @@ test('several keys with a common hash tag are one lock', async () => {
   await lock.release();
 });
 
-test('several keys in different slots are refused, and the error says what to do (CROSSSLOT)', async () => {
+test('refuses several keys in different slots, and the error says what to do (CROSSSLOT)', async () => {
   await expect(redlockOver([await clusterNode()], PATIENT).acquire(['a', 'b'], once)).rejects.toThrow(
     'give them a common hash tag, such as {orders}:1 and {orders}:2',
   );
 });
 
-test('locks of a Cluster are inspected, listed and released by force', async () => {
+test('inspects, lists and releases locks of a Cluster by force', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], PATIENT);
   const inspection = new LockInspector([node], PATIENT, redlock.held);
@@ -73,7 +73,7 @@ test('locks of a Cluster are inspected, listed and released by force', async () 
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('a Cluster that cannot be reached has an unknown number of locks, not none', async () => {
+test('list rejects, and is not empty, when a Cluster cannot be reached', async () => {
   const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
   nobody.on('error', () => undefined);
   const nodes = [new RedisStore(nobody, false, newFleet())];
@@ -86,7 +86,7 @@ test('a Cluster that cannot be reached has an unknown number of locks, not none'
   nobody.disconnect();
 });
 
-test('the restart guard does not work on a Cluster, which is said once and does not keep it from voting', async () => {
+test('logs once that the restart guard does not work on a Cluster, which still votes', async () => {
   const fleet = newFleet(true);
   const redlock = redlockOver([await clusterNode(fleet)], { ...PATIENT, guard: 60_000 });
   await (await redlock.acquire(['k'], once)).release();
@@ -96,7 +96,7 @@ test('the restart guard does not work on a Cluster, which is said once and does 
   ]);
 });
 
-test('an acquire that was delayed on its way does nothing (S16)', async () => {
+test('an acquire that arrives late does nothing (S16)', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], { nodeTimeout: 100 });
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
@@ -107,7 +107,7 @@ test('an acquire that was delayed on its way does nothing (S16)', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('a Cluster that is down is a vote against, within the time limit, and nothing is left (CLUSTERDOWN)', async () => {
+test('a Cluster that is down votes against, within the time limit, and no key is left (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
   // The client tries again for longer.
@@ -122,7 +122,7 @@ test('a Cluster that is down is a vote against, within the time limit, and nothi
   await lock.release();
 });
 
-test('a slot that has moved to another server is followed (MOVED)', async () => {
+test('follows a slot that has moved to another server (MOVED)', async () => {
   const second = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });

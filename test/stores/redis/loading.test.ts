@@ -57,7 +57,7 @@ async function attempt(redlock: Redlock): Promise<string> {
   }
 }
 
-test('says that a server is LOADING, and not that it is not connected, over any client', async () => {
+test('reports that a server is LOADING, not that it is disconnected, with any client', async () => {
   for (const node of nodes) {
     const redlock = redlockOver([node], PATIENT);
     await until(async () => (await attempt(redlock)).includes(': LOADING '));
@@ -65,7 +65,7 @@ test('says that a server is LOADING, and not that it is not connected, over any 
   }
 });
 
-test('votes when the server has read its data, on the connection that it has', async () => {
+test('votes when the server has loaded its data, on the existing connection', async () => {
   await restarted;
   for (const node of nodes) {
     const redlock = redlockOver([node], PATIENT);

@@ -22,7 +22,7 @@ test.each([
   expect(recordKey(prefix, key)).toBe(redisKey);
 });
 
-test('all that belongs to a lock has one hash tag, and so one slot of a Cluster (S19)', () => {
+test('all keys of a lock have one hash tag, and so one slot of a Cluster (S19)', () => {
   // What stands between the first opening brace and the next closing one, as Redis Cluster finds it.
   const tagOf = (redisKey: string): string | undefined => /^[^{]*\{([^}]+)\}/.exec(redisKey)?.[1];
   for (const prefix of PREFIXES) {
@@ -53,7 +53,7 @@ test('no two things have the same Redis key', () => {
   }
 });
 
-test('a process is woken on one channel for all keys, and on a Cluster on one for each key, beside its queue', () => {
+test('a process has one channel for all keys, and on a Cluster one for each key in the slot of its queue', () => {
   const process = '0123456789abcdef';
   expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
   expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));
@@ -65,11 +65,11 @@ test.each([
   ['', '', '{*}'],
   ['a*b?', '[x]', String.raw`a\*b\?{\[x\]*}`],
   ['back\\slash', '', String.raw`back\\slash{*}`],
-])('with the prefix %p, keys that begin with %p are found by %p', (prefix, start, pattern) => {
+])('with the prefix %p, the pattern for keys that begin with %p is %p', (prefix, start, pattern) => {
   expect(lockPattern(prefix, start)).toBe(pattern);
 });
 
-test('a key is read off its Redis key', () => {
+test('reads a key from its Redis key', () => {
   for (const prefix of PREFIXES) {
     for (const key of KEYS) expect(keyOfLock(prefix, recordKey(prefix, key))).toBe(key);
   }

@@ -56,7 +56,7 @@ async function calls(client: Redis, command: string): Promise<number> {
   return Number(new RegExp(`cmdstat_${command}:calls=(\\d+)`).exec(stats)?.[1] ?? 0);
 }
 
-test('10,000 locks among as many other keys: by SCAN, without KEYS, in few round trips', async () => {
+test('finds 10,000 locks among as many other keys by SCAN, without KEYS, in few round trips', async () => {
   const id = (index: number): string => index.toString(16).padStart(32, '0');
   const fill = looker.pipeline();
   for (let index = 0; index < 10_000; index++) {
@@ -127,7 +127,7 @@ describe('many readers', () => {
     return state.holders.map(({ id }) => id);
   }
 
-  test('10,000 are shown with about a thousand in a command, each once', async () => {
+  test('shows 10,000 readers, each once, about a thousand in a command', async () => {
     const { node, inspection } = await nodeAndOther(() => Promise.resolve());
     const leases = Array.from({ length: 10_000 }, () => reader());
     for (let at = 0; at < leases.length; at += 500) await acquireAll(node, leases.slice(at, at + 500));
@@ -140,7 +140,7 @@ describe('many readers', () => {
     }
   });
 
-  test('while others come, go, are renewed and end last by turns: who holds it all the time is shown, and nobody twice', async () => {
+  test('shows every permanent reader, and none twice, while others acquire, release and renew', async () => {
     const staying = Array.from({ length: 3_000 }, () => reader());
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
@@ -180,7 +180,7 @@ describe('many readers', () => {
     expect(found.filter((id) => !mayBe.has(id))).toEqual([]);
   });
 
-  test('when a writer has it by then, it alone is shown', async () => {
+  test('shows only the writer that acquired during the read', async () => {
     const leases = Array.from({ length: 1_500 }, () => reader());
     const writer = new Lease(['k'], 'me', TTL);
     const { node, other } = await nodeAndOther(async (others, page) => {
@@ -192,7 +192,7 @@ describe('many readers', () => {
     await expect(idsAt(node)).resolves.toEqual([writer.id]);
   });
 
-  test('of one lock after the other: each has its own', async () => {
+  test('of several locks are each shown for their lock', async () => {
     const { node } = await nodeAndOther(() => Promise.resolve());
     const keys = ['free', 'k1', 'k2', 'written', 'k3', 'k4'];
     const leases = keys.map((key) => {
@@ -209,7 +209,7 @@ describe('many readers', () => {
   });
 });
 
-describe("a client of the user's with a prefix of its own", () => {
+describe('a client of the user with its own prefix', () => {
   test.each(['app:', 'a*[b]?\\', 'lock:'])('%p', async (keyPrefix) => {
     const client = server.client({ keyPrefix });
     const inspection = await over(client);
@@ -223,7 +223,7 @@ describe("a client of the user's with a prefix of its own", () => {
   });
 });
 
-test('clients that answer numbers as strings', async () => {
+test('a client that returns numbers as strings', async () => {
   const stringNumbers: RedisOptions = { stringNumbers: true };
   const inspection = await over(server.client(stringNumbers));
   const lock = await redlockOver(nodes).acquire(['k'], once);
@@ -233,7 +233,7 @@ test('clients that answer numbers as strings', async () => {
   await expect(inspection.forceRelease('k')).resolves.toBe(true);
 });
 
-test('what something else wrote is no lock: inspecting it says so, and it is neither listed nor deleted (S19)', async () => {
+test('a foreign value is not a lock: inspect reports it, and it is neither listed nor deleted (S19)', async () => {
   const inspection = await over(server.client());
   await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
   await expect(inspection.inspect('k')).rejects.toThrow(
@@ -244,7 +244,7 @@ test('what something else wrote is no lock: inspecting it says so, and it is nei
   await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
-test('a key of another type is an error of its own, and hides no other lock (S19)', async () => {
+test('a key of another type is its own error, and hides no other lock (S19)', async () => {
   const inspection = await over(server.client());
   await looker.rpush('lock:{list}', 'not a lock');
   await redlockOver(nodes).acquire(['k'], once);
@@ -272,7 +272,7 @@ test('forceRelease keeps the last token', async () => {
   expect(parseRecord((await looker.get('lock:{k}'))!)).toMatchObject({ fencingToken });
 });
 
-test('a server that hangs is an answer that is missing, in time, and is then asked nothing more', async () => {
+test('a server that hangs counts as a missing answer within the time limit, and gets no more requests', async () => {
   const hanging = await startRedis();
   nodes = nodesTo([hanging.url]);
   const inspection = await overNodes();
@@ -289,7 +289,7 @@ test('a server that hangs is an answer that is missing, in time, and is then ask
   await hanging.stop();
 });
 
-test('two of three killed: nothing can be said, and the error names them', async () => {
+test('rejects with two of three nodes killed, and the error names them', async () => {
   const servers = await startRedisNodes(3);
   nodes = nodesTo(servers.map(({ url }) => url));
   const inspection = await overNodes();

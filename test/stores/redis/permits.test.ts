@@ -299,14 +299,14 @@ function together<T extends readonly unknown[] | []>(send: () => T) {
 }
 
 test.each(Object.entries({ ACQUIRE_PERMITS, RAISE_PERMITS, EXTEND_PERMITS, RELEASE_PERMITS }))(
-  'the hash of %s is the one that the server computes',
+  "the hash of %s equals the server's",
   async (_name, { lua, sha }) => {
     await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
   },
 );
 
 describe('ACQUIRE_PERMITS', () => {
-  test('gives one slot to each of n holders, the lowest first, and refuses one more', async () => {
+  test('grants one slot to each of n holders, the lowest first, and refuses one more', async () => {
     const leases = Array.from({ length: 3 }, () => leaseFor());
     const slots = [];
     for (const lease of leases) slots.push((await granted(lease)).slot);
@@ -321,14 +321,14 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('with one permit has slot 0, and the record alone tells the holder', async () => {
+  test('with one permit grants slot 0, and stores the holder in the record alone', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
     expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('the first holder is told in the record alone, and the set and the hash go with the last of several', async () => {
+  test('stores the first holder in the record alone, and deletes the set and the hash with the last of several', async () => {
     const [a, b] = [await hold(), await hold()];
     await expect(redis.dbsize()).resolves.toBe(3);
     await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
@@ -342,7 +342,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expectNothingAfterLinger();
   });
 
-  test('tells at most ten holders, those first that end first', async () => {
+  test('reports at most ten holders, sorted by their end', async () => {
     const leases = [];
     for (let index = 0; index < 12; index++)
       leases.push(await hold('k', { permits: 12, ttl: TTL + (12 - index) * 1_000 }));
@@ -356,7 +356,7 @@ describe('ACQUIRE_PERMITS', () => {
     );
   });
 
-  test('is refused by an exclusive lock, and refuses one; the record names who ends last', async () => {
+  test('is refused by an exclusive lock, and refuses one; the record names the holder that ends last', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const { holder } = await refused(leaseFor());
@@ -385,7 +385,7 @@ describe('ACQUIRE_PERMITS', () => {
     await granted(leaseFor());
   });
 
-  test('a slot stays the same while it is held, whoever comes and goes', async () => {
+  test('a slot stays the same while it is held, with any other holders', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -397,7 +397,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('takes the next free slot from the wished one on, cyclically', async () => {
+  test('takes the next free slot from the preferred one, cyclically', async () => {
     const permits = 5;
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 3 });
     expect(await granted(leaseFor('k', { permits }), from(3))).toMatchObject({ slot: 4 });
@@ -407,7 +407,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(leaseFor('k', { permits }), from(2));
   });
 
-  test('takes exactly the wished slot, or is refused by the one who has it', async () => {
+  test('takes exactly the required slot, or is refused by its holder', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
     // Told by the record alone, and by the set.
@@ -419,7 +419,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('gives another slot up first when exactly one is wished, also when that is refused', async () => {
+  test('frees another slot first when one slot is required, also when that is refused', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -458,7 +458,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf('a')).resolves.toBe('110');
   });
 
-  test('uses slots below its own n; the larger n of others is known while anybody holds one', async () => {
+  test('uses slots below its own n; the larger n of others is stored while anybody holds a slot', async () => {
     const few = () => leaseFor('k', { permits: 2 });
     const many = () => leaseFor('k', { permits: 4 });
     const slots = [];
@@ -469,7 +469,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(many());
   });
 
-  test('a smaller n finds its slots taken though others are free', async () => {
+  test('a smaller n finds its slots taken though higher ones are free', async () => {
     const leases = [];
     for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
     await release(leases[3]!);
@@ -480,7 +480,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
-  test('a larger n adds slots to those of a smaller one, cyclically from the wished one', async () => {
+  test('a larger n adds slots to those of a smaller one, cyclically from the preferred one', async () => {
     await hold('k', { permits: 1 });
     await refused(leaseFor('k', { permits: 1 }));
     expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
@@ -491,7 +491,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('111111');
   });
 
-  test('run twice for the same lease grants again by the same token and slot, and changes nothing', async () => {
+  test('run twice for the same lease grants the same token and slot again, and changes nothing', async () => {
     const [first, second] = [leaseFor(['a', 'b']), leaseFor(['a', 'b'])];
     for (const lease of [first, second]) {
       const given = await granted(lease);
@@ -503,7 +503,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'a'))).resolves.toBe(2);
   });
 
-  test('run again for a lease that has ended is an error: released, kept or lapsed, alone or of several', async () => {
+  test('fails when it runs again for an ended lease: released, kept or lapsed, alone or among several', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const [released, kept, lapsed] = ['a', 'b', 'c'].map((key) => leaseFor(key)) as [Lease, Lease, Lease];
@@ -523,7 +523,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('does not grant again what is stored in part only', async () => {
+  test('does not grant a partly stored lease again', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -541,7 +541,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
+  test('refuses while the data is younger than the guard, and returns the remaining time (S12)', async () => {
     const wait = tooYoungFor(await ask(leaseFor(), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
@@ -554,15 +554,12 @@ describe('ACQUIRE_PERMITS', () => {
       'like a record of permits without their bits',
       `P-${'1'.repeat(16)}:${'e'.repeat(32)}:1700000000000:0000`,
     ],
-  ])(
-    'on a value of something else, %s, is a loud error and overwrites nothing (S19)',
-    async (_name, value) => {
-      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
-      await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
-      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
-      await expect(redis.get('lock:{b}')).resolves.toBe(value);
-    },
-  );
+  ])('fails on a foreign value, %s, and overwrites nothing (S19)', async (_name, value) => {
+    await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+    await expect(ask(leaseFor(['a', 'b']))).rejects.toThrow(FOREIGN);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+    await expect(redis.get('lock:{b}')).resolves.toBe(value);
+  });
 
   test.each([
     ['the record', recordKey(PREFIX, 'k'), 0],
@@ -571,27 +568,23 @@ describe('ACQUIRE_PERMITS', () => {
     ['the hash of what is told, with the second one', detailsKey(PREFIX, 'k'), 1],
     ['the set of holders, with the third one', holdersKey(PREFIX, 'k'), 2],
     ['the hash of what is told, with the third one', detailsKey(PREFIX, 'k'), 2],
-  ])(
-    'on a key of another type at %s is a loud error and overwrites nothing (S19)',
-    async (_name, key, held) => {
-      for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
-      await redis.del(key);
-      await redis.rpush(key, 'not a lock');
-      const record = await redis.dump(recordKey(PREFIX, 'k'));
-      const asking =
-        held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
-      await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
-      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
-      await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
-    },
-  );
+  ])('fails on a key of another type at %s, and overwrites nothing (S19)', async (_name, key, held) => {
+    for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
+    await redis.del(key);
+    await redis.rpush(key, 'not a lock');
+    const record = await redis.dump(recordKey(PREFIX, 'k'));
+    const asking = held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
+    await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
+    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
+    await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
+  });
 
-  test('a mark that is none is a loud error', async () => {
+  test('fails on an invalid mark', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');
     await expect(ask(leaseFor())).rejects.toThrow(FOREIGN);
   });
 
-  test('when memory is short stores nothing (S9)', async () => {
+  test('stores nothing when memory is short (S9)', async () => {
     await hold('b');
     await hold('c');
     await hold('c');
@@ -606,7 +599,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('refuses where the set and the hash of several are gone as long as the record says that slots are taken', async () => {
+  test('refuses without the set and the hash of several while the record has taken slots', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -616,7 +609,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: 0 });
   });
 
-  test('answers each of several leases for itself', async () => {
+  test('answers each of several leases separately', async () => {
     const waiter = waiterOf('a', 'p', 'full');
     await hold('full', { permits: 1 });
     await redis.rpush('lock:{list}', 'not a lock');
@@ -642,7 +635,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'F-', 'F-']);
   });
 
-  test('asked of a replica is answered by one error, which clients look for', async () => {
+  test('fails on a replica with one error, which clients look for', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;
@@ -663,7 +656,7 @@ describe('ACQUIRE_PERMITS', () => {
 describe('permits on free keys', () => {
   const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
 
-  test('take the commands of exclusive locks, and one for the marks of all, whatever slots they ask for', async () => {
+  test('take the commands of exclusive locks, and one more for all marks, with any slots', async () => {
     const keys = ['a', 'b', 'c'];
     for (const key of keys) await release(await hold(key));
     await redis.config('RESETSTAT');
@@ -685,7 +678,7 @@ describe('permits on free keys', () => {
       await expect(takenOf(key)).resolves.toBe(['001', '100', '010'][index]);
   });
 
-  test('have the slots that they ask for beside one that is held', async () => {
+  test('get their preferred slots beside a held one', async () => {
     await hold('b');
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
@@ -712,7 +705,7 @@ describe('the tokens of permits', () => {
     }
   });
 
-  test('each slot has a row of its own: a regrant is larger, and other slots do not raise it', async () => {
+  test('each slot has its own tokens: a later grant is larger, and other slots do not raise it', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -748,14 +741,17 @@ describe('the tokens of permits', () => {
     }
   });
 
-  test.each(['H', 'S', 'F', 'K'])('of all slots begin above what a phase in state %s left', async (state) => {
-    const far = tokenAhead();
-    const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
-    await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
-    expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
-    expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
-    expect(await granted(leaseFor(), exactly(2))).toMatchObject({ token: far + 1 });
-  });
+  test.each(['H', 'S', 'F', 'K'])(
+    'of all slots begin above the token of a phase in state %s',
+    async (state) => {
+      const far = tokenAhead();
+      const record = `${state}-${String(far).padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
+      await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
+      expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
+      expect(await granted(leaseFor())).toMatchObject({ token: far + 1 });
+      expect(await granted(leaseFor(), exactly(2))).toMatchObject({ token: far + 1 });
+    },
+  );
 
   test('of all slots are below that of an exclusive lock after them, whichever was the largest and the last', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
@@ -784,14 +780,14 @@ describe('the tokens of permits', () => {
     await expect(tokenOf('a')).resolves.toBe(far + 1);
   });
 
-  test('are never beyond what a JavaScript number can hold', async () => {
+  test('never exceed the largest exact JavaScript number', async () => {
     const record = `F-${Number.MAX_SAFE_INTEGER}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', LINGER_MS);
     await expect(ask(leaseFor())).rejects.toThrow('fencing token out of range');
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('start above the marker, and lift it when they are ahead of the clock by more than the lead', async () => {
+  test('start above the marker, and raise it when they are ahead of the clock by more than the lead', async () => {
     const high = tokenAhead();
     await redis.set(
       MARKER,
@@ -805,7 +801,7 @@ describe('the tokens of permits', () => {
 
 describe('RAISE_PERMITS', () => {
   test.each([false, true])(
-    'lifts the token of the slot and of the record; several hold: %s',
+    'raises the token of the slot and of the record; with several holders: %s',
     async (many) => {
       const lease = leaseFor(['a', 'b']);
       const { token } = await granted(lease);
@@ -818,7 +814,7 @@ describe('RAISE_PERMITS', () => {
     },
   );
 
-  test('the larger token of another slot is no obstacle, and stays', async () => {
+  test('ignores and keeps a larger token of another slot', async () => {
     const [a, b] = [await hold(), await hold()];
     const { token } = await granted(a);
     const far = tokenAhead();
@@ -829,7 +825,7 @@ describe('RAISE_PERMITS', () => {
     await expect(tokenOf()).resolves.toBe(far);
   });
 
-  test('refuses what is released, kept, lapsed, in another slot, or held by others, and changes nothing', async () => {
+  test('refuses a lease that is released, kept, lapsed, in another slot, or not held, and changes nothing', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
@@ -857,7 +853,7 @@ describe('RAISE_PERMITS', () => {
     }
   });
 
-  test('lifts the marker when the token is ahead of the clock; refuses such a token where there is none', async () => {
+  test('raises the marker when the token is ahead of the clock; refuses such a token without a marker', async () => {
     const lease = await hold();
     const far = tokenAhead();
     await expect(raise(lease, far)).resolves.toBe(0);
@@ -871,7 +867,7 @@ describe('RAISE_PERMITS', () => {
 });
 
 describe('EXTEND_PERMITS', () => {
-  test('extends the holder and nobody else, alone and among several (S23)', async () => {
+  test('extends only the holder, alone and among several (S23)', async () => {
     const a = await hold();
     await expect(extend(2 * TTL, a)).resolves.toBe('1');
     await expectLife(recordKey(PREFIX, 'k'), 2 * TTL + LINGER_MS);
@@ -890,7 +886,7 @@ describe('EXTEND_PERMITS', () => {
     expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
   });
 
-  test('revives nothing that was released, is kept or has lapsed, nor what is in another slot', async () => {
+  test('revives no lease that was released, is kept, has lapsed, or is in another slot', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcd') await hold(key, { ttl: 2 * TTL });
@@ -913,7 +909,7 @@ describe('EXTEND_PERMITS', () => {
     }
   });
 
-  test('extends where the slots are those that the lease knows', async () => {
+  test('extends only a lease in the slots that it knows', async () => {
     const lease = leaseFor(['a', 'b']);
     lease.slots = (await granted(lease)).slots;
     await hold('b');
@@ -921,7 +917,7 @@ describe('EXTEND_PERMITS', () => {
     for (const key of 'ab') await expectLife(recordKey(PREFIX, key), 2 * TTL + LINGER_MS);
   });
 
-  test('touches nothing when one of its keys is gone or of another type', async () => {
+  test('changes nothing when one of its keys is missing or of another type', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -947,7 +943,7 @@ describe('EXTEND_PERMITS', () => {
     await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: c.id } });
   });
 
-  test('gives an expiry again to a record that has lost it, which is held for ever', async () => {
+  test('restores the expiry of a record that has lost it', async () => {
     const [a, b] = [await hold('a'), await hold('k', { ttl: 5 * TTL })];
     const c = await hold();
     for (const key of ['a', 'k']) await redis.persist(recordKey(PREFIX, key));
@@ -960,7 +956,7 @@ describe('EXTEND_PERMITS', () => {
 });
 
 describe('RELEASE_PERMITS', () => {
-  test('frees the slots of the lease and no others, once (S7)', async () => {
+  test('frees only the slots of the lease, once (S7)', async () => {
     const [a, b, c] = [await hold(), await hold(), await hold()];
     await expect(release(b)).resolves.toBe(0);
     await expect(takenOf()).resolves.toBe('101');
@@ -973,7 +969,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('frees what has lapsed meanwhile, too, and leaves a later phase and other modes alone', async () => {
+  test('frees a lapsed lease too, and does not affect a later phase and other modes', async () => {
     const [a, b] = [await hold('k', { ttl: 2 * TTL }), await hold()];
     await lapse(b);
     await release(b);
@@ -992,7 +988,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('110');
   });
 
-  test('a shorter ttl shortens nobody, and a lapse frees one slot after its own ttl (S23)', async () => {
+  test('a shorter ttl shortens no other lease, and a lapse frees one slot after its own ttl (S23)', async () => {
     const long = await hold('k', { permits: 2 });
     const short = leaseFor('k', { permits: 2, ttl: 150 });
     await granted(short);
@@ -1009,7 +1005,7 @@ describe('RELEASE_PERMITS', () => {
     await refused(leaseFor('k', { permits: 2 }));
   });
 
-  test('keeps the slot taken for minHold, alone and among several; nobody extends or ends it', async () => {
+  test('keeps the slot for minHold, alone and among several; no call extends or ends it', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       const others = many ? [await hold('k', { permits: 2, ttl: 10_000 })] : [];
@@ -1036,7 +1032,7 @@ describe('RELEASE_PERMITS', () => {
     }
   });
 
-  test('keeps for less than was left, too', async () => {
+  test('keeps the slot also for less than the remaining time', async () => {
     const [a, b] = [await hold('a', { ttl: 9 * TTL }), await hold('b', { ttl: 9 * TTL })];
     const other = await hold('b', { ttl: 2 * TTL });
     for (const lease of [a, b]) lease.acquired(performance.now(), TTL);
@@ -1062,7 +1058,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(extend(9 * TTL, single, b, c, d, kept)).resolves.toBe('00000');
   });
 
-  test('leaves what something else wrote alone, and is an error on a key of another type', async () => {
+  test('does not change a foreign value, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -1181,17 +1177,14 @@ class RandomWalk {
   }
 }
 
-describe('many at random', () => {
-  test.each([1, 2, 3, 4, 5, 6])(
-    'never more than n hold, and each slot has one, whatever lapses (%i)',
-    async (seed) => {
-      const walk = new RandomWalk(seed);
-      for (let step = 0; step < 400; step++) await walk.step();
-      expect(walk.grants).toBeGreaterThan(50);
-    },
-  );
+describe('random schedules', () => {
+  test.each([1, 2, 3, 4, 5, 6])('at most n hold, one in each slot, with any lapses (%i)', async (seed) => {
+    const walk = new RandomWalk(seed);
+    for (let step = 0; step < 400; step++) await walk.step();
+    expect(walk.grants).toBeGreaterThan(50);
+  });
 
-  test('a thousand are given at a time, and a thousand that have lapsed are cleared away', async () => {
+  test('grants a thousand at once, and removes a thousand lapsed ones', async () => {
     const leases = Array.from({ length: 1_000 }, () => leaseFor('k', { permits: 1_000 }));
     const slots = new Set<number>();
     for (let at = 0; at < 1_000; at += 100)
@@ -1264,7 +1257,7 @@ describe('the queue of a key', () => {
 
   const fill = () => Promise.all([hold(), hold(), hold()]);
 
-  test('has those who were refused in the order in which they came, and the record says so', async () => {
+  test('has refused callers in order of arrival, and a flag in the record', async () => {
     await fill();
     const [late, early] = [waiterOf('a'), waiterOf('b')];
     expect(showsWaiters(await wait(late, 10))).toBe(true);
@@ -1275,7 +1268,7 @@ describe('the queue of a key', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('is told of each permit that comes free, the first at once', async () => {
+  test('is notified of each freed permit, the first waiter at once', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1292,7 +1285,7 @@ describe('the queue of a key', () => {
     await expect(queue()).resolves.toEqual([]);
   });
 
-  test('n freed at once wake n, each by the one before', async () => {
+  test('n permits freed at once wake n waiters, each by the one before', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
     // One that asks again came when it came: what passes meanwhile counts, or a busy machine puts it behind others.
@@ -1316,7 +1309,7 @@ describe('the queue of a key', () => {
     await expect(queue()).resolves.toEqual([all[3]!.name]);
   });
 
-  test('lets those pass who find more free slots than wait before them, and no others', async () => {
+  test('lets callers pass only when more slots are free than waiters are ahead', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1333,7 +1326,7 @@ describe('the queue of a key', () => {
     expect(readAcquirePermitsReply(await wait(a.waiter, 1_000))).toMatchObject({ granted: true });
   });
 
-  test('drops those whose process has gone, and those who do not take their turn', async () => {
+  test('drops waiters of dead processes, and those that miss their turn', async () => {
     const [hung, next] = [await listener('a'), await listener('b')];
     const [x] = await fill();
     await wait(waiterOf('9'), 1_500);
@@ -1346,7 +1339,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
   });
 
-  test('begins a turn when a holder lapsed, so that nobody was told', async () => {
+  test('begins a turn when a holder lapsed without a message', async () => {
     const first = await listener('a');
     const [x] = await fill();
     await wait(first.waiter, 900);
@@ -1359,7 +1352,7 @@ describe('the queue of a key', () => {
     });
   });
 
-  test('a waiter in another mode comes first by its mark, as long as that stands (S22)', async () => {
+  test('a waiter in another mode comes first while its mark stands (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
     const came = Date.now() - 500;
@@ -1382,7 +1375,7 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('a mark keeps those out of a free key who come later, whatever else their command asks for', async () => {
+  test('a mark keeps later callers out of a free key, with any other requests in their command', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1402,7 +1395,7 @@ describe('the queue of a key', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('a phase remembers the last token before it as its floor, however it begins', async () => {
+  test('a phase stores the last token before it as its floor, from any start', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1413,7 +1406,7 @@ describe('the queue of a key', () => {
     }
   });
 
-  test('marks count as well for a user without the right to look for all of them at once', async () => {
+  test('marks also apply for a user that may not check all of them at once', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
@@ -1429,13 +1422,13 @@ describe('the queue of a key', () => {
     await redis.call('ACL', 'DELUSER', 'few');
   });
 
-  test('a mark of permits keeps no permits out', async () => {
+  test('a mark for permits does not exclude permits', async () => {
     await hold();
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
-  test('where nobody holds, nobody passes a waiter in another mode who came earlier; it is told of the last release', async () => {
+  test('no caller passes an earlier waiter in another mode on a free key; the last release notifies it', async () => {
     const writer = await listener('x', 'x');
     const held = await fill();
     await waitAlone(writer.waiter, 900);
@@ -1453,7 +1446,7 @@ describe('the queue of a key', () => {
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
 
-  test('who begins a phase leaves the mark of the first behind it in another mode', async () => {
+  test('the first of a phase sets the mark of the first waiter behind it in another mode', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1465,7 +1458,7 @@ describe('the queue of a key', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('the mark that is left for one keeps out who comes later in the same command', async () => {
+  test('a mark excludes later requests of the same command', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1478,7 +1471,7 @@ describe('the queue of a key', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('one who gives a slot up for another calls the first in line', async () => {
+  test('freeing a slot for another notifies the first in line', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);
@@ -1487,7 +1480,7 @@ describe('the queue of a key', () => {
     expect(x.ended).toBe(false);
   });
 
-  test('has the next waiter of the process in line as soon as the one before is granted, and says if it is first', async () => {
+  test('queues the next waiter of the process when the one before is granted, and returns if it is first', async () => {
     const me = await listener('a');
     const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
@@ -1497,7 +1490,7 @@ describe('the queue of a key', () => {
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 
-  test('of a key that is kept for minHold is told when that has passed', async () => {
+  test('of a key that minHold keeps is notified when that has passed', async () => {
     const first = await listener('a');
     const lease = await hold('k', { permits: 1 });
     await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });
@@ -1523,7 +1516,7 @@ describe('the queue of a key', () => {
   });
 });
 
-test('numbers may come as strings from a client of the user', () => {
+test('accepts numbers as strings from a client of the user', () => {
   const details = `0000000000000005:0002:1700000000000:them`;
   expect(readAcquirePermitsReply(['0', '000000000000000700010003', '2'])).toEqual({
     granted: true,
@@ -1548,7 +1541,7 @@ test('numbers may come as strings from a client of the user', () => {
 });
 
 test.each(['no number', '', null, undefined, 0, -1, '0'.repeat(20), '0000000000000007', '9'.repeat(20)])(
-  'a reply of %p is no fencing token with a slot',
+  'refuses a reply of %p as a fencing token with a slot',
   (reply) => {
     expect(readAcquirePermitsReply(reply)).toBeInstanceOf(Error);
     expect(readAcquirePermitsReply([0, reply, 1])).toBeInstanceOf(Error);

@@ -25,7 +25,7 @@ function recordOf(lease: Lease, since: number, token: number): string {
   return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
 }
 
-test.each(OWNERS)('a record tells its token, its id, since when it is held, and its owner: %p', (owner) => {
+test.each(OWNERS)('a record contains its token, id, start and owner: %p', (owner) => {
   const lease = new Lease(['k'], owner, 100);
   for (const token of [1, 1_782_579_200_000_000, Number.MAX_SAFE_INTEGER]) {
     expect(parseRecord(recordOf(lease, 1_700_000_000_123, token))).toEqual({
@@ -37,7 +37,7 @@ test.each(OWNERS)('a record tells its token, its id, since when it is held, and 
   }
 });
 
-test('every field but the owner is where the scripts cut it', () => {
+test('every field but the owner is at the offset that the scripts use', () => {
   const lease = new Lease(['k'], '', 100);
   const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
   // Positions in Lua begin with 1 and include the last.
@@ -51,26 +51,23 @@ test('every field but the owner is where the scripts cut it', () => {
     expect(record[position]).toBe(':');
 });
 
-test('the states differ in their first character, which tells the mode', () => {
+test('the states differ in their first character, which gives the mode', () => {
   const { held, free, kept, shared, permits } = RECORD;
   expect([held, free, kept, shared, permits]).toEqual([...'HFKSP'].map((letter) => letter.charCodeAt(0)));
   const modes = Object.values(STATE).map(modeOfRecord);
   expect(modes).toEqual(['exclusive', 'exclusive', 'exclusive', 'shared', 'permits']);
 });
 
-test.each(OWNERS)(
-  'what is told of a reader beside the record is its token, since when, and its owner: %p',
-  (owner) => {
-    expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
-      fencingToken: 42,
-      since: 1_700_000_000_123,
-      owner,
-    });
-  },
-);
+test.each(OWNERS)('the entry of a reader contains its token, start and owner: %p', (owner) => {
+  expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
+    fencingToken: 42,
+    since: 1_700_000_000_123,
+    owner,
+  });
+});
 
 test.each(OWNERS)(
-  'the mark of a tick tells when it was and who ran it, and marks sort by time: %p',
+  'the mark of a tick contains its time and its owner, and marks sort by time: %p',
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);
@@ -81,7 +78,7 @@ test.each(OWNERS)(
   },
 );
 
-test.each(OWNERS)('the name of a waiter begins with its process, and tells its owner: %p', (owner) => {
+test.each(OWNERS)('the name of a waiter begins with its process, and contains its owner: %p', (owner) => {
   const process = '0123456789abcdef';
   for (const number of [1, 42]) {
     const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });

@@ -65,8 +65,8 @@ async function commandCounts(): Promise<Record<string, number>> {
   return Object.fromEntries(ours.map(([, name, calls]) => [name, Number(calls)]));
 }
 
-describe('what it costs', () => {
-  test('an uncontended acquire and release are one command and one round trip each', async () => {
+describe('round trips', () => {
+  test('takes one command and one round trip for an uncontended acquire, and for its release', async () => {
     const node = await openNode();
     await (await redlockOn(node).acquire(['warm'], once)).release();
     await looker.config('RESETSTAT');
@@ -81,7 +81,7 @@ describe('what it costs', () => {
     });
   });
 
-  test('a script that the server does not know is sent once', async () => {
+  test('sends an unknown script once', async () => {
     const node = await openNode();
     await looker.config('RESETSTAT');
     for (let round = 0; round < 3; round++) await (await redlockOn(node).acquire(['k'], once)).release();
@@ -89,7 +89,7 @@ describe('what it costs', () => {
   });
 });
 
-test('a permit has the slot that was asked for when the command was sent, whatever its attempt asks for meanwhile (S20)', async () => {
+test('a permit has the slot of its sent command, though its attempt requests another one later (S20)', async () => {
   const node = await openNode();
   const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
   const request = { lease, since: Date.now(), limit: 1_000, guard: 0, proposal: 0, position: undefined };
@@ -113,7 +113,7 @@ describe('scripts that the server forgets (SCRIPT FLUSH)', () => {
     }
   });
 
-  test('an acquire whose caller has given up is not sent again with its text (S15)', async () => {
+  test('does not resend the script of an acquire whose caller has given up (S15)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode(proxy.url);
@@ -128,7 +128,7 @@ describe('scripts that the server forgets (SCRIPT FLUSH)', () => {
   });
 });
 
-describe('nothing is left behind', () => {
+describe('no key is left', () => {
   test('by an acquire that reached a paused server and timed out (S6, SIGSTOP)', async () => {
     const node = await openNode();
     await (await redlockOn(node).acquire(['warm'], once)).release();
@@ -143,7 +143,7 @@ describe('nothing is left behind', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('by an acquire whose reply was lost with the connection: its release is owed and paid (S6)', async () => {
+  test('by an acquire whose reply was lost with the connection: its release is retried (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode(proxy.url);
@@ -159,7 +159,7 @@ describe('nothing is left behind', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('by a release while the server was away', async () => {
+  test('by a release while the server was down', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
@@ -198,7 +198,7 @@ describe('nothing is left behind', () => {
     await until(async () => (await countLocks(looker)) === 0, 5_000);
   });
 
-  test('by a release while the server was away, though the wall clock is put forward meanwhile (S6)', async () => {
+  test('by a release while the server was down, though the wall clock jumps forward (S6)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const lock = await redlockOn(await openNode(proxy.url)).acquire(['k'], { ...once, ttl: 60_000 });
@@ -214,9 +214,9 @@ describe('nothing is left behind', () => {
   });
 
   test.each([
-    ['what is left of minHold by then', 20_000],
+    ['the rest of minHold', 20_000],
     ['nothing, when minHold has passed', 100],
-  ])('a release that was kept for a server that is away keeps %s', async (_what, minHold) => {
+  ])('a pending release for a server that is down keeps %s', async (_what, minHold) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const redlock = redlockOn(await openNode(proxy.url));
@@ -232,7 +232,7 @@ describe('nothing is left behind', () => {
     await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
   });
 
-  test('a tick that ran while the server was away is told to it, also long after the ttl', async () => {
+  test('a tick that ran while the server was down is stored there later, also long after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
@@ -249,7 +249,7 @@ describe('nothing is left behind', () => {
     await until(async () => (await looker.get('lock:{k}:t:s')) === '0000000000000005:me');
   });
 
-  test("by a user's client that queues: a connection that is not ready votes against at once (S15)", async () => {
+  test("by a user's client with an offline queue: a connection that is not ready votes against at once (S15)", async () => {
     // The defaults of ioredis: an offline queue, and commands in flight are sent again.
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
@@ -266,7 +266,7 @@ describe('nothing is left behind', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test("by a user's client that sends again what was in flight when the connection was cut (S15)", async () => {
+  test("by a user's client that resends pending commands after the connection was cut (S15)", async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -286,7 +286,7 @@ describe('nothing is left behind', () => {
   });
 });
 
-test('a release that the server refuses is sent again, and reported (NOREPLICAS)', async () => {
+test('resends and reports a release that the server refuses (NOREPLICAS)', async () => {
   const fleet = newFleet();
   const [node] = nodesTo([server.url], fleet) as [RedisStore];
   ends.push(() => node.close());
@@ -300,7 +300,7 @@ test('a release that the server refuses is sent again, and reported (NOREPLICAS)
   await until(async () => (await countLocks(looker)) === 0);
 });
 
-test("an estimate of the server's clock that is behind costs a second try and not the lock (S16)", async () => {
+test("retries an acquire once when the estimate of the server's clock is behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   // From then on the server knows the script that it is met with, so that two replies are to be waited for.
@@ -317,7 +317,7 @@ test("an estimate of the server's clock that is behind costs a second try and no
   await lock.release();
 });
 
-test('a client that gives numbers as strings is understood', async () => {
+test('accepts a client that returns numbers as strings', async () => {
   const client = new Redis(server.url, { stringNumbers: true });
   const redlock = redlockOn(await borrowNode(client));
   const lock = await redlock.acquire(['k'], once);
@@ -327,7 +327,7 @@ test('a client that gives numbers as strings is understood', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test("a grant that a user's client fetched on a new connection is no vote: nobody has asked what it leads to (S12, S17)", async () => {
+test("counts no grant over a new connection of a user's client before its server is checked (S12, S17)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -398,7 +398,7 @@ describe('connections', () => {
     );
   });
 
-  test("a user's client is used and never closed", async () => {
+  test("uses a user's client and never closes it", async () => {
     const client = server.client();
     const node = await borrowNode(client);
     const listeners = client.listenerCount('ready');
@@ -409,14 +409,14 @@ describe('connections', () => {
     expect(client.listenerCount('error')).toBe(1);
   });
 
-  test("a user's lazy client is connected", async () => {
+  test("connects a user's lazy client", async () => {
     const node = await borrowNode(new Redis(server.url, { lazyConnect: true }));
     const lock = await redlockOn(node).acquire(['k'], once);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
   });
 
-  test('a client of ioredis 6 works', async () => {
+  test('works with a client of ioredis 6', async () => {
     const client = new Redis6(server.url);
     const node = await borrowNode(client as unknown as Redis);
     const lock = await redlockOn(node).acquire(['k'], once);
@@ -444,7 +444,7 @@ describe('connections', () => {
     expect(new RedisStore(cluster, false, newFleet()).name).toBe(name);
   });
 
-  test('nodes of the same address have different names', () => {
+  test('gives different names to nodes with the same address', () => {
     const group = { sentinels: [{ host: 's' }], name: 'main' };
     const nodes = [group, group, 'redis://h', 'redis://h', 'redis://h'];
     const fleet = newFleet();
@@ -458,7 +458,7 @@ describe('connections', () => {
   });
 });
 
-test('a lock without an expiry is told to be one that never ends by itself', async () => {
+test('reports that a lock without an expiry never ends by itself', async () => {
   await looker.set('lock:{k}', recordOf('somebody'));
   const error = await redlockOn(await openNode())
     .acquire(['k'], once)
@@ -467,7 +467,7 @@ test('a lock without an expiry is told to be one that never ends by itself', asy
   expect((error as Error).message).toContain('without an expiry');
 });
 
-test('a value that is not a lock of this package is a loud error, and stays (S19)', async () => {
+test('fails on a value that is not a lock of this package, and keeps it (S19)', async () => {
   await looker.set('lock:{k}', 'somebody', 'PX', 60_000);
   await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow(
     'the key has a value that is not a lock of this package',
@@ -475,7 +475,7 @@ test('a value that is not a lock of this package is a loud error, and stays (S19
   await expect(looker.get('lock:{k}')).resolves.toBe('somebody');
 });
 
-test('a key of another type is reported as what it is (S19)', async () => {
+test('reports a key of another type (S19)', async () => {
   await looker.rpush('lock:{k}', 'a list');
   await expect(redlockOn(await openNode()).acquire(['k'], once)).rejects.toThrow('WRONGTYPE');
 });

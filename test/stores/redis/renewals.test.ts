@@ -98,7 +98,7 @@ describe('on one server', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('a command is for 100 keys at most, so that others have their turn in between', async () => {
+  test('sends at most 100 keys in a command, so that other commands run in between', async () => {
     const locks = await acquireMany([node], 250, 'part', { renew: false });
     await looker.config('RESETSTAT');
     await expect(extendAll(node, locks)).resolves.toEqual(locks.map(() => true));
@@ -106,7 +106,7 @@ describe('on one server', () => {
     await release(locks);
   });
 
-  test('works when the server has forgotten the script, and when a claim has ended meanwhile starts nothing for it (S15)', async () => {
+  test('resends a script that the server has lost, and skips an ended claim (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -135,7 +135,7 @@ describe('on three servers', () => {
     await Promise.all(servers.map((server) => server.stop()));
   });
 
-  test('a lock that a majority lost is told at the next renewal, and no other of its batch (S9)', async () => {
+  test('reports the loss of a lock at the next renewal, and of no other in its batch (S9)', async () => {
     const locks = await acquireMany(nodes, 50, 'gone');
     const gone = locks[20]!;
     const others = renewed(locks.filter((lock) => lock !== gone));
@@ -147,7 +147,7 @@ describe('on three servers', () => {
     await release(locks);
   });
 
-  test('one server that stops (SIGSTOP) costs no lock (S9)', async () => {
+  test('loses no lock when one server is stopped (SIGSTOP) (S9)', async () => {
     const locks = await acquireMany(nodes, 100, 'minority');
     servers[2]!.pause();
     try {
@@ -159,7 +159,7 @@ describe('on three servers', () => {
     await release(locks);
   });
 
-  test('when a majority stops (SIGSTOP) every lock is told by the end of its validity (S10)', async () => {
+  test('reports each loss by the end of validity when a majority is stopped (SIGSTOP) (S10)', async () => {
     await until(
       async () => (await Promise.all(servers.map((server) => server.client().ping()))).length === 3,
     );
@@ -189,7 +189,7 @@ describe('on three servers', () => {
   });
 });
 
-test('on a Cluster each lock is asked for by itself, as their keys are in different slots', async () => {
+test('renews each lock by its own command on a Cluster, as their keys are in different slots', async () => {
   const server = await startRedis({
     args: ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'],
   });

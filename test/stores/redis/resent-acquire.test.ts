@@ -184,7 +184,7 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     return Number(/errorstat_READONLY:count=(\d+)/.exec(await looker.info('errorstats'))?.[1] ?? 0);
   }
 
-  test('leaves no lock when the caller aborts before it is asked again', async () => {
+  test('leaves no lock when the caller aborts before the resend', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
     const redlock = redlockOver([store], PATIENT);
@@ -201,7 +201,7 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     await redlock.close();
   });
 
-  test('stores nothing when it is asked again after its time (S16)', async () => {
+  test('stores nothing when it is sent again after its time limit (S16)', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
     const redlock = redlockOver([store], { nodeTimeout: 100 });

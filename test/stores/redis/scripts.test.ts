@@ -246,14 +246,14 @@ function together<T extends readonly unknown[] | []>(send: () => T) {
 }
 
 test.each(Object.entries({ ACQUIRE, BIRTH, RAISE, EXTEND, RELEASE, LEAVE, READ, WAITING, FORCE_RELEASE }))(
-  'the hash of %s is the one that the server computes',
+  "the hash of %s equals the server's",
   async (_name, { lua, sha }) => {
     await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
   },
 );
 
 describe('ACQUIRE', () => {
-  test('stores one record that lives for ttl and linger, so that no key is ever without an expiry', async () => {
+  test('stores one record with an expiry of ttl and linger', async () => {
     const lease = leaseFor('k', { owner: 'host:1' });
     const request = requestFor(lease);
     const [token] = await acquireAll([request]);
@@ -299,7 +299,7 @@ describe('ACQUIRE', () => {
     if (isTaken) await expectLife('k', TTL + LINGER_MS);
   });
 
-  test('says of a record without an expiry that it is held for ever', async () => {
+  test('reports a record without an expiry as held for ever', async () => {
     await write('k', { life: Infinity });
     expect(readAcquireReply(await acquire(leaseFor('k')))).toMatchObject({
       granted: false,
@@ -314,7 +314,7 @@ describe('ACQUIRE', () => {
     });
   });
 
-  test('run twice for the same lease grants again by the same token: a client may resend it', async () => {
+  test('run twice for the same lease grants the same token again: a client may resend it', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');
@@ -323,14 +323,14 @@ describe('ACQUIRE', () => {
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
   });
 
-  test('run again for a lease that was raised answers by the token that its records have', async () => {
+  test('run again for a raised lease returns the token of its records', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await raise(lease, token + 7);
     await expect(acquire(lease)).resolves.toBe(token + 7);
   });
 
-  test('run again for a lease that was released, is kept or has lapsed is an error, and changes nothing', async () => {
+  test('fails when it runs again for a released, kept or lapsed lease, and changes nothing', async () => {
     const [released, kept, lapsed] = [leaseFor('released'), leaseFor('kept'), leaseFor('lapsed')];
     for (const lease of [released, kept, lapsed]) await granted(lease);
     kept.acquired(performance.now(), TTL);
@@ -345,7 +345,7 @@ describe('ACQUIRE', () => {
     await expect(acquire(leaseFor('released'))).resolves.toEqual(expect.any(Number));
   });
 
-  test('does not grant again what is stored in part only', async () => {
+  test('does not grant a partly stored lease again', async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     await redis.del('lock:{b}');
@@ -364,24 +364,21 @@ describe('ACQUIRE', () => {
     ['like a free record, but cut short', `F-${'1'.repeat(16)}:${THEIRS}:170000000000`],
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
-  ])(
-    'on a value of something else, %s, is a loud error, and does not overwrite it (S19)',
-    async (_name, value) => {
-      // An expiry within the linger would make a record of it that has lapsed.
-      await redis.set('lock:{b}', value, 'PX', LINGER_MS);
-      for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
-      await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
-      await expect(recordOf('b')).resolves.toBe(value);
-    },
-  );
+  ])('fails on a foreign value, %s, and does not overwrite it (S19)', async (_name, value) => {
+    // An expiry within the linger would make a record of it that has lapsed.
+    await redis.set('lock:{b}', value, 'PX', LINGER_MS);
+    for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
+    await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
+    await expect(recordOf('b')).resolves.toBe(value);
+  });
 
-  test('on a key of another type is a loud error and not a lock that is held for ever (S19)', async () => {
+  test('fails on a key of another type, and does not report it as held for ever (S19)', async () => {
     await redis.rpush('lock:{b}', 'not a lock');
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow('WRONGTYPE');
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
   });
 
-  test('when memory is short stores nothing (S9)', async () => {
+  test('stores nothing when memory is short (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(leaseFor(['a', 'b']))).rejects.toThrow('OOM');
       await expect(acquire(leaseFor('a'), { marked: true })).rejects.toThrow('OOM');
@@ -398,7 +395,7 @@ describe('ACQUIRE', () => {
     await granted(leaseFor('k'), { deadline: PATIENCE });
   });
 
-  test('refuses while the data is younger than the guard, and says how long that lasts (S12)', async () => {
+  test('refuses while the data is younger than the guard, and returns the remaining time (S12)', async () => {
     await redis.config('RESETSTAT');
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
     expect(wait).toBeGreaterThan(TTL - PATIENCE);
@@ -410,7 +407,7 @@ describe('ACQUIRE', () => {
     await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
   });
 
-  test('tells a holder to others, and grants a duplicate, while the data is younger than the guard', async () => {
+  test('reports a holder, and grants a duplicate, while the data is younger than the guard', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
@@ -421,7 +418,7 @@ describe('ACQUIRE', () => {
     ]);
   });
 
-  test('begins the guard anew when the marker is from the future, and forgets no token (S12)', async () => {
+  test('restarts the guard when the marker is from the future, and keeps its token (S12)', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() + 3_600_000, high);
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
@@ -433,7 +430,7 @@ describe('ACQUIRE', () => {
 });
 
 describe('the fencing token that ACQUIRE gives', () => {
-  test('follows the clock where no token is known, so that tokens increase after a loss of data', async () => {
+  test('follows the clock without a stored token, so that tokens increase after a loss of data', async () => {
     const before = Date.now();
     const token = await granted(leaseFor('k'));
     expect(token).toBeGreaterThanOrEqual(tokenAt(before - 1));
@@ -444,30 +441,27 @@ describe('the fencing token that ACQUIRE gives', () => {
     ['was released', { state: 'F', life: LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was kept', { state: 'K', life: LINGER_MS }],
-  ])(
-    'is larger by one than the last of a key that %s, where the clock is not larger',
-    async (_name, record) => {
-      const last = tokenAhead();
-      await write('k', { ...record, token: last });
-      await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
-      await expect(tokenOf('k')).resolves.toBe(last + 1);
-    },
-  );
+  ])('is one larger than the last of a key that %s, when the clock is not larger', async (_name, record) => {
+    const last = tokenAhead();
+    await write('k', { ...record, token: last });
+    await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
+    await expect(tokenOf('k')).resolves.toBe(last + 1);
+  });
 
-  test('is that of the clock where that is larger than the last', async () => {
+  test('is that of the clock when that is larger than the last', async () => {
     const last = tokenAhead(-3_600_000);
     await write('k', { state: 'F', token: last });
     expect(await granted(leaseFor('k'))).toBeGreaterThan(tokenAhead(-PATIENCE));
   });
 
-  test('increases with each of many locks and releases of a key, sent at once', async () => {
+  test('increases with each of many pipelined locks and releases of a key', async () => {
     const leases = Array.from({ length: 200 }, () => leaseFor('k'));
     const answers = await together(() => leases.flatMap((lease) => [acquire(lease), release(lease)]));
     const tokens = answers.filter((_, index) => index % 2 === 0).map(Number);
     for (const [index, token] of tokens.entries()) expect(token).toBeGreaterThan(tokens[index - 1] ?? 0);
   });
 
-  test('counts from the largest of its keys, and all of them have the result', async () => {
+  test('counts from the largest token of its keys, and is stored at each of them', async () => {
     const last = tokenAhead();
     await write('a', { state: 'F', token: last - 5 });
     await write('b', { state: 'F', token: last });
@@ -476,7 +470,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     for (const key of 'abcd') await expect(tokenOf(key)).resolves.toBe(last + 1);
   });
 
-  test('starts where it is proposed, but not behind the clock and not ahead of it by more than the lead', async () => {
+  test('starts at the proposal, but not behind the clock and not ahead of it by more than the lead', async () => {
     const soon = tokenAhead(LEAD_MS - 100);
     await expect(acquire(leaseFor('a'), { proposal: soon })).resolves.toBe(soon);
     const behind = await granted(leaseFor('b'), { proposal: 5 });
@@ -488,7 +482,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(ahead).toBeLessThanOrEqual(tokenAt(Date.now() + 1 + LEAD_MS));
   });
 
-  test('is larger than the last, whatever is proposed', async () => {
+  test('is larger than the last, with any proposal', async () => {
     const last = tokenAhead();
     await write('k', { state: 'F', token: last });
     await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
@@ -500,7 +494,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
   });
 
-  test('is never beyond what a JavaScript number can hold', async () => {
+  test('never exceeds the largest exact JavaScript number', async () => {
     await write('k', { state: 'F', token: Number.MAX_SAFE_INTEGER });
     const record = await recordOf('k');
     await expect(acquire(leaseFor(['a', 'k']), { marked: true })).rejects.toThrow(
@@ -511,7 +505,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect((await readMarker()).high).toBe(0);
   });
 
-  test('starts above the marker, which lifts the floor of every key', async () => {
+  test('starts above the marker, which raises the minimum of every key', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('a'), { marked: true })).resolves.toBe(high + 1);
@@ -521,7 +515,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     expect(await granted(leaseFor('c'), { marked: true })).toBeGreaterThan(high);
   });
 
-  test('lifts the marker when it is ahead of the clock by more than the lead, as its record will be forgotten', async () => {
+  test('raises the marker when it is ahead of the clock by more than the lead, as its record will expire', async () => {
     const born = Date.now() - TTL;
     const last = tokenAhead();
     await writeMarker(born);
@@ -533,7 +527,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: last + 2 });
   });
 
-  test('leaves the marker alone when it is ahead of the clock by less than the lead', async () => {
+  test('does not change the marker when it is ahead of the clock by less than the lead', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const soon = tokenAhead(LEAD_MS - 100);
@@ -541,7 +535,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 5 });
   });
 
-  test('is not given where the marker cannot be lifted, to any lease of the command', async () => {
+  test('is granted to no lease of the command when the marker cannot be raised', async () => {
     const last = tokenAhead();
     await writeMarker(Date.now() - TTL);
     const waiter = waiterOf('a', 'waited');
@@ -575,7 +569,7 @@ describe('ACQUIRE for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses one that has run, or before one that has, and says who ran it and how long it is known', async () => {
+  test('refuses a tick that has run, or an earlier one, and returns who ran it and how long its mark stays', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));
@@ -586,13 +580,13 @@ describe('ACQUIRE for a tick of a schedule', () => {
     await granted(ticking(AT + 1, ['k', 'l']));
   });
 
-  test('refuses one of a schedule that names no instants, while any is known', async () => {
+  test('refuses a tick of a schedule without instants, while any mark is stored', async () => {
     await granted(ticking(0, 'other'));
     await ran(0);
     await expect(acquire(ticking(0))).resolves.toEqual([-3, '0000000000000000:host:1', expect.any(Number)]);
   });
 
-  test('a mark of another type is an error for its lease, and no matter for others in the command', async () => {
+  test('fails for the lease with a mark of another type, and not for others in the command', async () => {
     await redis.rpush(tickKey(PREFIX, ['k'], { schedule: 'nightly' }), 'not a mark');
     const [first, refused, last] = await acquireAll(
       [ticking(AT, 'a'), ticking(AT), ticking(AT, 'b')].map((lease) => requestFor(lease)),
@@ -604,7 +598,7 @@ describe('ACQUIRE for a tick of a schedule', () => {
 });
 
 describe('BIRTH', () => {
-  test('leaves the marker once and tells the time (S12, S16)', async () => {
+  test('stores the marker once and returns the time (S12, S16)', async () => {
     const [micros, born] = (await run(BIRTH, [1, MARKER])) as [number, number];
     expect(Math.abs(micros / 1_000 - Date.now())).toBeLessThan(PATIENCE);
     expect(born).toBe(Math.floor(micros / 1_000));
@@ -616,18 +610,18 @@ describe('BIRTH', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: 0 });
   });
 
-  test('keeps the largest token that the marker knows', async () => {
+  test('keeps the largest token of the marker', async () => {
     await writeMarker(1_700_000_000_000, 77);
     await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
     await expect(readMarker()).resolves.toEqual({ born: 1_700_000_000_000, high: 77 });
   });
 
-  test('tells the time alone where there is no marker', async () => {
+  test('returns only the time without a marker', async () => {
     await expect(run(BIRTH, [0])).resolves.toEqual([expect.any(Number), -1]);
     await expect(redis.dbsize()).resolves.toBe(0);
   });
 
-  test('meets a server that knows its marker, also when memory is short', async () => {
+  test('finds an existing marker, also when memory is short', async () => {
     await writeMarker(1_700_000_000_000);
     await withoutMemory(async () => {
       await expect(run(BIRTH, [1, MARKER])).resolves.toEqual([expect.any(Number), 1_700_000_000_000]);
@@ -636,7 +630,7 @@ describe('BIRTH', () => {
 });
 
 describe('RAISE', () => {
-  test('lifts the tokens of records that hold the lease, and changes nothing else of them', async () => {
+  test('raises the tokens of records that hold the lease, and changes nothing else', async () => {
     const lease = leaseFor(['a', 'b'], { owner: 'ünïcode' });
     const token = await granted(lease);
     const record = (await recordOf('a'))!;
@@ -648,7 +642,7 @@ describe('RAISE', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('refuses when a record has a larger token, or holds another lease, or is gone, and touches nothing', async () => {
+  test('refuses when a record has a larger token, holds another lease, or is missing, and changes nothing', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const unchanged = async (): Promise<void> => {
@@ -670,7 +664,7 @@ describe('RAISE', () => {
     ['was released', { state: 'F', life: TTL + LINGER_MS }],
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
-  ])('refuses where a record %s', async (_name, record) => {
+  ])('refuses when a record %s', async (_name, record) => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     await write('b', { ...record, id: lease.id, token });
@@ -679,14 +673,14 @@ describe('RAISE', () => {
     await expect(tokenOf('b')).resolves.toBe(token);
   });
 
-  test('lifts a record without an expiry, which is held for ever', async () => {
+  test('raises the token of a record without an expiry', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await redis.persist('lock:{k}');
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('lifts the marker when the token is ahead of the clock by more than the lead, and keeps the birth', async () => {
+  test('raises the marker when the token is ahead of the clock by more than the lead, and keeps its time of birth', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -712,7 +706,7 @@ describe('RAISE', () => {
     await expect(readMarker()).resolves.toEqual({ born, high: farther });
   });
 
-  test('makes a marker that is gone, with a birth of its own, so that the guard begins anew', async () => {
+  test('creates a missing marker with a new time of birth, so that the guard restarts', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const far = tokenAhead();
@@ -722,7 +716,7 @@ describe('RAISE', () => {
     expect(Math.abs(born - Date.now())).toBeLessThan(PATIENCE);
   });
 
-  test('refuses a token that is ahead of the clock by more than the lead where there is no marker', async () => {
+  test('refuses a token that is ahead of the clock by more than the lead without a marker', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(raise(lease, tokenAhead())).resolves.toBe(0);
@@ -732,7 +726,7 @@ describe('RAISE', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('raises no token where the marker cannot be lifted', async () => {
+  test('raises no token when the marker cannot be raised', async () => {
     await writeMarker(Date.now() - TTL);
     const lease = leaseFor('k');
     const token = await granted(lease);
@@ -744,7 +738,7 @@ describe('RAISE', () => {
 });
 
 describe('EXTEND', () => {
-  test('makes the records of the lease live for ttl and linger', async () => {
+  test("sets the expiry of the lease's records to ttl and linger", async () => {
     const lease = leaseFor(['a', 'b']);
     await granted(lease);
     const record = await recordOf('a');
@@ -753,7 +747,7 @@ describe('EXTEND', () => {
     await expect(recordOf('a')).resolves.toBe(record);
   });
 
-  test('touches nothing when one record is missing or holds another lease (S9)', async () => {
+  test('changes nothing when one record is missing or holds another lease (S9)', async () => {
     const [theirs, gone] = [leaseFor(['a', 'b']), leaseFor(['a', 'gone'])];
     await write('b');
     for (const lease of [theirs, gone]) {
@@ -764,7 +758,7 @@ describe('EXTEND', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never shortens a life, also of one record among several', async () => {
+  test('never shortens an expiry, also of one record among several', async () => {
     const lease = leaseFor(['a', 'b']);
     await write('a', { id: lease.id, life: 9 * TTL + LINGER_MS });
     await write('b', { id: lease.id, life: PATIENCE + LINGER_MS });
@@ -782,7 +776,7 @@ describe('EXTEND', () => {
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was released long ago', { state: 'F', life: PATIENCE }],
-  ])('a late one revives nothing that %s', async (_name, record) => {
+  ])('a late one does not revive a record that %s', async (_name, record) => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
     for (const lease of [alone, several]) {
       await write('a', { id: lease.id });
@@ -794,7 +788,7 @@ describe('EXTEND', () => {
     }
   });
 
-  test('gives an expiry again to a record that has lost it, which is held for ever', async () => {
+  test('restores the expiry of a record that has lost it', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await redis.persist('lock:{k}');
@@ -811,7 +805,7 @@ describe('EXTEND', () => {
     });
   });
 
-  test('decides on each of several leases by its own records (S9)', async () => {
+  test('decides each of several leases by its own records (S9)', async () => {
     const [first, second, third, fourth, fifth] = [
       leaseFor(['a', 'b']),
       leaseFor('c'),
@@ -826,7 +820,7 @@ describe('EXTEND', () => {
     await expectLife('c', TTL + LINGER_MS);
   });
 
-  test('a key of another type is not held, and does not keep other leases from being extended', async () => {
+  test('treats a key of another type as not held, and extends the other leases', async () => {
     await redis.rpush('lock:{a}', 'not a lock');
     await redis.set('lock:{c}', 'somebody');
     const mine = leaseFor('b');
@@ -837,7 +831,7 @@ describe('EXTEND', () => {
 });
 
 describe('RELEASE', () => {
-  test('frees the records that hold the lease and no others (S7)', async () => {
+  test('frees only the records that hold the lease (S7)', async () => {
     const lease = leaseFor(['a', 'b', 'gone']);
     await granted(lease);
     await write('b');
@@ -855,7 +849,7 @@ describe('RELEASE', () => {
     await expectLife('b', TTL + LINGER_MS);
   });
 
-  test('keeps the last token for the linger, neither more nor less', async () => {
+  test('keeps the last token exactly for the linger', async () => {
     const [long, short] = [leaseFor('long', { ttl: 3_600_000 }), leaseFor('short', { ttl: 10 })];
     await granted(long);
     await granted(short);
@@ -866,7 +860,7 @@ describe('RELEASE', () => {
     }
   });
 
-  test('once more does not touch what the next holder has, nor what was freed', async () => {
+  test("does not change a freed record or the next holder's when it runs again", async () => {
     const [first, second] = [leaseFor('k'), leaseFor('k')];
     await granted(first);
     await release(first);
@@ -879,7 +873,7 @@ describe('RELEASE', () => {
     await expect(recordOf('k')).resolves.toBe(record);
   });
 
-  test('frees what has lapsed meanwhile, too', async () => {
+  test('frees also lapsed records', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await lapse('k');
@@ -887,7 +881,7 @@ describe('RELEASE', () => {
     await expect(stateOf('k')).resolves.toBe('F-');
   });
 
-  test('frees by the expiry where memory is short, and for good (S9)', async () => {
+  test('frees by an expiry when memory is short, permanently (S9)', async () => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'b'])];
     await granted(alone);
     await granted(several);
@@ -902,7 +896,7 @@ describe('RELEASE', () => {
     await granted(leaseFor(['k', 'a', 'b']));
   });
 
-  test('keeps for the rest of minHold what the lease holds, longer or shorter than it would live', async () => {
+  test("keeps the lease's records for the rest of minHold, longer or shorter than their expiry", async () => {
     const [long, short] = [
       leaseFor('long', { ttl: 3_600_000 }),
       leaseFor(['short', 'b', 'gone'], { ttl: 10_000 }),
@@ -921,7 +915,7 @@ describe('RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('what is kept is refused to others, extended and released by nobody, and ends by itself', async () => {
+  test('a kept record refuses others, cannot be extended or released, and ends by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -940,7 +934,7 @@ describe('RELEASE', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
   });
 
-  test('keeps where memory is short, and an extension of it is refused', async () => {
+  test('keeps when memory is short, and refuses an extension', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     lease.acquired(performance.now(), 2 * TTL);
@@ -952,7 +946,7 @@ describe('RELEASE', () => {
     });
   });
 
-  test('leaves a value of something else alone, and is an error on a key of another type', async () => {
+  test('does not change a foreign value, and fails on a key of another type', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     const lease = leaseFor(['a', 'b', 'c']);
@@ -962,7 +956,7 @@ describe('RELEASE', () => {
     await expect(stateOf('c')).resolves.toBe('F-');
   });
 
-  test('remembers the tick that ran, unless a later one is known, whoever holds the key (oncePerTick)', async () => {
+  test('stores the tick that ran, unless a later one is stored, with any holder of the key (oncePerTick)', async () => {
     const tickAt = (at: number, owner: string): Lease => {
       const lease = leaseFor('k', { owner, tick: { schedule: 'nightly', at, life: TTL, from: 'release' } });
       lease.acquired(performance.now(), 0);
@@ -991,7 +985,7 @@ describe('RELEASE', () => {
 });
 
 describe('FORCE_RELEASE', () => {
-  test('frees what is held under one of the ids, and says under which; the last token stays', async () => {
+  test('frees a record with one of the ids, and returns that id; the last token stays', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     const record = (await recordOf('k'))!;
@@ -1001,7 +995,7 @@ describe('FORCE_RELEASE', () => {
     expect(await granted(leaseFor('k'))).toBeGreaterThan(token);
   });
 
-  test('frees what is kept for minHold, or has no expiry', async () => {
+  test('frees a record that is kept for minHold, or has no expiry', async () => {
     for (const record of [{ state: 'K' }, { life: Infinity }] as const) {
       await write('k', record);
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
@@ -1010,7 +1004,7 @@ describe('FORCE_RELEASE', () => {
     }
   });
 
-  test('leaves alone what is free, what is held under another id, and what is not there', async () => {
+  test("does not change a free record, another id's record, or a missing key", async () => {
     const lease = leaseFor('k');
     await granted(lease);
     const record = await recordOf('k');
@@ -1022,7 +1016,7 @@ describe('FORCE_RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('never overwrites what something else wrote (S19)', async () => {
+  test('never overwrites a foreign value (S19)', async () => {
     await redis.set('lock:{k}', 'somebody');
     await expect(forceRelease('k', 'somebody', THEIRS)).resolves.toEqual([]);
     await expect(recordOf('k')).resolves.toBe('somebody');
@@ -1030,7 +1024,7 @@ describe('FORCE_RELEASE', () => {
     await expect(forceRelease('list', THEIRS)).rejects.toThrow('WRONGTYPE');
   });
 
-  test('works when memory is short, and for good', async () => {
+  test('works when memory is short, permanently', async () => {
     await write('k');
     await withoutMemory(async () => {
       await expect(forceRelease('k', THEIRS)).resolves.toEqual([1]);
@@ -1042,7 +1036,7 @@ describe('FORCE_RELEASE', () => {
 });
 
 describe('READ', () => {
-  test('shows what is held and for how long, and nothing that is free', async () => {
+  test('returns held records with their remaining time, and no free ones', async () => {
     const lease = leaseFor('held');
     await granted(lease);
     await write('kept', { state: 'K' });
@@ -1074,7 +1068,7 @@ describe('READ', () => {
     }
   });
 
-  test('says of what something else wrote that it is not a lock, and hides no other lock (S19)', async () => {
+  test('reports a foreign value as not a lock, and hides no other lock (S19)', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.rpush('lock:{b}', 'not a lock');
     await redis.set('lock:{c}', '1'.repeat(80), 'PX', LINGER_MS);
@@ -1154,7 +1148,7 @@ describe('the queue of a key', () => {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('has those who were refused in the order in which they came, whenever they asked', async () => {
+  test('has refused callers in order of arrival, at any time of request', async () => {
     await holding();
     const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
     const answer = await wait(late, 10);
@@ -1167,7 +1161,7 @@ describe('the queue of a key', () => {
     expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
   });
 
-  test('is told in the record, from the first refusal until nobody waits', async () => {
+  test('sets a flag in the record, from the first refusal until nobody waits', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await acquire(leaseFor('k'), { ordered: true });
@@ -1197,7 +1191,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('is told in the record, though somebody acquires who takes another node for the one that keeps order', async () => {
+  test('sets the flag in the record, though a caller acquires that uses another queue node', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1211,7 +1205,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('is told of a release in order: the first at once, the next two in case it does not react', async () => {
+  test('notifies waiters of a release in order: the first at once, the next two as stand-bys', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const holder = await holding();
     for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
@@ -1228,7 +1222,7 @@ describe('the queue of a key', () => {
     for (const { stop } of all) stop();
   });
 
-  test('does not tell again who will try soon after the next turn, and tells those who will not', async () => {
+  test('does not notify a stand-by again that retries soon after the next turn, and notifies others', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const [a, b, c, d] = all as [Listener, Listener, Listener, Listener];
     const serverTime = async (): Promise<number> => {
@@ -1281,7 +1275,7 @@ describe('the queue of a key', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('drops those whose process has gone, and tells the next at once', async () => {
+  test('drops waiters of dead processes, and notifies the next at once', async () => {
     const alive = await listener('b');
     const holder = await holding();
     await wait(waiterOf('9'), 900);
@@ -1292,7 +1286,7 @@ describe('the queue of a key', () => {
     alive.stop();
   });
 
-  test('keeps others from passing the one whose turn it is, for a while; then its place is lost', async () => {
+  test('keeps others from passing the waiter whose turn it is, for a limited time; then drops it', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1313,7 +1307,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('lets one pass the first in line who came earlier', async () => {
+  test('lets an earlier caller pass the first in line', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1323,7 +1317,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('lets the one whose turn it is acquire, who leaves it; nothing remains', async () => {
+  test('grants the waiter whose turn it is, and removes it; no key remains', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1338,7 +1332,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('begins a turn when the last holder lapsed, so that nobody was told', async () => {
+  test('begins a turn when the last holder lapsed without a message', async () => {
     const first = await listener('a');
     await holding();
     await wait(first.waiter, 900);
@@ -1356,7 +1350,7 @@ describe('the queue of a key', () => {
     ['memory is short', 'maxmemory', '1', '0', 'OOM'],
     ['it has too few replicas', 'min-replicas-to-write', '1', '0', 'NOREPLICAS'],
   ])(
-    'does not keep the server busy for ever with a turn that it cannot note, when %s',
+    'does not keep the server busy with a turn that it cannot store, when %s',
     async (_name, setting, short, plenty, error) => {
       // Of its own: a script that does not end takes the server with it.
       const own = await startRedis();
@@ -1382,7 +1376,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('has the next waiter of the process in line as soon as the one before is granted, and says if it is first', async () => {
+  test('queues the next waiter of the process when the one before is granted, and returns if it is first', async () => {
     const [me, other] = [waiterOf('a'), waiterOf('b')];
     const lease = leaseFor('k');
     const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
@@ -1398,7 +1392,7 @@ describe('the queue of a key', () => {
     await expect(stateOf('k')).resolves.toBe('Hw');
   });
 
-  test('passes the turn on when a place is given up', async () => {
+  test('passes the turn on when a waiter leaves', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1419,7 +1413,7 @@ describe('the queue of a key', () => {
     ['a record that is kept', { state: 'K' }, false],
     ['a record that is held for ever', { life: Infinity }, false],
   ])(
-    'tells the next when a place is given up beside %s: only if the lock is free',
+    'notifies the next when a waiter leaves beside %s: only if the lock is free',
     async (_name, record, isTold) => {
       const [first, second] = [await listener('a'), await listener('b')];
       await holding();
@@ -1436,7 +1430,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('has a waiter for several keys at one key only, and the others are passed on', async () => {
+  test('has a waiter for several keys at one key only, and passes the others on', async () => {
     const both = waiterOf('a', 'a', 'b');
     const holder = await holding('b');
     await wait(both, 900);
@@ -1448,7 +1442,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('is left at every key when a lease for several is granted, and told in each record', async () => {
+  test('is left at every key when a lease for several keys is granted, with the flag in each record', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1469,14 +1463,14 @@ describe('the queue of a key', () => {
     other.stop();
   });
 
-  test('is not entered by a request that comes too late (S16)', async () => {
+  test('ignores a request that arrives too late (S16)', async () => {
     await holding();
     await acquire(leaseFor('k'), { deadline: -100, waiter: waiterOf('a') });
     await expect(redis.exists(queueKey(PREFIX, 'k'))).resolves.toBe(0);
     await expect(stateOf('k')).resolves.toBe('H-');
   });
 
-  test('tells when the records end that minHold keeps', async () => {
+  test('notifies waiters when minHold ends', async () => {
     const first = await listener('a');
     const lease = await holding();
     await wait(first.waiter, 900);
@@ -1490,7 +1484,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('tells after the pause that a release asks for', async () => {
+  test('notifies waiters after the pause that a release requests', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1499,7 +1493,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('is told when a lock is released by force', async () => {
+  test('notifies waiters of a forced release', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1509,7 +1503,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('is told of a release when memory is short', async () => {
+  test('notifies waiters of a release when memory is short', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1520,7 +1514,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('is no obstacle for a user who may not publish: the lock is freed first (S7)', async () => {
+  test('does not block a user that may not publish: the lock is freed first (S7)', async () => {
     await redis.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '+@all', 'resetchannels');
     const mute = server.client({ username: 'mute', password: 'secret' });
     const holder = await holding();
@@ -1535,7 +1529,7 @@ describe('the queue of a key', () => {
   });
 });
 
-describe('a token is written in 16 digits', () => {
+describe('writes a token in 16 digits', () => {
   test.each([
     1,
     99_999_999,
@@ -1552,7 +1546,7 @@ describe('a token is written in 16 digits', () => {
 });
 
 describe('one number in place of answers', () => {
-  test('is the clock as a token, which each lease has, or what was proposed for them', () => {
+  test('is the token of each lease: the clock or the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1567,7 +1561,7 @@ describe('one number in place of answers', () => {
     }
   });
 
-  test.each([0, 1_000])('is what the records say (proposal ahead by %d)', async (ahead) => {
+  test.each([0, 1_000])('is the token of the records (proposal ahead by %d)', async (ahead) => {
     const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const packed = packAcquire(
@@ -1591,7 +1585,7 @@ describe('one number in place of answers', () => {
     expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   });
 
-  test('is not the answer where one of the leases is refused: those before it are told their tokens', async () => {
+  test('is not the answer when a lease is refused: the earlier ones get their tokens', async () => {
     await granted(leaseFor('b'));
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await acquireAll(leases.map((lease) => requestFor(lease)));
@@ -1602,14 +1596,14 @@ describe('one number in place of answers', () => {
     ]);
   });
 
-  test('is not the answer where what is proposed is behind the marker, which is lifted', async () => {
+  test('is not the answer when the proposal is behind the marker, which is raised', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);
     await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
   });
 
-  test('says of a release that nobody was told', async () => {
+  test('says that a release notified nobody', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
@@ -1620,7 +1614,7 @@ describe('one number in place of answers', () => {
 
 describe('several leases in one command', () => {
   test.each([false, true])(
-    'are each granted or refused for themselves, told by their keys alone (ordered: %p)',
+    'are granted or refused separately, by their keys alone (ordered: %p)',
     async (ordered) => {
       await write('b');
       await redis.rpush('lock:{list}', 'of another type');
@@ -1649,7 +1643,7 @@ describe('several leases in one command', () => {
   );
 
   test.each([false, true])(
-    'are each granted or refused for themselves, whatever they are for (ordered: %p)',
+    'are granted or refused separately, in any mix of kinds (ordered: %p)',
     async (ordered) => {
       const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
       await redis.set(tickKey(PREFIX, ['ran'], tick), '0001800000000000:me');
@@ -1704,7 +1698,7 @@ describe('several leases in one command', () => {
     },
   );
 
-  test('are all refused by a node that is too young, or asked too late', async () => {
+  test('are all refused by a node that is too young, or that is asked too late', async () => {
     const leases = [leaseFor('a'), leaseFor(['b', 'c'])];
     const requests = leases.map((lease) => requestFor(lease));
     for (const answer of await acquireAll(requests, { guard: TTL }))
@@ -1715,7 +1709,7 @@ describe('several leases in one command', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('are each released for themselves, told by their keys alone', async () => {
+  test('are released separately, by their keys alone', async () => {
     const leases = ['a', 'b', 'list', 'gone', 'c'].map((key) => leaseFor(key));
     await redis.rpush('lock:{list}', 'of another type');
     await write('b');
@@ -1725,7 +1719,7 @@ describe('several leases in one command', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'H-', 'F-']);
   });
 
-  test('are each released for themselves, and an error with one of them is no matter for the others', async () => {
+  test('are released separately, and an error with one does not affect the others', async () => {
     const tick = { schedule: 'nightly', at: 1_700_000_000_000, life: TTL, from: 'release' } as const;
     const [ran, theirs, list, several, kept, last] = [
       leaseFor(['a', 'aa'], { tick }),
@@ -1760,7 +1754,7 @@ describe('several leases in one command', () => {
     await expect(redis.get(tickKey(PREFIX, ['a', 'aa'], tick))).resolves.toBe('0001700000000000:me');
   });
 
-  test('that a replica was asked for are answered by one error, which clients look for', async () => {
+  test('fail on a replica with one error, which clients look for', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;
@@ -1779,7 +1773,7 @@ describe('several leases in one command', () => {
   });
 });
 
-test('numbers may come as strings from a client of the user', () => {
+test('accepts numbers as strings from a client of the user', () => {
   expect(readAcquireReply('1700000000000000')).toEqual({ granted: true, token: 1_700_000_000_000_000 });
   expect(readAcquireReply(['0', '5', '2'])).toEqual({ granted: true, token: 5, nextIsFirst: true });
   expect(tooYoungFor(['-2', '700'])).toBe(700);
@@ -1797,7 +1791,7 @@ test('numbers may come as strings from a client of the user', () => {
 });
 
 test.each(['no number', '', null, undefined, 0, -1, 0.5, 2 ** 53])(
-  'a reply of %p is no fencing token',
+  'refuses a reply of %p as a fencing token',
   (reply) => {
     expect(readAcquireReply(reply)).toBeInstanceOf(Error);
   },

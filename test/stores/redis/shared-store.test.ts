@@ -57,7 +57,7 @@ function acquireAll(leases: readonly Lease[]): Promise<(AcquireReply | Error)[]>
   return answers(leases.length, (tell) => store.acquire(requests, false, tell));
 }
 
-test('asks for each mode with one command, and tells each answer by its place among all', async () => {
+test('sends one command for each mode, and returns the answers in the order of the requests', async () => {
   const modes = ['exclusive', 'shared', 'shared', 'exclusive', 'shared'] as const;
   const leases = modes.map((mode, index) => leaseOf(mode, mode === 'shared' ? 'shared' : `own ${index}`));
   await acquireAll(leases);
@@ -86,7 +86,7 @@ test('asks for each mode with one command, and tells each answer by its place am
   expect(shared.holders.map(({ id }) => id)).toEqual([others[2]!.id]);
 });
 
-test('goes on after a SCRIPT FLUSH at any time', async () => {
+test('works after a SCRIPT FLUSH at any time', async () => {
   const [one, other] = [leaseOf('shared'), leaseOf('shared')];
   await redis.script('FLUSH');
   await expect(acquireOn(store, one)).resolves.toMatchObject({ granted: true });
@@ -101,7 +101,7 @@ test('goes on after a SCRIPT FLUSH at any time', async () => {
   await expect(store.read(['k'])).resolves.toMatchObject([{ holders: [{ id: other.id }] }]);
 });
 
-test('keeps readers out while one waits, and lets them pass after', async () => {
+test('refuses readers while a writer waits, and admits them after', async () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -119,7 +119,7 @@ test('keeps readers out while one waits, and lets them pass after', async () => 
   await expect(acquireOn(store, leaseOf('shared'))).resolves.toMatchObject({ granted: true });
 });
 
-describe('what is said of one who waits is done in order, also where the server knows one script and not the other:', () => {
+describe('marks of a waiter are set and removed in order, also when the server has only one of the scripts:', () => {
   const waiter = {
     keys: ['k'],
     mode: 'exclusive',
@@ -136,15 +136,15 @@ describe('what is said of one who waits is done in order, also where the server 
   }
 
   test.each<[string, Script, 'letPass' | 'leave']>([
-    ['to let others pass', LET_PASS, 'letPass'],
+    ['to remove it', LET_PASS, 'letPass'],
     ['to leave', LEAVE, 'leave'],
-  ])('to hold others back, and %s', async (_name, known, end) => {
+  ])('to set a mark, and %s', async (_name, known, end) => {
     await knows(known);
     await Promise.all([store.holdBack(waiter, 100), store[end](waiter)]);
     expect(await hasMark()).toBe(false);
   });
 
-  test('to let others pass, and to hold them back', async () => {
+  test('to remove a mark, and to set one', async () => {
     await store.holdBack(waiter, 100);
     await knows(HOLD_BACK);
     await Promise.all([store.letPass(waiter), store.holdBack(waiter, 100)]);
@@ -152,7 +152,7 @@ describe('what is said of one who waits is done in order, also where the server 
   });
 });
 
-test('ends those by force that were asked for, and says which', async () => {
+test('releases the given ids by force, and returns which', async () => {
   const leases = [leaseOf('shared'), leaseOf('shared'), leaseOf('shared')];
   for (const lease of leases) await acquireOn(store, lease);
   const [a, b, c] = leases.map(({ id }) => id) as [string, string, string];

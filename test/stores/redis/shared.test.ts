@@ -252,12 +252,12 @@ function waiterOf(letter: string, mode: LockMode, ...keys: readonly string[]): W
 
 test.each(
   Object.entries({ ACQUIRE_SHARED, EXTEND_SHARED, RELEASE_SHARED, RAISE_SHARED, HOLD_BACK, LET_PASS }),
-)('the hash of %s is the one that the server computes', async (_name, { lua, sha }) => {
+)("the hash of %s equals the server's", async (_name, { lua, sha }) => {
   await expect(redis.script('LOAD', lua)).resolves.toBe(sha);
 });
 
 describe('readers', () => {
-  test('hold a lock together, with one token for all of a phase, whatever is proposed', async () => {
+  test('hold a lock together, with one token for all of a phase, with any proposal', async () => {
     const first = reader();
     const token = await granted(first);
     const others = [reader(), reader(), reader()];
@@ -267,7 +267,7 @@ describe('readers', () => {
     await expect(idsOf()).resolves.toEqual(expect.arrayContaining([first, ...others].map(({ id }) => id)));
   });
 
-  test('are in one record, one set and one hash, all of which expire', async () => {
+  test('are stored in one record, one set and one hash, all with an expiry', async () => {
     await granted(reader(), {});
     await granted(reader(), {});
     const keys = (await redis.keys('*')).toSorted();
@@ -275,7 +275,7 @@ describe('readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('refuse a writer, and name the last of them to end', async () => {
+  test('refuse a writer, and name the reader that ends last', async () => {
     const [short, last, middle] = [
       reader('k', { ttl: SHORT }),
       reader('k', { owner: 'last' }),
@@ -319,7 +319,7 @@ describe('readers', () => {
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
-  test('asked for again with the same lease get the same, and nothing changes', async () => {
+  test('get the same answer for the same lease, without a change', async () => {
     const [lease, late] = [reader(['a', 'b'], { ttl: SHORT }), reader(['a', 'b'])];
     const token = await granted(lease);
     await granted(late);
@@ -331,7 +331,7 @@ describe('readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('asked for again after they have lapsed or were released last are an error', async () => {
+  test('fail when requested again after they lapsed or the last one was released', async () => {
     const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
     await granted(lapsed);
     await granted(last);
@@ -342,7 +342,7 @@ describe('readers', () => {
   });
 
   test.each([true, false])(
-    'of one command get an answer each, whatever is there (order kept: %p)',
+    'of one command get an answer each, with any stored records (order kept: %p)',
     async (ordered) => {
       await granted(writer('held'));
       await holdBack(waiterOf('w', 'exclusive', 'marked'), 1_000);
@@ -379,7 +379,7 @@ describe('readers', () => {
     for (const key of lease.keys) await expect(idsOf(key)).resolves.toEqual([lease.id]);
   });
 
-  test('of several keys get one token, which lifts that of the phases that they join', async () => {
+  test('of several keys get one token, which raises that of the phases that they join', async () => {
     const [a, b] = [reader('a'), reader('b')];
     await granted(a);
     const joined = await granted(b, { proposal: tokenAt(Date.now() + LEAD_MS) });
@@ -396,14 +396,14 @@ describe('readers', () => {
     await expect(redis.keys('*')).resolves.toEqual([MARKER]);
   });
 
-  test('start above the marker, and lift it when their token is ahead of the clock', async () => {
+  test('start above the marker, and raise it when their token is ahead of the clock', async () => {
     const high = tokenAt(Date.now() + 3_600_000);
     await redis.set(MARKER, `${'1'.padStart(16, '0')}:${String(high).padStart(16, '0')}`);
     await expect(granted(reader(), { marked: true })).resolves.toBe(high + 1);
     expect(Number((await redis.get(MARKER))!.slice(17))).toBe(high + 1);
   });
 
-  test('are refused when memory is short, and nothing is stored (S9)', async () => {
+  test('are refused when memory is short, and store nothing (S9)', async () => {
     await withoutMemory(async () => {
       await expect(acquire(reader())).rejects.toThrow(/^OOM/);
     });
@@ -419,7 +419,7 @@ describe('readers', () => {
   test.each([
     ['record', 'lock:{k}'],
     ['mark', 'lock:{k}:w'],
-  ])('never overwrite a value of something else in place of the %s (S19)', async (_what, key) => {
+  ])('never overwrite a foreign value in place of the %s (S19)', async (_what, key) => {
     await redis.rpush(key, 'not ours');
     const [refused, other] = await ask([reader(), reader('other')]);
     expect(refused).toMatchObject({ message: expect.stringMatching(/^WRONGTYPE/) as unknown });
@@ -432,22 +432,19 @@ describe('readers', () => {
   test.each([
     ['set', 'lock:{k}:h', 'lock:{k}:s'],
     ['hash', 'lock:{k}:s', 'lock:{k}:h'],
-  ])(
-    'never overwrite one in place of the %s that is there when they are several',
-    async (_what, key, other) => {
-      await redis.rpush(key, 'not ours');
-      const lease = reader();
-      await granted(lease);
-      await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
-      await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
-      await expect(idsOf()).resolves.toEqual([lease.id]);
-      await release(lease);
-      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
-      await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
-    },
-  );
+  ])('never overwrite a foreign value in place of the %s of several readers', async (_what, key, other) => {
+    await redis.rpush(key, 'not ours');
+    const lease = reader();
+    await granted(lease);
+    await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
+    await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
+    await expect(idsOf()).resolves.toEqual([lease.id]);
+    await release(lease);
+    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
+    await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
+  });
 
-  test('say of a text of something else that it is no lock', async () => {
+  test('report a foreign string as not a lock', async () => {
     await redis.set('lock:{a}', 'somebody');
     await redis.set('lock:{b}:w', 'somebody');
     await expect(ask([reader('a'), reader('b')])).resolves.toEqual([
@@ -456,7 +453,7 @@ describe('readers', () => {
     ]);
   });
 
-  test('find no trace of what lapsed before: readers, or the rows of permits', async () => {
+  test('find no remains of a lapsed phase of readers or permits', async () => {
     for (const state of ['S', 'P', 'F', 'H']) {
       await redis.flushall();
       const [old, last] = [reader('k', { ttl: SHORT }), reader()];
@@ -483,7 +480,7 @@ describe('readers', () => {
 });
 
 describe('the end of a reader', () => {
-  test('comes after its own ttl, whoever else renews, and frees its place', async () => {
+  test('comes after its own ttl, with any renewals of others, and removes the reader', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT, owner: 'dead' }), reader('k', { owner: 'alive' })];
     await granted(dead);
     await granted(alive);
@@ -494,7 +491,7 @@ describe('the end of a reader', () => {
     await granted(writer());
   });
 
-  test('is cleared away in pieces by those who join for longer, and by those who join for much less long', async () => {
+  test('is cleaned up in parts by readers with a longer or much shorter ttl', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -520,7 +517,7 @@ describe('the end of a reader', () => {
     expectAbout((await refusal(writer())).remaining, TTL);
   });
 
-  test('is put off by extending, and never brought forward', async () => {
+  test('is moved later by an extension, and never earlier', async () => {
     const [one, other] = [reader('k', { ttl: SHORT, owner: 'one' }), reader('k', { owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -536,7 +533,7 @@ describe('the end of a reader', () => {
     expectAbout(holders[0]!.remaining, TTL);
   });
 
-  test('is put off for all keys of a lease or for none', async () => {
+  test('is extended for all keys of a lease or for none', async () => {
     const lease = reader(['a', 'b']);
     await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -546,7 +543,7 @@ describe('the end of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test.each(['H', 'F', 'K', 'P'])('is not put off where the record says %s', async (state) => {
+  test.each(['H', 'F', 'K', 'P'])('is not extended when the record is in state %s', async (state) => {
     const lease = reader();
     await granted(lease);
     await redis.setrange('lock:{k}', 0, state);
@@ -555,14 +552,14 @@ describe('the end of a reader', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('is not put off once the record expires within the linger', async () => {
+  test('is not extended once the record expires within the linger', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
     await expect(extend(TTL, lease)).resolves.toBe('0');
   });
 
-  test('gives an expiry again to a record that has lost it: that of the last', async () => {
+  test('restores the expiry of a record that has lost it: that of the last reader', async () => {
     const [long, short] = [reader(), reader('k', { ttl: 1_000 })];
     await granted(long);
     await granted(short);
@@ -576,7 +573,7 @@ describe('the end of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
   });
 
-  test('is not later than that of the record, also when what is told of it is gone', async () => {
+  test('is not later than that of the record, also without its entry', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
     const last = reader();
@@ -588,7 +585,7 @@ describe('the end of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(2 * TTL);
   });
 
-  test('is put off, and comes by a release, when memory is short (S9)', async () => {
+  test('is extended, and released, when memory is short (S9)', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL, owner: 'other' })];
     await granted(one);
     await granted(other);
@@ -610,7 +607,7 @@ describe('the end of a reader', () => {
 });
 
 describe('a release of readers', () => {
-  test('ends the lease and no other, once (S7)', async () => {
+  test('ends only the lease, once (S7)', async () => {
     const [one, other] = [reader(), reader()];
     await granted(one);
     await granted(other);
@@ -622,7 +619,7 @@ describe('a release of readers', () => {
     await expect(idsOf()).resolves.toEqual([other.id]);
   });
 
-  test('shortens the record to the last end of those who stay, and names that one', async () => {
+  test('shortens the record to the last end of the remaining readers, and names that reader', async () => {
     const [long, short] = [reader('k', { ttl: 10 * TTL }), reader('k', { owner: 'short' })];
     for (const lease of [long, short, reader('k', { ttl: SHORT })]) await granted(lease);
     await release(long);
@@ -634,7 +631,7 @@ describe('a release of readers', () => {
     await expectToOutlive('k', TTL + LINGER_MS);
   });
 
-  test('leaves the record alone for the one reader who stays, and all that is told of it', async () => {
+  test('keeps only the record for a single remaining reader', async () => {
     const [one, other] = [reader('k', { owner: 'one' }), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -649,7 +646,7 @@ describe('a release of readers', () => {
     await expect(idsOf()).resolves.toHaveLength(2);
   });
 
-  test('keeps what is told of the one who stays where its token is not that of the record', async () => {
+  test("keeps the entry of a single remaining reader when its token differs from the record's", async () => {
     const [one, other] = [reader(), reader('k', { ttl: 2 * TTL })];
     const token = await granted(one);
     await granted(other);
@@ -674,7 +671,7 @@ describe('a release of readers', () => {
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
-  test('of the last who has not lapsed frees it', async () => {
+  test('of the last reader that has not lapsed frees it', async () => {
     const [dead, alive] = [reader('k', { ttl: SHORT }), reader()];
     await granted(dead);
     await granted(alive);
@@ -684,7 +681,7 @@ describe('a release of readers', () => {
     await granted(writer());
   });
 
-  test('leaves a writer alone who has it since the reader lapsed', async () => {
+  test('does not affect a writer that acquired after the reader lapsed', async () => {
     const lease = reader();
     await granted(lease);
     await redis.pexpire('lock:{k}', LINGER_MS);
@@ -694,7 +691,7 @@ describe('a release of readers', () => {
     await expect(refusal(writer())).resolves.toMatchObject({ id: next.id });
   });
 
-  test('on a key of another type is an error, and no matter for others', async () => {
+  test('fails on a key of another type, without effect on others', async () => {
     const [wrong, other] = [reader('a'), reader('b')];
     await granted(reader('a', { ttl: SHORT }));
     await granted(wrong);
@@ -710,7 +707,7 @@ describe('a release of readers', () => {
 });
 
 describe('the token of readers', () => {
-  test('is lifted, and a larger one of the phase is no obstacle', async () => {
+  test('is raised, and a larger one of the phase does not prevent it', async () => {
     const [one, other] = [reader(), reader('k', { ttl: SHORT })];
     const token = await granted(one);
     await granted(other);
@@ -724,7 +721,7 @@ describe('the token of readers', () => {
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
-  test('is not lifted for who does not hold it, or not all of it', async () => {
+  test('is not raised for a lease that does not hold all its keys', async () => {
     const lease = reader(['a', 'b']);
     const token = await granted(lease);
     await granted(reader('b', { ttl: 2 * TTL }));
@@ -735,7 +732,7 @@ describe('the token of readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('ahead of the clock lifts the marker, and is refused where there is none', async () => {
+  test('ahead of the clock raises the marker, and is refused without a marker', async () => {
     const lease = reader();
     await granted(lease, { marked: true });
     const ahead = tokenAt(Date.now() + 3_600_000);
@@ -746,10 +743,10 @@ describe('the token of readers', () => {
   });
 });
 
-describe('a mark of one who waits', () => {
+describe('a mark of a waiter', () => {
   const waiting = waiterOf('a', 'exclusive');
 
-  test('keeps readers out who come later, on every node, and names the one who waits', async () => {
+  test('refuses later readers on every node, and names the waiter', async () => {
     await granted(reader());
     await holdBack(waiting, 500);
     const holder = await refusal(reader());
@@ -766,7 +763,7 @@ describe('a mark of one who waits', () => {
     ).resolves.toMatchObject({ granted: true });
   });
 
-  test('keeps readers out of a lock that is free, too', async () => {
+  test('refuses readers also on a free lock', async () => {
     const lease = reader();
     await granted(lease);
     await holdBack(waiting);
@@ -778,7 +775,7 @@ describe('a mark of one who waits', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}:w']);
   });
 
-  test('is no matter for a writer, nor for readers when a reader left it', async () => {
+  test('does not affect writers, nor readers when a reader set it', async () => {
     await holdBack(waiterOf('a', 'shared'));
     await granted(reader());
     await letPass(waiterOf('a', 'shared'));
@@ -787,7 +784,7 @@ describe('a mark of one who waits', () => {
     await expect(granted(writer())).resolves.toBeGreaterThan(0);
   });
 
-  test('lapses by itself when who waits does not renew it', async () => {
+  test('lapses when the waiter does not renew it', async () => {
     await granted(reader());
     await holdBack(waiting);
     const left = await redis.pttl('lock:{k}:w');
@@ -797,7 +794,7 @@ describe('a mark of one who waits', () => {
     await until(async () => (await acquire(reader())).granted);
   });
 
-  test('of who came first stands, and its waiter alone takes it away', async () => {
+  test('of the first waiter stands, and only that waiter removes it', async () => {
     const [early, late] = [waiterOf('a', 'exclusive'), waiterOf('b', 'exclusive')];
     await holdBack(late, 10);
     await holdBack(early, 60_000);
@@ -811,7 +808,7 @@ describe('a mark of one who waits', () => {
     await expect(redis.exists('lock:{k}:w')).resolves.toBe(0);
   });
 
-  test('does not let a stream of readers pass: the writer gets the lock when those before it have ended', async () => {
+  test('stops a stream of readers: the writer gets the lock after the earlier readers', async () => {
     let holding = [reader(), reader()];
     await ask(holding);
     await refusal(writer(), { waiter: waiting });
@@ -835,7 +832,7 @@ describe('a mark of one who waits', () => {
     }
   });
 
-  test('never overwrites what something else wrote (S19)', async () => {
+  test('never overwrites a foreign value (S19)', async () => {
     await redis.set('lock:{k}:w', 'somebody');
     await expect(holdBack(waiting)).rejects.toThrow(FOREIGN);
     await letPass(waiting);
@@ -886,7 +883,7 @@ describe('readers in line', () => {
     for (const each of all) each.stop();
   }
 
-  test('next to each other are told together when a writer releases, and the two behind them to stand by', async () => {
+  test('next to each other are notified together when a writer releases, and the two behind them as stand-bys', async () => {
     const all = await listeners(['shared', 'shared', 'shared', 'exclusive', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -901,7 +898,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('whose process has gone are dropped, and the others told', async () => {
+  test('of dead processes are dropped, and the others notified', async () => {
     const all = await listeners(['shared', 'shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -913,7 +910,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('wait for a writer in front of them, who is told alone', async () => {
+  test('wait for a writer in front of them, which alone is notified', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared', 'shared']);
     const holder = writer();
     await granted(holder);
@@ -927,7 +924,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('hold back those who come behind a writer that waits there, from the beginning of their phase', async () => {
+  test('refuse readers behind a waiting writer, from the start of their phase', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -944,7 +941,7 @@ describe('readers in line', () => {
     stop([first, second]);
   });
 
-  test('hold back those who come behind a writer in the same command', async () => {
+  test('refuse readers behind a writer of the same command', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const holder = writer();
     await granted(holder);
@@ -961,7 +958,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('get their turn as soon as the writer behind whom they came has ended', async () => {
+  test('get their turn as soon as the writer in front of them has ended', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -979,7 +976,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('let others in again soon who read meanwhile, when the writer in line has gone', async () => {
+  test('admit other readers again soon when the waiting writer has gone', async () => {
     const all = await listeners(['shared', 'exclusive']);
     const [first, second] = all as [Listener, Listener];
     const holder = writer();
@@ -995,7 +992,7 @@ describe('readers in line', () => {
     stop([first]);
   });
 
-  test('may be passed by a reader when nobody but readers waits', async () => {
+  test('may be passed by a reader when only readers wait', async () => {
     const all = await listeners(['shared']);
     const holder = writer();
     await granted(holder);
@@ -1005,7 +1002,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('begin a turn when the last holder has lapsed, and the front that does not take it loses its place', async () => {
+  test('begin a turn when the last holder has lapsed, and lose it when they do not take it', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);
@@ -1021,7 +1018,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('are told when the last reader has ended, and not before', async () => {
+  test('are notified when the last reader has ended, and not before', async () => {
     const all = await listeners(['exclusive']);
     const [one, other] = [reader(), reader()];
     await ask([one, other]);
@@ -1032,7 +1029,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('are told when a writer in front of them, who waits for readers, gives up', async () => {
+  test('are notified when a writer in front of them gives up', async () => {
     const all = await listeners(['exclusive', 'shared', 'shared']);
     await granted(reader());
     await refusal(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
@@ -1045,7 +1042,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('who leave while readers hold the lock wake nobody', async () => {
+  test('that leave while readers hold the lock wake no other waiter', async () => {
     const all = await listeners(['shared', 'shared']);
     await granted(reader());
     await holdBack(waiterOf('f', 'exclusive'), 5_000);
@@ -1055,7 +1052,7 @@ describe('readers in line', () => {
     stop(all);
   });
 
-  test('stand at one of several keys only', async () => {
+  test('queue at only one of several keys', async () => {
     const keys = ['a', 'b'];
     const waiter = waiterOf('a', 'shared', ...keys);
     await granted(writer('a'));
@@ -1068,8 +1065,8 @@ describe('readers in line', () => {
   });
 });
 
-describe('what READ and FORCE_RELEASE do with readers', () => {
-  test('all are shown, first to end first', async () => {
+describe('READ and FORCE_RELEASE with readers', () => {
+  test('READ returns all readers, sorted by their end', async () => {
     const leases = [
       reader('k', { owner: 'b' }),
       reader('k', { ttl: SHORT, owner: 'a:1' }),
@@ -1097,7 +1094,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
   });
 
   test.each(['h', 's'])(
-    'a value of something else under :%s is an error, and hides no other lock (S19)',
+    'READ fails on a foreign value under :%s, and hides no other lock (S19)',
     async (name) => {
       await ask([reader('a', { ttl: SHORT }), reader('b', { ttl: SHORT })]);
       const lease = reader(['a', 'b']);
@@ -1111,7 +1108,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
     },
   );
 
-  test('permits are shown with their slots, and one of them is ended by force', async () => {
+  test('READ returns permits with their slots, and FORCE_RELEASE ends one', async () => {
     const [one, two] = ['a'.repeat(32), 'b'.repeat(32)] as const;
     const [ends, life] = [Date.now() + TTL, TTL + LINGER_MS];
     // Of three slots the first and the last are taken.
@@ -1143,7 +1140,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
     expectAbout(await redis.pttl('lock:{k}'), LINGER_MS);
   });
 
-  test('a permit alone is shown by its record, and ended by force', async () => {
+  test('READ returns a single permit from its record, and FORCE_RELEASE ends it', async () => {
     const id = 'a'.repeat(32);
     const record = `P-0000000000000007:${id}:1700000000002:000100021:one:0000000000000004`;
     await redis.set('lock:{k}', record, 'PX', TTL + LINGER_MS);
@@ -1159,7 +1156,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
     ['the holder of one has lapsed', 'F', -1_000, true],
     ['all are held', 'F', 1_000, false],
   ])(
-    'who waits for a permit is told when the one in front gives up and %s',
+    'a waiter for a permit is notified when the one in front gives up and %s',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;
@@ -1178,7 +1175,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
     },
   );
 
-  test('those with the ids are ended, and no others', async () => {
+  test('FORCE_RELEASE ends only readers with the ids', async () => {
     const [one, two, three] = [reader(), reader(), reader()];
     await ask([one, two, three]);
     await expect(forceRelease('k', 'x'.repeat(32), three.id, one.id)).resolves.toEqual([2, 3]);
@@ -1193,7 +1190,7 @@ describe('what READ and FORCE_RELEASE do with readers', () => {
   });
 });
 
-test('a replica answers for all with the error that clients look for', async () => {
+test('fail on a replica with the error that clients look for', async () => {
   const lease = reader();
   await granted(lease);
   await redis.replicaof('127.0.0.1', 1);
@@ -1205,7 +1202,7 @@ test('a replica answers for all with the error that clients look for', async () 
   }
 });
 
-test('after the last release and the linger nothing is left, whoever held it', async () => {
+test('no key is left after the last release and the linger', async () => {
   const readers = [reader(['a', 'b'], { ttl: 10 * TTL }), reader('b'), reader('b', { ttl: 1_000 })];
   await granted(readers[0]!);
   await ask(readers.slice(1, 2));

@@ -10,7 +10,7 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 1_000, retry: NO_RETRY, renew: false, signals: [] };
 
-test('a server that hangs is not asked again and again, and votes at once when it is back', async () => {
+test('a server that hangs gets no repeated requests, and votes at once when it is back', async () => {
   const server = await startRedis();
   const looker = server.client();
   // A client of the user: its connection is not ours to end.

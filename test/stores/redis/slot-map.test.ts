@@ -65,13 +65,13 @@ return taken
 `;
 
 test.each([1, 2, 5, 6, 7, 12, 50, 1_000])(
-  'says which of %d slots are taken and free, whatever came before',
+  'reports taken and free slots of %d after any changes',
   async (permits) => {
     for (let seed = 1; seed <= 3; seed++)
       await expect(redis.eval(COMPARE, 0, seed, permits)).resolves.toMatch(/^[?-~]*$/);
   },
 );
 
-test('has a character for six slots', () => {
+test('stores six slots in a character', () => {
   expect([1, 6, 7, 1_000].map(widthOf)).toEqual([1, 1, 2, 167]);
 });

@@ -84,22 +84,19 @@ describe.each([
   test.each([
     ['by itself', { lazyConnect: false }],
     ['for the package', { lazyConnect: true }],
-  ])(
-    'it counts as silent, and locks on the others can be had, if the client connects %s',
-    async (_who, options) => {
-      const [here, there] = [await keyOn(answering), await keyOn(hanging)];
-      hang();
-      const node = nodeOf(clientOf(Client, options));
-      await connected(node);
-      await (await redlockOver([node], PATIENT).acquire([here], once)).release();
-      const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
-      await expect(silent).rejects.toThrow('no answer within 100 ms');
-      hanging.resume();
-      await (await redlockOver([node], PATIENT).acquire([there], once)).release();
-    },
-  );
+  ])('it counts as silent, and the others grant locks, if the client connects %s', async (_who, options) => {
+    const [here, there] = [await keyOn(answering), await keyOn(hanging)];
+    hang();
+    const node = nodeOf(clientOf(Client, options));
+    await connected(node);
+    await (await redlockOver([node], PATIENT).acquire([here], once)).release();
+    const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
+    await expect(silent).rejects.toThrow('no answer within 100 ms');
+    hanging.resume();
+    await (await redlockOver([node], PATIENT).acquire([there], once)).release();
+  });
 
-  test('the same with a client that has been at it for a while', async () => {
+  test('the same with a client that has been connecting for a while', async () => {
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);
@@ -112,7 +109,7 @@ describe.each([
   });
 });
 
-test('a module that is closed leaves nothing on the client', async () => {
+test('a closed module leaves no listeners on the client', async () => {
   const client = clientOf(Cluster, { lazyConnect: true });
   const listeners = (): number[] => client.eventNames().map((name) => client.listenerCount(name));
   const before = listeners();

@@ -50,7 +50,7 @@ async function watchOver(sentinels: readonly RedisServer[], options: RedisOption
   return { watch, client, told };
 }
 
-test('tells each change of a Sentinel, and nothing of one that names another master all the time', async () => {
+test('reports each change of a Sentinel, and ignores one that always names another master', async () => {
   const [leading, behind] = await Promise.all([startSentinel(7_001), startSentinel(7_002)]);
   const { told } = await watchOver([behind, leading]);
   await change(leading, 7_003);
@@ -62,7 +62,7 @@ test('tells each change of a Sentinel, and nothing of one that names another mas
   expect(told.map(({ port }) => port)).toEqual([7_003, 7_004, 7_004]);
 });
 
-test('tells a change that it heard of while the client was connecting when that is ready', async () => {
+test('reports a change during a connect when the client is ready', async () => {
   const sentinel = await startSentinel(7_001);
   const [connecting, ready] = [await watchOver([sentinel]), await watchOver([sentinel])];
   connecting.client.status = 'connecting';
@@ -82,7 +82,7 @@ test.each([
     'a function',
     (address: string) => (address === '127.0.0.1:7002' ? { host: '10.0.0.1', port: 6_379 } : null),
   ],
-])('names the master as it is reached from here, by a natMap that is %s', async (_what, natMap) => {
+])('names the master by its reachable address, with a natMap that is %s', async (_what, natMap) => {
   const sentinel = await startSentinel(7_001);
   const { told } = await watchOver([sentinel], { natMap });
   await change(sentinel, 7_002);
@@ -90,7 +90,7 @@ test.each([
   expect(told).toEqual([{ host: '10.0.0.1', port: 6_379 }]);
 });
 
-test('asks Sentinels that want a password', async () => {
+test('connects to Sentinels with a password', async () => {
   const sentinel = await startSentinel(7_001, 'requirepass secret');
   const options = { sentinelPassword: 'secret' };
   const { told } = await watchOver([sentinel], options);

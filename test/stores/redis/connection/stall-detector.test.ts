@@ -25,7 +25,7 @@ test('ends a connection that has not answered for five seconds', () => {
   expect(ended).toBe(1);
 });
 
-test('counts from the question that nothing has answered, not from an earlier one', () => {
+test('counts from the oldest unanswered command, not from an earlier one', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.answered();
@@ -36,7 +36,7 @@ test('counts from the question that nothing has answered, not from an earlier on
   expect(ended).toBe(1);
 });
 
-test('a question that follows does not give the first one more time', () => {
+test('a later command does not give the first one more time', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.asked();
@@ -44,7 +44,7 @@ test('a question that follows does not give the first one more time', () => {
   expect(ended).toBe(1);
 });
 
-test('leaves a silent connection alone, and runs no timer for it for ever', () => {
+test('ignores an idle connection, and leaves no timer for it', () => {
   silence.asked();
   silence.answered();
   jest.advanceTimersByTime(60_000);
@@ -62,7 +62,7 @@ test('a handshake that hangs counts, and a connection that closed does not', () 
   expect(ended).toBe(1);
 });
 
-test('says that there has been no answer for a second, until there is one', () => {
+test('reports that there has been no answer for a second, until one arrives', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(990);
@@ -76,7 +76,7 @@ test('says that there has been no answer for a second, until there is one', () =
   expect(silence.isSilent).toBe(true);
 });
 
-test('a command that fails is no answer, but when none is left there is nothing to be silent about', () => {
+test('a failed command is not an answer, but a connection without commands is not silent', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(1_010);
@@ -86,7 +86,7 @@ test('a command that fails is no answer, but when none is left there is nothing 
   expect(silence.isSilent).toBe(false);
 });
 
-test('commands that fail by themselves, as with a time limit of the client, do not keep a dead connection', () => {
+test('commands that time out in the client do not keep a dead connection', () => {
   for (let second = 0; second < 5; second++) {
     silence.asked();
     jest.advanceTimersByTime(500);
@@ -96,7 +96,7 @@ test('commands that fail by themselves, as with a time limit of the client, do n
   expect(ended).toBe(1);
 });
 
-test('an answer that is there and unread comes first, when the thread was blocked', () => {
+test('reads a pending answer first after the thread was blocked', () => {
   silence.asked();
   // The timer is late: the loop runs timers before it reads sockets.
   jest.advanceTimersByTime(1_000);
@@ -106,7 +106,7 @@ test('an answer that is there and unread comes first, when the thread was blocke
   expect(silence.isSilent).toBe(false);
 });
 
-test('leaves the connections of others alone, however long they are silent', () => {
+test('does not end connections of other clients, however long they are silent', () => {
   const borrowed = new StallDetector(client as unknown as Redis, false);
   borrowed.asked();
   const timers = jest.spyOn(globalThis, 'setTimeout');
@@ -121,14 +121,17 @@ test('leaves the connections of others alone, however long they are silent', () 
 test.each([
   ['a server', false, 1],
   ['a Cluster, of whose masters only some may be silent,', true, 1_001],
-])('%s is silent when it has answered nothing for a second of what is enough', (_what, isCluster, enough) => {
-  silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
-  for (let asked = 1; asked < enough; asked++) silence.asked();
-  jest.advanceTimersByTime(1_010);
-  expect(silence.isSilent).toBe(false);
-  silence.asked();
-  jest.advanceTimersByTime(1_010);
-  expect(silence.isSilent).toBe(true);
-  silence.answered();
-  expect(silence.isSilent).toBe(false);
-});
+])(
+  '%s is silent when enough of its connections have not answered for a second',
+  (_what, isCluster, enough) => {
+    silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
+    for (let asked = 1; asked < enough; asked++) silence.asked();
+    jest.advanceTimersByTime(1_010);
+    expect(silence.isSilent).toBe(false);
+    silence.asked();
+    jest.advanceTimersByTime(1_010);
+    expect(silence.isSilent).toBe(true);
+    silence.answered();
+    expect(silence.isSilent).toBe(false);
+  },
+);

@@ -94,8 +94,8 @@ async function answerOf(redlock: Redlock): Promise<string> {
   return (await answered(redlock)).answer;
 }
 
-describe('a server that is not fit for locks is refused, and says why (S17)', () => {
-  test('one that is listed twice, under whatever name', async () => {
+describe('an unfit server is refused with the reason (S17)', () => {
+  test('a server that is listed twice, under any name', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -110,7 +110,7 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('a master that becomes a replica is refused from its next connection on, and a replica that becomes master is used', async () => {
+  test('a master that becomes a replica is refused from its next connection, and a replica that becomes master is used', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
@@ -125,7 +125,7 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('a replica that is made master votes again on the connection that it has', async () => {
+  test('a replica that is promoted votes again on its existing connection', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -134,7 +134,7 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('one without the database, where ioredis would go on in database 0', async () => {
+  test('a server without the database, where ioredis would use database 0', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -158,14 +158,14 @@ describe('a server that is not fit for locks is refused, and says why (S17)', ()
 test.each([
   ['its mode', /^(redis_mode|server_mode|cluster_enabled):.*/gm, 'a node of a Redis Cluster'],
   ['its role', /^role:.*/gm, 'a replica'],
-])('a server that does not tell %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
+])('a server that does not report %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
   const client = await readyClientOf(await newServer(DURABLE));
   const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
   await ready;
   expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
 });
 
-test('a node that could not be inspected when it was connected votes when it can be (OOM, MISCONF, READONLY)', async () => {
+test('a node that could not be checked on connection votes once it can be checked (OOM, MISCONF, READONLY)', async () => {
   const server = await newServer(DURABLE);
   await server.client().config('SET', 'maxmemory', '1');
   const { nodes, failures } = await connect([server.url], true);
@@ -174,14 +174,14 @@ test('a node that could not be inspected when it was connected votes when it can
   await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
 });
 
-describe('a server on which locks are weaker is used, with one warning', () => {
+describe('a server with weaker locks is used, with one warning', () => {
   test('that keeps no append-only file, without the guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('none for one that writes every lock to disk, and none with the guard (S12, S13)', async () => {
+  test('no warning for one that writes every lock to disk, or with the guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
@@ -192,7 +192,7 @@ describe('a server on which locks are weaker is used, with one warning', () => {
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('whose user may not run INFO: the marker alone guards, and the lock works', async () => {
+  test('whose user may not run INFO: only the marker guards, and locks work', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
@@ -210,8 +210,8 @@ describe('a server on which locks are weaker is used, with one warning', () => {
   });
 });
 
-describe('a server that does not answer all questions is used all the same', () => {
-  test('one without CONFIG, as many that are hosted by others', async () => {
+describe('a server that refuses some commands is still used', () => {
+  test('one without CONFIG, as with many hosted servers', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
     const { nodes, failures, warnings } = await connect([server.url]);
     expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
@@ -265,7 +265,7 @@ describe('the restart guard (S12)', () => {
     expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
   });
 
-  test('begins when the node is first connected to, not when it is first asked for a lock', async () => {
+  test('begins at the first connection to the node, not at the first lock', async () => {
     const { redlock } = await guardedNode();
     await delay(GUARD + 1_100);
     await expect(answerOf(redlock)).resolves.toBe('acquired');
@@ -283,7 +283,7 @@ describe('the restart guard (S12)', () => {
     await expectToKeepItsWord(redlock, answer, asked);
   });
 
-  test('keeps a node from voting that restarted from old data, which has an old marker', async () => {
+  test('keeps a node from voting that restarted from old data with an old marker', async () => {
     const { server, looker, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
     const marker = await looker.get('lock:redlock-node');
@@ -293,7 +293,7 @@ describe('the restart guard (S12)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('does not end sooner when the wall clock of this machine is put forward', async () => {
+  test('does not end sooner when the wall clock of this machine jumps forward', async () => {
     const { server, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
     // From old data, so that the marker is old enough, and only the time since the start counts.
@@ -343,7 +343,7 @@ describe('the restart guard (S12)', () => {
   test.each([
     ['without it, beside its holder', 0, 'acquired'],
     ['with it, not beside its holder', 2 * GUARD, 'may have forgotten locks'],
-  ])('a task with minHold runs again when its one node is flushed: %s', async (_what, guard, outcome) => {
+  ])('a task with minHold runs again when its only node is flushed: %s', async (_what, guard, outcome) => {
     const server = await newServer();
     const { nodes: alices } = await connect([server.url], guard > 0);
     const { nodes: bobs } = await connect([server.url], guard > 0);
@@ -358,9 +358,9 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['lasts through the loss of the data of a minority', 1, 'is held by alice'],
-    ['is forgotten with the data of a quorum, when the guard is over', 2, 'acquired'],
-  ])('what minHold keeps after a release %s', async (_what, wiped, outcome) => {
+    ['stays through a data loss of a minority', 1, 'is held by alice'],
+    ['is lost with the data of a quorum, when the guard is over', 2, 'acquired'],
+  ])('a key that minHold keeps after a release %s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(
       three.map(({ url }) => url),

@@ -61,7 +61,7 @@ test.each([
   ['a node of a Cluster', { mode: 'cluster' }, undefined, 'give an ioredis `Cluster` instead'],
   ['a Sentinel', { mode: 'sentinel' }, undefined, 'it is a Sentinel'],
   ['a server that is listed twice', {}, 'localhost:6379', 'it is the same server as localhost:6379'],
-] as const)('tells whether locks are safe on %s (S17)', (_what, change, twin, reason) => {
+] as const)('decides if locks are safe on %s (S17)', (_what, change, twin, reason) => {
   expect(String(unsafeBecause({ ...sound, ...change }, twin))).toContain(reason);
 });
 
@@ -83,7 +83,7 @@ test.each([
   ],
   ['appendfsync everysec without the guard (S13)', {}, 'everysec', false, ['set appendonly to yes']],
   ['no persistence with the guard: nothing (S12)', { appendOnly: false }, undefined, true, []],
-  ['an appendfsync that we may not ask for: nothing', {}, undefined, false, []],
+  ['an appendfsync that we may not read: nothing', {}, undefined, false, []],
 ] as const)('warns of %s', (_what, change, appendfsync, guarded, warnings) => {
   expect(weakBecause({ ...sound, ...change }, appendfsync, guarded)).toEqual(
     warnings.map((text) => expect.stringContaining(text)),

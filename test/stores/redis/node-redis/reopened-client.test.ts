@@ -35,7 +35,7 @@ const CLIENTS: Readonly<Record<string, () => Promise<Setup>>> = {
 };
 
 test.each(Object.entries(CLIENTS))(
-  '%s: wakes those who wait after the client was closed and opened again',
+  '%s: wakes waiters after the client was closed and opened again',
   async (_, setUp) => {
     const { servers, open } = await setUp();
     const [client, another] = [open(), open()];

@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 
 describe('a client that is passed in', () => {
-  test('is refused by name while it is not connected, votes from then on, and not any more when it was closed', async () => {
+  test('is refused by name before it connects, votes while connected, and not after it is closed', async () => {
     const client = createClient({ url: server.url });
     client.on('error', () => undefined);
     const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
@@ -62,36 +62,33 @@ describe('a client that is passed in', () => {
     ['Buffers for texts', { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } }],
     ['no queue', { disableOfflineQueue: true }],
     ['a prefix of its own', { keyPrefix: 'own:' }],
-  ])(
-    'with %s: what is held is shown, listed, and waited for; the server is examined',
-    async (what, options) => {
-      const fleet = newFleet();
-      const node = storeOver(nodeRedis(server.url, options), fleet);
-      await node.connect();
-      expect(fleet.warnings).toEqual([
-        expect.stringContaining('set appendonly to yes and appendfsync to always'),
-      ]);
-      const redlock = redlockOver([node], PATIENT);
-      const key = `key of ${what}`;
-      const lock = await redlock.acquire([key], terms);
-      await expect(node.read([key])).resolves.toMatchObject([
-        { mode: 'exclusive', holders: [{ owner: 'me' }] },
-      ]);
-      const pages: string[] = [];
-      for await (const page of node.scan(key)) pages.push(...page);
-      expect(pages).toEqual([key]);
-      const prefix = what === 'a prefix of its own' ? 'own:' : '';
-      await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
-      const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
-      const waiting = redlock.acquire([key], { ...terms, retry });
-      await until(async () => (await looker.zcard(`${prefix}lock:{${key}}:q`)) === 1);
-      await looker.script('FLUSH');
-      await lock.release();
-      await (await waiting).release();
-      expect(await heldKeys(looker)).not.toContain(`${prefix}lock:{${key}}`);
-      await redlock.close();
-    },
-  );
+  ])('with %s: locks are shown, listed and waited for; the server is checked', async (what, options) => {
+    const fleet = newFleet();
+    const node = storeOver(nodeRedis(server.url, options), fleet);
+    await node.connect();
+    expect(fleet.warnings).toEqual([
+      expect.stringContaining('set appendonly to yes and appendfsync to always'),
+    ]);
+    const redlock = redlockOver([node], PATIENT);
+    const key = `key of ${what}`;
+    const lock = await redlock.acquire([key], terms);
+    await expect(node.read([key])).resolves.toMatchObject([
+      { mode: 'exclusive', holders: [{ owner: 'me' }] },
+    ]);
+    const pages: string[] = [];
+    for await (const page of node.scan(key)) pages.push(...page);
+    expect(pages).toEqual([key]);
+    const prefix = what === 'a prefix of its own' ? 'own:' : '';
+    await expect(looker.exists(`${prefix}lock:{${key}}`)).resolves.toBe(1);
+    const retry = { timeout: 60_000, attempts: Infinity, delay: 30_000, jitter: 0 };
+    const waiting = redlock.acquire([key], { ...terms, retry });
+    await until(async () => (await looker.zcard(`${prefix}lock:{${key}}:q`)) === 1);
+    await looker.script('FLUSH');
+    await lock.release();
+    await (await waiting).release();
+    expect(await heldKeys(looker)).not.toContain(`${prefix}lock:{${key}}`);
+    await redlock.close();
+  });
 
   test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
     await looker.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>secret', ...RIGHTS, ...NODE_REDIS_RIGHTS);
@@ -108,7 +105,7 @@ describe('a client that is passed in', () => {
     await expect(looker.call('ACL', 'LOG')).resolves.toEqual([]);
   });
 
-  test('errors of the server are told as they came: memory that is short refuses, and what is held is renewed', async () => {
+  test('errors of the server are passed on: locks are refused without memory, and held ones are renewed', async () => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url), fleet);
     await node.connect();
@@ -128,7 +125,7 @@ describe('a client that is passed in', () => {
 });
 
 describe('an acquire that the client keeps in its queue', () => {
-  test('stores nothing when it is written after its time limit (S16)', async () => {
+  test('stores nothing when it is sent after its time limit (S16)', async () => {
     const client = nodeRedis(server.url);
     const node = storeOver(client, newFleet());
     await until(() => client.isReady);
@@ -150,7 +147,7 @@ describe('an acquire that the client keeps in its queue', () => {
   });
 });
 
-test('a pool is refused when the module is made, with the clients that are not', async () => {
+test('the module refuses a pool of clients, and names the clients that work', async () => {
   const { createClientPool } = await import('redis');
   const pool = createClientPool({ url: server.url });
   cleanUpAfterTests(async () => pool.destroy());

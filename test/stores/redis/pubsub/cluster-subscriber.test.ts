@@ -70,7 +70,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   ['in redisOptions, with a hash tag', { redisOptions: { keyPrefix: '{app}:' } }, Cluster],
   ['in both places', { keyPrefix: 'app:', redisOptions: { keyPrefix: 'other:' } }, Cluster],
 ])('under a keyPrefix %s', (_where, options, Client) => {
-  test('those who wait are woken by a message', async () => {
+  test('waiters are woken by a message', async () => {
     expect(await slowestHandOver(await nodeWith(options, Client))).toBeLessThan(BY_MESSAGE_MS);
   });
 
@@ -90,7 +90,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('the channels that a user lacks the right to are named with the keyPrefix', async () => {
+test('names the channels without permission with the keyPrefix', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }
@@ -111,7 +111,7 @@ test('the channels that a user lacks the right to are named with the keyPrefix',
   await node.close();
 });
 
-describe('where the servers name addresses at which nobody is', () => {
+describe('with servers that announce unreachable addresses', () => {
   const map: NatMap = {};
   beforeAll(async () => {
     const lookers = masters.map((master) => master.client());
@@ -133,7 +133,7 @@ describe('where the servers name addresses at which nobody is', () => {
   test.each([
     ['an object', map],
     ['a function', (address: string) => map[address] ?? null],
-  ])('those who wait are woken by a message if the client has a natMap that is %s', async (_what, natMap) => {
+  ])('waiters are woken by a message if the client has a natMap that is %s', async (_what, natMap) => {
     expect(await slowestHandOver(await nodeWith({ natMap }))).toBeLessThan(BY_MESSAGE_MS);
   });
 });

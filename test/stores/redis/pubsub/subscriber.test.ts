@@ -18,7 +18,7 @@ const ANSWERING = `
   });
 `;
 
-test('a connection is kept when it was this process that did not read the answers', async () => {
+test('keeps a connection when this process did not read its answers', async () => {
   const shared = new Int32Array(new SharedArrayBuffer(8));
   const other = new Worker(ANSWERING, { eval: true, workerData: shared });
   const waiting: (() => void)[] = [];
