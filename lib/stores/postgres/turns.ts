@@ -60,10 +60,10 @@ export interface TurnContext {
 export class Turns {
   readonly clock = new ServerClock();
   #releases: Release[] = [];
-  /** By lease: who asks again has given the earlier request up, which must not be in the way of this one. */
+  /** By lease: a new request for a lease replaces the earlier one. */
   readonly #extensions = new Map<Lease, Extension>();
   #acquisitions: Acquisition[] = [];
-  /** So many are extended in one statement. */
+  /** The most extensions of the next statement. */
   #mostExtensions = LEAST_EXTENSIONS;
   readonly #pending: Releases;
   #isPlanned = false;
