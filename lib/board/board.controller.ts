@@ -14,9 +14,9 @@ import {
 import { Board, type PlatformRequest, type PlatformResponse } from './board.js';
 import type { RedlockBoardOptions } from './board.options.js';
 
-/** A controller at the path, behind the guards: both are part of a class in Nest. */
+/** Makes a controller at the path, behind the guards: in Nest, both are part of a class. */
 export function boardControllerFor({ path, guards = [] }: RedlockBoardOptions): Type {
-  // Without a version, so that it is at its path whatever the versioning of the application.
+  // The page has no version, so that its path is the same with any versioning of the application.
   @Controller({ path, version: VERSION_NEUTRAL })
   @UseGuards(...guards)
   class RedlockBoardController {

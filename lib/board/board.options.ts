@@ -1,35 +1,35 @@
 import type { CanActivate, ModuleMetadata, Type } from '@nestjs/common';
 import { badOption, checkBoolean, checkOptionNames } from '../core/checks.js';
 
-/** What {@link RedlockBoardModule.forRoot} takes. */
+/** Options of {@link RedlockBoardModule.forRoot}. */
 export interface RedlockBoardOptions {
   /**
-   * Where the page is, such as `'/locks'`; behind the application's global prefix.
+   * The path of the page, such as `'/locks'`; the application's global prefix comes before it.
    */
   readonly path: string;
 
   /**
-   * Guards that decide who sees the board and acts on it: classes, which Nest injects, or instances. Guards of the whole
+   * Guards that decide who may see and use the board: classes, which Nest injects, or instances. Guards of the whole
    * application come before them.
    * @defaultValue none, which `public` must confirm
    */
   readonly guards?: readonly (Type<CanActivate> | CanActivate)[];
 
   /**
-   * `true`: everybody who reaches the application may see all keys and owners.
+   * `true` if everybody who reaches the application may see all keys and owners.
    * @defaultValue false
    */
   readonly public?: boolean;
 
   /**
-   * Whether those whom the guards let in may end locks of others.
+   * `true` if everybody whom the guards admit may end locks of others.
    * @defaultValue false
    */
   readonly allowForceRelease?: boolean;
 
   /**
-   * Who sends a request, such as the name of its user, for the event that tells of a release by force
-   * (`nestjs-redlock:force-release`). It gets the request of Express or Fastify.
+   * Returns the sender of a request, such as the name of its user, for the event of a release by force
+   * (`nestjs-redlock:force-release`). The argument is the request of Express or Fastify.
    * @defaultValue nobody is named
    */
   readonly actor?: (request: never) => string | undefined | Promise<string | undefined>;
@@ -46,7 +46,7 @@ export interface RedlockBoardOptions {
 
 const NAMES = ['path', 'guards', 'public', 'allowForceRelease', 'actor', 'instance', 'imports'];
 
-/** @throws TypeError naming the option that does not fit; Error when nothing says who may see the board */
+/** @throws TypeError naming the option that does not fit; Error unless exactly one of `guards` and `public` is given */
 export function checkBoardOptions(options: RedlockBoardOptions): void {
   checkOptionNames('RedlockBoardModule.forRoot', options, NAMES);
   const { path, guards = [], public: isPublic, allowForceRelease, actor, instance } = options;

@@ -11,13 +11,13 @@ import { declaredRow } from './declared-row.js';
 
 export const BOARD_OPTIONS = Symbol('REDLOCK_BOARD_OPTIONS');
 
-/** A request of Express or of Fastify, with what it has of Node's. */
+/** A request of Express, or one of Fastify with Node's own in `raw`. */
 export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request']; originalUrl?: string };
 
-/** The same of a response; Fastify's must be told that others write it. */
+/** The same for a response. Fastify does not answer one after `hijack`. */
 export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
 
-/** The board of this process: it notes what the locks do here, and looks at the store while somebody watches. */
+/** The board of this process: it records the events of its locks, and looks at the store while somebody watches. */
 @Injectable()
 export class Board implements OnModuleInit, BeforeApplicationShutdown {
   #server: BoardServer | undefined;
@@ -53,7 +53,7 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
     await this.#server?.release(exchangeOf(request, response), body, actor);
   }
 
-  /** Before the server is closed, which waits for the streams. */
+  /** Runs before the server closes: the server waits for the streams, which end here. */
   beforeApplicationShutdown(): void {
     this.#server?.close();
     this.#events?.stop();

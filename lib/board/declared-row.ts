@@ -1,7 +1,7 @@
 import type { DeclaredRow } from '../live/messages.js';
 import type { LockDeclaration } from '../service/declarations.js';
 
-/** A declared lock as the page shows it. */
+/** Returns a declared lock as the page shows it. */
 export function declaredRow(declaration: LockDeclaration): DeclaredRow {
   const { name, keys, team, about, mode, permits, overridden } = declaration;
   return {
@@ -16,7 +16,7 @@ export function declaredRow(declaration: LockDeclaration): DeclaredRow {
   };
 }
 
-/** What differs from what every lock does, and the ttl. */
+/** Returns the ttl and the options that differ from their defaults. */
 function policyOf(declaration: LockDeclaration): string {
   const { ttl, renew, minHold, maxHold, reentrant, onLost, onBusy, oncePerTick } = declaration;
   const parts = [

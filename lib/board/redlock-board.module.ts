@@ -4,7 +4,7 @@ import { boardControllerFor } from './board.controller.js';
 import { checkBoardOptions, type RedlockBoardOptions } from './board.options.js';
 
 /**
- * A page of the application that shows its locks as they change: who holds what, who waits, since when.
+ * A page of the application that shows its locks as they change: their holders, their waiters, and the times of both.
  *
  * @example
  * ```ts

@@ -31,7 +31,7 @@ export interface ServerExam {
   readonly findings: readonly Finding[];
 }
 
-/** So many round trips are measured. */
+/** The number of round trips that are measured. */
 const SAMPLES = 20;
 
 /** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
@@ -41,7 +41,7 @@ const OLDEST_VERSION = [6, 2] as const;
 const PROBE_NAME = 'redlock-doctor';
 
 /**
- * @param guarded - whether the application keeps nodes that restarted from voting, so that they may forget locks
+ * @param guarded - `true` if the application keeps restarted nodes from voting, so that they may forget locks
  */
 export async function examineServer(
   name: string,

@@ -34,11 +34,11 @@ export interface LockedCall {
 }
 
 /**
- * Stands around every call of a method decorated with `@WithLock`: acquires before the method runs, renews while it
+ * Surrounds every call of a method decorated with `@WithLock`: acquires before the method runs, renews while it
  * runs, releases afterwards.
  *
- * Nest's own interceptors see requests and messages only; this one is called by the method itself, so that cron
- * tasks and plain service calls are locked too, and guards, pipes and interceptors keep their order around it.
+ * Nest's own interceptors see requests and messages only. The method itself calls this one, so that cron tasks and plain
+ * service calls are locked too, and guards, pipes and interceptors keep their order around it.
  */
 @Injectable()
 export class LockInterceptor {
@@ -71,7 +71,7 @@ export class LockInterceptor {
     return this.leaders.of(name)?.ifLeader(proceed);
   }
 
-  /** @internal Whether its application has shut down. */
+  /** @internal `true` if its application has shut down. */
   get isClosed(): boolean {
     return this.locker.isClosed;
   }

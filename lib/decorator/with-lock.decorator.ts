@@ -24,11 +24,11 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
  * Runs the method under a lock: acquires before it runs, renews while it runs, releases afterwards.
  *
  * For methods of any class that Nest creates, above or below other decorators. Other decorators find the method's
- * metadata, `name` and `length` unchanged. What the method returns or throws reaches the caller, unless the lock was lost
+ * metadata, `name` and `length` unchanged. The caller gets the method's result or error, unless the lock was lost
  * meanwhile (`onLost`).
  *
- * @param key - what to lock: a string, a list of them that makes one lock, or a function of the method's arguments that
- * gives either; its parameters need their types written out
+ * @param key - the key or keys to lock: a string, a list of them that makes one lock, or a function of the method's
+ * arguments that gives either; its parameters need their types written out
  * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
  * @example
  * ```ts
@@ -114,7 +114,7 @@ export namespace WithLock {
   }
 }
 
-/** @returns what to do in place of an option that only the declaration can have */
+/** Returns advice for an option that only the declaration can have. */
 function whereDeclared(name: string): string | undefined {
   return [...LOCK_POLICY_NAMES, 'instance'].includes(name)
     ? `The declared lock says it: change \`${name}\` in \`defineLocks\``

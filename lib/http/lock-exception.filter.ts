@@ -30,9 +30,9 @@ const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, m
 const UNAVAILABLE_FOR_S = 1;
 
 /**
- * Answers requests that ended in a {@link RedlockError}: `LockHeldError` with 409 and a `Retry-After`,
- * `LockUnavailableError` with 503 and a `Retry-After`, `LockLostError` and `StaleTokenError` with 409. On Express and
- * Fastify; in GraphQL as an error with `extensions.code`, in microservices and gateways as their error messages.
+ * Answers requests that ended in a {@link RedlockError}: `LockLostError` and `StaleTokenError` with 409,
+ * `LockHeldError` with 409 and a `Retry-After`, `LockUnavailableError` with 503 and a `Retry-After`. This is for Express
+ * and Fastify. GraphQL gets an error with `extensions.code`, microservices and gateways get their own error messages.
  *
  * The response has no names of processes, servers or keys. Override {@link problem} to show more, or in other
  * words. Errors that an operator must know of are logged with all details.

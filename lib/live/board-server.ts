@@ -9,7 +9,7 @@ import { BOARD_HEADER, whyForeign } from './own-page.js';
 import { HEADERS, pageFor } from './page.js';
 import { redacted } from './redacted.js';
 
-/** What a request is answered from: what Node has of it, whatever the framework. */
+/** A request and its response as Node has them, whatever the framework. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -26,8 +26,8 @@ export class BoardServer {
   ) {}
 
   /**
-   * @param url - as it was before a framework took parts of it away
-   * @param file - what comes after the path of the board; empty for the page itself
+   * @param url - the URL before a framework took parts of it away
+   * @param file - the part after the path of the board; empty for the page itself
    */
   get({ request, response }: Exchange, url: string, file: string): void {
     const { pathname, searchParams } = new URL(url, 'http://board');
@@ -49,8 +49,8 @@ export class BoardServer {
   /**
    * Ends holders of a lock.
    *
-   * @param body - what was sent, parsed
-   * @param actor - who asks for it
+   * @param body - the parsed body of the request
+   * @param actor - the name of the user who asks for it
    */
   async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
     const foreign = whyForeign(request);
@@ -74,7 +74,7 @@ export class BoardServer {
     }
   }
 
-  /** Ends all streams, which a server would wait for at its end. */
+  /** Ends all streams: a server waits for them when it closes. */
   close(): void {
     this.#isClosed = true;
     for (const end of [...this.#streams]) end();
@@ -89,7 +89,7 @@ export class BoardServer {
   }
 }
 
-/** Answers with a reason, which the page shows. */
+/** Answers with the reason for a refusal, which the page shows. */
 export function refuse(response: ServerResponse, status: number, message: string): void {
   json(response, status, { message });
 }
@@ -114,7 +114,7 @@ function sendAsset(
     return;
   }
   const accepted = String(headers['accept-encoding'] ?? '');
-  // Browsers take Brotli over https and on the loopback interface, and gzip always.
+  // Browsers accept Brotli over https and on the loopback interface only, and gzip always.
   const encoding = ['br', 'gzip'].find((name) => new RegExp(`\\b${name}\\b`).test(accepted));
   const bytes = Buffer.from(brotli, 'base64');
   response.writeHead(200, {

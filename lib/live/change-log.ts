@@ -1,16 +1,19 @@
 import { randomBytes } from 'node:crypto';
 
-/** So many changes are kept for those whose stream was cut; at two a second, half a minute. */
+/** The number of changes kept for viewers whose stream was cut: half a minute at two changes a second. */
 const MOST = 60;
 
-/** The changes of the last while, as they are sent, by number: who has missed a few gets those, and who has missed more gets all anew. */
+/**
+ * The latest changes as they are sent, by number. A viewer that missed a few gets those; one that missed more gets the
+ * whole state again.
+ */
 export class ChangeLog {
-  /** What the numbers belong to: those of another process, or of an earlier start, mean nothing here. */
+  /** Identifies this log: the numbers of another process, or of an earlier start, mean nothing here. */
   readonly epoch = randomBytes(6).toString('hex');
   readonly #changes: string[] = [];
   #version = 0;
 
-  /** What names the state after the last change. */
+  /** Names the state after the last change. */
   get id(): string {
     return `${this.epoch}.${this.#version}`;
   }
@@ -21,7 +24,7 @@ export class ChangeLog {
     if (this.#changes.length > MOST) this.#changes.shift();
   }
 
-  /** What has changed after the state with that `id`; `undefined` when that is not known. */
+  /** Returns the changes after the state with that `id`; `undefined` when they are not known. */
   after(id: string): readonly string[] | undefined {
     const [epoch, text = ''] = id.split('.');
     const missed = this.#version - Number(text);

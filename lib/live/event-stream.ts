@@ -2,26 +2,26 @@ import type { ServerResponse } from 'node:http';
 import type { LiveLocks } from './live-locks.js';
 import { HEADERS } from './page.js';
 
-/** How soon the browser tries again after the stream was cut, in milliseconds. */
+/** Milliseconds after which the browser connects again when the stream was cut. */
 const RETRY_MS = 1_000;
 
-/** Proxies cut connections on which nothing is sent for a minute or so. */
+/** Milliseconds between two comments in the stream: proxies cut connections that are silent for a minute or so. */
 const HEARTBEAT_MS = 15_000;
 
-/** Who does not read as fast as it is written, such as a tab that sleeps, is cut off, and asks again: bytes. */
+/** Most bytes that may wait for a slow reader, such as a suspended tab. With more, its stream ends, and it connects again. */
 const MOST_UNREAD = 16 * 1_024 * 1_024;
 
 /**
- * Sends what changes as server-sent events until the browser goes away.
+ * Sends the changes as server-sent events until the browser disconnects.
  *
- * @param after - what the browser has heard last, if its stream was cut
- * @returns ends it
+ * @param after - the id of the last event that the browser received, if its stream was cut
+ * @returns a function that ends the stream
  */
 export function streamTo(response: ServerResponse, locks: LiveLocks, after: string | undefined): () => void {
   response.writeHead(200, {
     ...HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
-    // Neither compressed nor collected by what stands between; the last is for nginx.
+    // Proxies must neither compress nor buffer the stream; the last header is for nginx.
     'cache-control': 'no-cache, no-transform',
     'x-accel-buffering': 'no',
   });

@@ -1,20 +1,20 @@
 import type { HistoryEntry } from './messages.js';
 
-/** How long it is remembered what has happened, in milliseconds. */
+/** Milliseconds for which an entry is remembered. */
 const MEMORY_MS = 10 * 60_000;
 
-/** So many entries of one key: one that changes hands all the time does not push out the others. */
+/** Most entries of one key: a key with many holders in turn does not push out the others. */
 const MOST_OF_KEY = 200;
 
-/** So many in all; a few megabytes. */
+/** Most entries of all keys; a few megabytes. */
 const MOST = 20_000;
 
-/** So many are left when there were more. */
+/** The number of entries that are left, about, when there were more than {@link MOST}. */
 const LEAST = 16_000;
 
-/** The latest of what has happened to locks, bounded in time and number. */
+/** The latest events of locks, bounded in time and number. */
 export class History {
-  /** By key; what was noted last is at the end. */
+  /** By key; the key that was noted last is at the end. */
   readonly #entries = new Map<string, HistoryEntry[]>();
   #size = 0;
 
@@ -37,8 +37,9 @@ export class History {
   }
 
   /**
-   * Drops the keys that were quiet for longest, many at a time. The first key of a Map is found behind all that were deleted
-   * before it: with one dropped for each new one, an addition to 20,000 keys took ten times as long (58 and 6 us on Node 20).
+   * Drops the keys without a new entry for longest, many at a time. To find the first key of a Map, the engine skips all
+   * that were deleted before it. With one key dropped for each new one, an addition to 20,000 keys took ten times as long
+   * (58 and 6 us on Node 20).
    */
   #forget(): void {
     for (const [oldest, { length }] of this.#entries) {
@@ -52,7 +53,7 @@ export class History {
     return recent(this.#entries.get(key) ?? []);
   }
 
-  /** The latest of all keys that begin with `prefix`, in the order in which they were noted for each key. */
+  /** Returns the latest entries of the keys that begin with `prefix`, those of each key in the order of their addition. */
   beginningWith(prefix: string, most: number): readonly HistoryEntry[] {
     const found: HistoryEntry[] = [];
     for (const key of [...this.#entries.keys()].toReversed()) {

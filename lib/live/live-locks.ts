@@ -22,19 +22,19 @@ import type { ProcessEvents } from './process-events.js';
 import { redacted } from './redacted.js';
 import { waitersOf } from './waiters.js';
 
-/** How often the store is looked at while somebody watches, in milliseconds. */
+/** Milliseconds from one look at the store to the next while somebody watches. */
 const INTERVAL_MS = 400;
 
-/** A look that takes long is followed by a pause of so many times as long: looking takes a quarter of the time at most. */
+/** The least pause after a look, as a multiple of its duration: looks take a quarter of the time at most. */
 const PAUSE_SHARE = 3;
 
-/** How often the nodes are asked how fit they are, in milliseconds. */
+/** Milliseconds from one check of the nodes to the next. */
 const CHECK_INTERVAL_MS = 2_000;
 
-/** So many entries make a timeline of a prefix. */
+/** Most entries in the timeline of a prefix. */
 const MOST_OF_PREFIX = 2_000;
 
-/** What can be looked at: a `LockService`, or what the command has opened. */
+/** The source of the locks: a `LockService`, or the stores that the command has opened. */
 export interface LockSource {
   list(): AsyncIterable<LockInfo>;
   checkNodes(): Promise<NodesStatus>;
@@ -45,38 +45,39 @@ export interface LockSource {
   campaigns(): readonly CampaignRow[];
   /** The ids of the locks that this process holds. */
   heldIds(): ReadonlySet<string>;
-  /** This process as the queues name it. */
+  /** The name of this process in the queues. */
   readonly process?: string;
 }
 
-/** Hears what is to be sent: a {@link BoardMessage} as JSON, and what to ask for after the stream was cut. */
+/** Receives a {@link BoardMessage} as JSON, and the id to pass to `watch` after the stream was cut. */
 export type Viewer = (message: string, id: string) => void;
 
 /**
- * The locks of a store, looked at again and again while somebody watches, however many do, and not at all otherwise.
+ * Looks at the locks of a store at intervals while somebody watches, and not at all otherwise. All viewers share each
+ * look.
  */
 export class LiveLocks {
   readonly #table = new LockTable();
   readonly #log = new ChangeLog();
   readonly #viewers = new Set<Viewer>();
-  /** Those who wait for the first look. */
+  /** Viewers that wait for the first look. */
   readonly #newcomers = new Set<Viewer>();
-  /** Holders of other processes that are held still, by key and id. */
+  /** Entries of the history that no event of this process will end, by id and key of the holder. */
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
-  /** Of the last look. */
+  /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
   #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], unsent: 0 };
   #nodes: NodesRow | undefined;
   #checkedAt = -Infinity;
   #checking = false;
   #isRunning = false;
-  /** Of the holders that the last look found the history has none. */
+  /** `true` if the next look adds to the history all holders that it finds, not only new ones. */
   #isAnew = true;
-  /** Whether the table is that of the last look, a moment ago. */
+  /** `true` if looks go on and the table is that of the last one. */
   #isFresh = false;
   #wake: (() => void) | undefined;
 
-  /** @param events - of this process; the command has none */
+  /** @param events - the events of this process; the command has none */
   constructor(
     private readonly source: LockSource,
     private readonly about: BoardAbout,
@@ -85,10 +86,11 @@ export class LiveLocks {
   ) {}
 
   /**
-   * Tells the viewer all there is, and then what changes.
+   * Sends the viewer the whole state, and then each change.
    *
-   * @param after - what it has heard last, if its stream was cut: then it is told what it has missed, if that is known
-   * @returns ends it
+   * @param after - the last id that the viewer received, if its stream was cut: it then gets the changes that it missed
+   * in place of the state, if they are known
+   * @returns a function that stops the sending
    */
   watch(viewer: Viewer, after?: string): () => void {
     const missed = after === undefined ? undefined : this.#log.after(after);
@@ -107,7 +109,7 @@ export class LiveLocks {
     };
   }
 
-  /** All that is known of a lock; `undefined` when it has not been there for long. */
+  /** Returns all that is known of a lock; `undefined` when its number is not known any more. */
   details(epoch: string, n: number): LockDetails | undefined {
     const key = this.#keyOf(epoch, n);
     if (key === undefined) return undefined;
@@ -127,9 +129,9 @@ export class LiveLocks {
   }
 
   /**
-   * Ends those of the lock's holders that are named: the ones that the question named, and nobody who came since.
+   * Ends the holders of a lock that have one of these ids: those that the user confirmed, and none that acquired it since.
    *
-   * @returns how many were ended; `undefined` when the number means nothing any more
+   * @returns the number of holders that were ended; `undefined` when the number of the lock is not known any more
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    */
   async release({ epoch, n, ids }: ReleaseRequest, actor: string | undefined): Promise<number | undefined> {
@@ -177,7 +179,7 @@ export class LiveLocks {
         this.#wake = undefined;
         resolve();
       };
-      // What keeps the process alive is the streams of those who watch.
+      // The streams of the viewers keep the process alive; this timer does not.
       const timer = setTimeout(done, milliseconds).unref();
       this.#wake = done;
     });
@@ -197,14 +199,17 @@ export class LiveLocks {
       held = this.source.heldIds();
       change = this.#table.update(infos, { held, waitersOf: (key) => this.#waitersOf(key, calls) }, now);
     } catch (error) {
-      // Too few nodes answer: what is shown stays, and is said to be of before.
+      // Too few nodes answered: the page keeps the old rows and says that they are old.
       problem = redacted(asError(error).message);
     }
     if (change) this.#note(change, held, now);
     this.#tell(change, problem);
   }
 
-  /** Those of whom the events have not told: holders of other processes, and what this one has held since before it was recorded. */
+  /**
+   * Notes the holders that the events do not report: those of other processes, and those of this process that acquired
+   * before the recording began.
+   */
   #note({ begun, ended }: TableChange, held: ReadonlySet<string>, now: number): void {
     for (const { key, holder } of this.#isAnew ? this.#table.holders : begun) {
       if (this.events?.holds(holder.id) || this.#others.has(holder.id + key)) continue;
@@ -252,7 +257,7 @@ export class LiveLocks {
         ...(gone.length > 0 && { gone }),
         ...(isStatusNew && { status }),
       };
-      // Written once, however many watch.
+      // One text for all viewers.
       const text = JSON.stringify(message);
       this.#log.add(text);
       for (const viewer of this.#viewers) viewer(text, this.#log.id);
@@ -280,7 +285,7 @@ export class LiveLocks {
     return JSON.stringify(message);
   }
 
-  /** Beside the looks: a node that is silent takes its time, and the locks of the others are there. */
+  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. */
   async #checkNodes(): Promise<void> {
     if (this.#checking || performance.now() - this.#checkedAt < CHECK_INTERVAL_MS) return;
     this.#checking = true;

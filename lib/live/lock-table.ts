@@ -1,19 +1,19 @@
 import type { LockHolder, LockInfo } from '../core/lock-info.js';
 import type { HolderRow, LockRow, Renewal, WaiterRow } from './messages.js';
 
-/** Longer keys and owners are cut; the details of a lock have them whole. */
+/** Most characters of a key or an owner: longer ones are cut, except in the details of a lock. */
 const MOST_CHARACTERS = 200;
 
-/** So many holders and waiters of one lock are sent; of more their number. */
+/** Most holders, and most waiters, that are sent of one lock; of the others, only their number is sent. */
 const MOST_HOLDERS = 20;
 
-/** So many locks are sent at most. */
+/** Most locks that are sent. */
 export const MOST_ROWS = 20_000;
 
-/** So many keys keep their numbers at most, and half of them at least. */
+/** Most keys that keep their numbers. When there are more, at least half of this is left. */
 const MOST_NUMBERS = 5 * MOST_ROWS;
 
-/** Two answers about the same end differ by the time that they took; an extension moves it by more, in milliseconds. */
+/** Milliseconds by which two answers about the same end may differ, because each took its time; an extension adds more. */
 const TOLERANCE_MS = 250;
 
 interface Holding {
@@ -21,24 +21,24 @@ interface Holding {
   renewals: number;
 }
 
-/** A lock as it was seen at the last look. */
+/** A lock at the last look. */
 interface Entry {
   readonly info: LockInfo;
   readonly row: LockRow;
   readonly holdings: ReadonlyMap<string, Holding>;
-  /** The row without what each extension changes. */
+  /** The row as JSON, without the fields that each extension changes. */
   readonly shape: string;
 }
 
-/** A holder that has come or gone between two looks. */
+/** A holder that appeared or disappeared between two looks. */
 export interface HolderChange {
   readonly key: string;
   readonly holder: LockHolder;
-  /** When it ended at the latest, unless it was extended. */
+  /** The latest time at which it ends, unless it is extended. */
   readonly ends: number;
 }
 
-/** What is different since the look before. */
+/** The difference between a look and the one before. */
 export interface TableChange {
   readonly rows: readonly LockRow[];
   readonly renewed: readonly Renewal[];
@@ -47,52 +47,52 @@ export interface TableChange {
   readonly ended: readonly HolderChange[];
 }
 
-/** What is known of locks beside who holds them. */
+/** Facts about locks that are not in a {@link LockInfo}. */
 export interface Beside {
-  /** The ids of the holders that are this process. */
+  /** The ids of the holders in this process. */
   readonly held: ReadonlySet<string>;
   readonly waitersOf: (key: string) => readonly WaiterRow[];
 }
 
-/** The locks as they were at the last look, and what has changed since the one before. */
+/** The locks at the last look. */
 export class LockTable {
   #entries = new Map<string, Entry>();
-  /** A key keeps its number, so that a lock is the same one to the page after it was free for a moment. */
+  /** A key keeps its number while it is free for a moment, so that the page knows it for the same lock. */
   readonly #numbers = new Map<string, number>();
   readonly #keys = new Map<number, string>();
   #last = 0;
   #unsent = 0;
 
-  /** How many locks there are that are not sent. */
+  /** The number of locks that are not sent. */
   get unsent(): number {
     return this.#unsent;
   }
 
-  /** All that are sent. */
+  /** The rows of all locks that are sent. */
   get rows(): LockRow[] {
     const rows: LockRow[] = [];
     for (const { row } of this.#entries.values()) rows.push(row);
     return rows;
   }
 
-  /** All who hold a lock. */
+  /** All holders of all locks that are sent. */
   get holders(): HolderChange[] {
     return [...this.#entries.values()].flatMap((entry) =>
       entry.info.holders.map((holder) => changeOf(entry.info.key, holder, entry)),
     );
   }
 
-  /** The key with that number. */
+  /** Returns the key with that number. */
   keyOf(n: number): string | undefined {
     return this.#keys.get(n);
   }
 
-  /** What the nodes say of a key; `undefined` when nobody holds it. */
+  /** Returns the answers of the nodes about a key; `undefined` when nobody holds it. */
   infoOf(key: string): LockInfo | undefined {
     return this.#entries.get(key)?.info;
   }
 
-  /** All holders of a key, with their owners whole. */
+  /** Returns all holders of a key, with the whole names of their owners. */
   holdersOf(key: string, held: Beside['held']): HolderRow[] {
     const entry = this.#entries.get(key);
     if (!entry) return [];
@@ -101,7 +101,7 @@ export class LockTable {
     );
   }
 
-  /** @returns the number of a key, which it gets when it is asked for first */
+  /** Returns the number of a key, and gives it one at the first call. */
   numberOf(key: string): number {
     const known = this.#numbers.get(key);
     if (known !== undefined) return known;
@@ -111,7 +111,11 @@ export class LockTable {
     return n;
   }
 
-  /** @param now - when the look began, in milliseconds since 1970 */
+  /**
+   * Takes over the result of a look.
+   *
+   * @param now - the time at which the look began, in milliseconds since 1970
+   */
   update(infos: ReadonlyMap<string, LockInfo>, beside: Beside, now: number): TableChange {
     const rows: LockRow[] = [];
     const renewed: Renewal[] = [];
@@ -153,7 +157,7 @@ export class LockTable {
     return { info, row, holdings, shape };
   }
 
-  /** The numbers of keys that have not been held for long. */
+  /** Drops the oldest numbers of keys that are not held, when there are too many. */
   #forget(): void {
     if (this.#numbers.size <= MOST_NUMBERS) return;
     for (const [key, n] of this.#numbers) {
@@ -194,7 +198,7 @@ function rowOf(
   };
 }
 
-/** @param shown - what is shown of an owner */
+/** @param shown - returns the part of an owner that is shown */
 function holderRow(
   { id, owner, since, fencingToken, slot }: LockHolder,
   { ends, renewals }: Readonly<Holding> = { ends: Infinity, renewals: 0 },

@@ -1,27 +1,27 @@
 import type { LockMode } from '../core/lock-mode.js';
 
-// What the server of the board tells its page. Times are milliseconds since 1970 by the clock of the server, but for `since`,
-// which is by the clock of the holder.
+// Messages between the server of the board and its page. Times are milliseconds since 1970 by the clock of the server,
+// except `since` of a holder, which is by the clock of that holder.
 
-/** One of those who hold a lock. */
+/** A holder of a lock. */
 export interface HolderRow {
   readonly id: string;
   readonly owner: string;
   readonly since: number;
   /** `null` when the key has no expiry. */
   readonly ends: number | null;
-  /** How often it was seen to be extended. */
+  /** The number of extensions that the server has seen. */
   readonly renewals: number;
   readonly token: number | undefined;
   readonly slot?: number;
-  /** Whether the process of the board holds it. */
+  /** `true` if the process of the board holds it. */
   readonly own?: true;
 }
 
-/** One of those who wait for a lock, in their order: a call of this process, or all of another process in one mode. */
+/** A waiter of a lock: a call in this process, or all calls of another process in one mode. */
 export interface WaiterRow {
   readonly owner: string;
-  /** By the clock of this process for its calls, for others by that of the store, if it has one. */
+  /** By the clock of this process for its own calls; for others by the clock of the store, if it has one. */
   readonly since: number;
   readonly mode: LockMode;
   /** The class and the method, of a waiter of this process. */
@@ -29,28 +29,28 @@ export interface WaiterRow {
   readonly own?: true;
 }
 
-/** A lock as the table shows it. Long texts are cut; {@link LockDetails} has them whole. */
+/** A lock as the table shows it. Long texts are cut, except in {@link LockDetails}. */
 export interface LockRow {
-  /** The number that the server knows it by. */
+  /** The number by which the server finds the lock. */
   readonly n: number;
   readonly key: string;
   /** The length of the key, if it is cut. */
   readonly length?: number;
-  /** `null` when no quorum has it: what is left of an attempt or a release that did not reach all nodes. */
+  /** `null` when no quorum has it: an attempt failed, or a release did not reach all nodes. */
   readonly mode: LockMode | null;
   readonly permits?: number;
-  /** First to end first. */
+  /** The holder that ends first is the first. */
   readonly holders: readonly HolderRow[];
-  /** How many holders there are beside these. */
+  /** The number of holders beside these. */
   readonly more?: number;
   readonly waiters: readonly WaiterRow[];
-  /** How many waiters there are beside these. */
+  /** The number of waiters beside these. */
   readonly moreWaiters?: number;
-  /** How many nodes have it, of how many. */
+  /** The number of nodes that have it, and the number of all nodes. */
   readonly nodes: readonly [have: number, of: number];
 }
 
-/** An extension: the lock, which of its holders, its end, and how often by now. */
+/** An extension: the number of the lock, the index of the holder, its end, and its extensions so far. */
 export type Renewal = readonly [n: number, holder: number, ends: number | null, renewals: number];
 
 export interface NodeRow {
@@ -73,9 +73,9 @@ export interface TickRow {
   readonly key: string;
   readonly ran: number;
   readonly skipped: number;
-  /** The last one that ran here. */
+  /** The last tick that ran here. */
   readonly lastRun?: { readonly tick: number; readonly at: number };
-  /** The last one that was skipped here, and who had run it. */
+  /** The last tick that was skipped here, and the process that had run it. */
   readonly lastSkip?: { readonly tick: number; readonly at: number; readonly by?: string };
 }
 
@@ -85,33 +85,33 @@ export interface CampaignRow {
   readonly isLeader: boolean;
 }
 
-/** What is told beside the locks. */
+/** The state of the store and of this process, beside the locks. */
 export interface BoardStatus {
   readonly nodes: NodesRow | undefined;
-  /** Why the locks cannot be read at present; those that are shown are of before. */
+  /** The reason why the locks cannot be read at present; the page then shows those of the last look. */
   readonly problem?: string;
   readonly ticks: readonly TickRow[];
   readonly campaigns: readonly CampaignRow[];
-  /** How many locks there are that are not sent. */
+  /** The number of locks that are not sent. */
   readonly unsent: number;
 }
 
-/** A lock that the application has declared, also while nobody holds it. Milliseconds. */
+/** A lock that the application has declared, also while nobody holds it. */
 export interface DeclaredRow {
   readonly name: string;
-  /** `null` where a function gives them. */
+  /** `null` when a function returns them. */
   readonly keys: readonly string[] | null;
   readonly team?: string;
   readonly about?: string;
   readonly mode: LockMode;
   readonly permits?: number;
-  /** The rest of its policy, in the words of its options. */
+  /** The rest of its policy, as names and values of options. */
   readonly policy: string;
   /** The options that the module overrides. */
   readonly overridden: readonly string[];
 }
 
-/** What stays the same while the server runs. */
+/** The facts that stay the same while the server runs. */
 export interface BoardAbout {
   /** The readable name of this process; the command has none. */
   readonly owner?: string;
@@ -123,7 +123,7 @@ export interface BoardAbout {
 
 export interface Snapshot {
   readonly type: 'snapshot';
-  /** What the numbers of rows belong to. */
+  /** Identifies the run of the server: the numbers of rows mean nothing in another. */
   readonly epoch: string;
   readonly now: number;
   readonly about: BoardAbout;
@@ -134,7 +134,7 @@ export interface Snapshot {
 export interface Change {
   readonly type: 'change';
   readonly now: number;
-  /** New ones, and those of which more has changed than their ends. */
+  /** New locks, and those with a change other than an extension. */
   readonly rows?: readonly LockRow[];
   readonly renewed?: readonly Renewal[];
   readonly gone?: readonly number[];
@@ -143,18 +143,18 @@ export interface Change {
 
 export type BoardMessage = Snapshot | Change;
 
-/** What has happened to a lock, for the timeline. */
+/** An event of a lock, for the timeline. */
 export type HistoryEntry =
   | {
       readonly kind: 'held';
       readonly key: string;
       readonly who: string;
-      /** When it began to wait, if it did. */
+      /** The time at which it began to wait, if it did. */
       readonly asked?: number;
       readonly from: number;
       /** `undefined` while it lasts. */
       to?: number;
-      /** How it ended: `'ended'` when nobody saw whether it was released or its ttl had passed. */
+      /** `'ended'` when it is not known if it was released or its ttl had passed. */
       end?: 'released' | 'lost' | 'ended';
       readonly token?: number | undefined;
       readonly slot?: number;
@@ -178,7 +178,7 @@ export type HistoryEntry =
   | { readonly kind: 'unconfirmed'; readonly key: string; readonly who: string; readonly at: number }
   | { readonly kind: 'forced'; readonly key: string; readonly who: string; readonly at: number };
 
-/** What the nodes say of a lock. */
+/** The answer of a node about a lock. */
 export interface VoteRow {
   readonly node: string;
   readonly says: string;
@@ -187,7 +187,7 @@ export interface VoteRow {
 /** A lock with all that is known of it. */
 export interface LockDetails {
   readonly now: number;
-  /** Whole. */
+  /** Not cut. */
   readonly key: string;
   readonly holders: readonly HolderRow[];
   readonly waiters: readonly WaiterRow[];
@@ -201,7 +201,7 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
-/** What the page sends to end holders of a lock: those whom its question named. */
+/** The request of the page to end holders of a lock: those that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;
@@ -209,6 +209,6 @@ export interface ReleaseRequest {
 }
 
 export interface ReleaseReply {
-  /** How many of them were ended. */
+  /** The number of holders that were ended. */
   readonly released: number;
 }

@@ -1,12 +1,12 @@
 import type { IncomingMessage } from 'node:http';
 
-/** The header that the page sends with each request that changes something: a form of another page cannot. */
+/** The header that the page sends with each request that changes something. A form of another page cannot send it. */
 export const BOARD_HEADER = 'x-redlock-board';
 
 /**
- * Why a request for data is not one of the page's own; `undefined` when it may be. Browsers say where a request comes from:
- * in `Sec-Fetch-Site`, to servers with https and on loopback, and in `Origin`. What says neither is no browser, and has
- * nobody's cookies.
+ * Returns the reason why a request for data is not one of the page's own; `undefined` when it may be. Browsers send the
+ * origin of a request in `Sec-Fetch-Site`, to servers with https and on loopback, and in `Origin`. A client that sends
+ * neither is no browser, and has nobody's cookies.
  *
  * @see https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
  */
@@ -20,8 +20,8 @@ export function whyForeign({ headers }: Pick<IncomingMessage, 'headers'>): strin
 }
 
 /**
- * The same for a server on the loopback interface, which other pages of the browser can reach: their host name can be made to
- * resolve to it (DNS rebinding).
+ * Returns the same for a server on the loopback interface. Other pages of the browser can reach that, too, when their host
+ * name resolves to it (DNS rebinding).
  */
 export function whyNotLoopback(request: Pick<IncomingMessage, 'headers' | 'socket'>): string | undefined {
   const { headers, socket } = request;

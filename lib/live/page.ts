@@ -1,4 +1,4 @@
-/** Everything comes from this server, and nothing in the page's text can run. */
+/** The browser loads files from this server only, and runs no script in the text of the page. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -10,7 +10,7 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join('; ');
 
-/** Of every answer. */
+/** The headers of every answer. */
 export const HEADERS = {
   'content-security-policy': POLICY,
   'x-content-type-options': 'nosniff',
@@ -19,9 +19,9 @@ export const HEADERS = {
 } as const;
 
 /**
- * The page itself. Its files are named relative to it, as nobody here knows under which path a proxy shows it.
+ * Returns the page. The links to its files are relative, because the server does not know the path that a proxy gives it.
  *
- * @param path - of the request, as this server sees it
+ * @param path - the path of the request as this server gets it
  */
 export function pageFor(path: string): string {
   const last = /[^/]*$/.exec(path)?.[0] ?? '';

@@ -13,13 +13,13 @@ import { TICK_RAN_CHANNEL, type TickRanEvent } from '../telemetry/tick-ran.js';
 import type { History } from './history.js';
 import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 
-/** A wait that is shorter is not worth showing, in milliseconds: each acquisition takes a round trip. */
+/** Milliseconds of the shortest wait that is shown: each acquisition takes a round trip. */
 const SHORTEST_WAIT_MS = 20;
 
-/** How long after the last look events are still recorded, in milliseconds: as long as a timeline goes back. */
+/** Milliseconds for which events are recorded after the last look: as far as a timeline goes back. */
 const RECORDED_FOR_MS = 10 * 60_000;
 
-/** So many methods with `oncePerTick`; an application has a few. */
+/** Most methods with `oncePerTick`; an application has a few. */
 const MOST_TICKS = 500;
 
 type Held = Extract<HistoryEntry, { kind: 'held' }>;
@@ -27,16 +27,16 @@ type Held = Extract<HistoryEntry, { kind: 'held' }>;
 type Handlers = readonly (readonly [channel: string, handler: (message: unknown) => void])[];
 
 /**
- * Notes what the locks of one module instance do in this process: who waits here, what has happened, which ticks ran.
+ * Records the events of the locks of one module instance in this process: waits, holds, and ticks.
  *
- * It hears of each lock only while the board is looked at, and for a while after that: to be told of a lock costs more than
- * the rest of an acquisition does in a process that is busy with nothing else (bench/board.mjs). Ticks are few, and are
+ * It subscribes to the events of locks only while somebody looks at the board, and for some time after that. In a process
+ * that does nothing else, these events cost more than the rest of an acquisition (bench/board.mjs). Ticks are few, and are
  * counted from the start.
  */
 export class ProcessEvents {
-  /** Acquisitions that are under way, and when they began. */
+  /** Acquisitions in progress, and the time at which each began. */
   readonly #asking = new Map<LockAcquireEvent, number>();
-  /** When those were asked for that had to wait, by key and token, until their holds begin. */
+  /** The start of each wait that ended with a lock, by keys and token, until its hold begins. */
   readonly #askedAt = new Map<string, number>();
   readonly #held = new Map<string, Held[]>();
   readonly #ticks = new Map<string, TickRow>();
@@ -45,7 +45,7 @@ export class ProcessEvents {
   #isRecording = false;
   #restTimer: NodeJS.Timeout | undefined;
 
-  /** @param owner - what this process is called among the holders */
+  /** @param owner - the name of this process among the holders */
   constructor(
     private readonly owner: string,
     private readonly instance: string | undefined,
@@ -76,9 +76,9 @@ export class ProcessEvents {
   }
 
   /**
-   * Somebody looks: records what happens from now on.
+   * Records events from now on: somebody looks.
    *
-   * @returns whether nothing is known of before
+   * @returns `true` if it did not record before, so that nothing is known
    */
   record(): boolean {
     clearTimeout(this.#restTimer);
@@ -88,7 +88,7 @@ export class ProcessEvents {
     return true;
   }
 
-  /** Nobody looks any more. Whoever comes back soon finds what has happened meanwhile. */
+  /** Stops recording after some time: nobody looks. A user who comes back before that finds no gap. */
   rest(): void {
     clearTimeout(this.#restTimer);
     this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();
@@ -100,7 +100,7 @@ export class ProcessEvents {
     for (const [channel, handler] of this.#always) unsubscribe(channel, handler);
   }
 
-  /** Whether it is recorded that this process holds the lease. */
+  /** `true` if it has recorded that this process holds the lease. */
   holds(id: string): boolean {
     return this.#held.has(id);
   }
@@ -109,12 +109,12 @@ export class ProcessEvents {
     return [...this.#ticks.values()];
   }
 
-  /** Who waits in this process, by key, first come first. */
+  /** Returns the waiters in this process by key, the first to wait first. */
   waiters(): Map<string, WaiterRow[]> {
     const found = new Map<string, WaiterRow[]>();
     const least = Date.now() - SHORTEST_WAIT_MS;
     for (const [{ keys, mode, method }, since] of this.#asking) {
-      // In the order in which they began.
+      // The acquisitions are in the order in which they began.
       if (since > least) break;
       const row: WaiterRow = { owner: this.owner, since, mode, ...(method && { method }), own: true };
       for (const key of keys) {
@@ -126,7 +126,7 @@ export class ProcessEvents {
     return found;
   }
 
-  /** What is kept would be wrong soon: nobody tells of the ends of locks any more. */
+  /** Stops recording and drops the records: without the events of ends they would soon be wrong. */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;

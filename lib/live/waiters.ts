@@ -2,11 +2,11 @@ import type { KeyWaiter } from '../core/ports.js';
 import type { WaiterRow } from './messages.js';
 
 /**
- * All who wait for one lock, in the order in which they came.
+ * Returns all waiters of one lock, in the order in which they came.
  *
- * @param calls - the calls of this process that are known, in order
- * @param queue - of the store, where all calls of a process in one mode stand as one
- * @param process - this one, as the queue names it; the command has none
+ * @param calls - the known calls of this process, in order
+ * @param queue - the queue in the store, where all calls of a process in one mode are one waiter
+ * @param process - the name of this process in the queue; the command has none
  */
 export function waitersOf(
   calls: readonly WaiterRow[],

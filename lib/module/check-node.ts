@@ -10,7 +10,7 @@ export const NODES_RULE =
   "are an array), or 'memory' to lock inside this process only";
 
 /**
- * Checks one of the `count` nodes of the options. What ioredis does not understand it ignores, and connects to another
+ * Checks one of the `count` nodes of the options. ioredis ignores what it does not understand, and connects to another
  * host or database than was meant. A database that is no number even ends the process: `SELECT NaN` is refused, and
  * ioredis leaves the rejection unhandled (seen with 5.11).
  *

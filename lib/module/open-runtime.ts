@@ -110,7 +110,7 @@ export function makeRuntime(
 /**
  * Like {@link makeRuntime}, and resolves when a quorum is connected.
  *
- * @throws what {@link makeRuntime} and {@link LockRuntime.open} throw
+ * @throws the errors of {@link makeRuntime} and {@link LockRuntime.open}
  */
 export async function openRuntime(options: RedlockModuleOptions, parts: Parts = {}): Promise<LockRuntime> {
   const locker = makeRuntime(options, parts);

@@ -25,8 +25,9 @@ import {
 } from '../core/lock-options.js';
 
 /**
- * One Redis, or another store. A Redis is a URL, ioredis options, or your own client, which the module uses and never closes:
- * a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`, `createCluster` or `createSentinel` of node-redis.
+ * One Redis, or another store. A Redis is a URL, ioredis options, or your own client, which the module uses and never closes.
+ * A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`, `createCluster` or
+ * `createSentinel` of node-redis.
  * Another store is the result of a factory, such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of
  * `nestjs-redlock/etcd`, or your own object with the methods of a store. The module closes it.
  */
@@ -65,10 +66,10 @@ export interface RedlockModuleOptions {
    * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
    * nodes must not lose a write (`appendfsync always`). On 1 and 2 nodes, where it is off anyway, `false` says that you
    * accept that a restart forgets locks, and the warning of that is not logged. A first start of all nodes costs this time, see
-   * `waitForQuorum`. What `minHold` keeps after a release may be forgotten by it, as by a crash of the holder; a guard as
-   * long as that prevents it.
-   * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more: a
-   * call with a longer one keeps young nodes from voting for the difference; `false` for 1 and 2
+   * `waitForQuorum`. A restart may also forget a lock that `minHold` keeps after its release, as a crash of the holder does; a
+   * guard as long as `minHold` prevents it.
+   * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more;
+   * `false` for 1 and 2 nodes. A call with a longer ttl keeps young nodes from voting for the difference.
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
    */
   readonly restartGuard?: number | false;
@@ -90,16 +91,16 @@ export interface RedlockModuleOptions {
   readonly defaults?: LockOptions;
 
   /**
-   * The locks that `defineLocks` has declared; those for another `instance` are left aside. What uses a declared lock works
+   * The locks that `defineLocks` has declared; those for another `instance` are left aside. Declared locks work
    * without it, too: it is for `strict` and `overrides`, and to have the locks checked at start-up.
    * @see docs/declared-locks.md
    */
   readonly locks?: DeclaredLocks;
 
   /**
-   * Refuses locks that `locks` does not declare: a `@WithLock` with a key of its own when the application starts, a call of
-   * `LockService` with a key when it is made, with a `RedlockError` of the code `LOCK_NOT_DECLARED`. Leaders have names of
-   * their own and need no declaration.
+   * Refuses locks that `locks` does not declare, with a `RedlockError` of the code `LOCK_NOT_DECLARED`. A `@WithLock` with a
+   * key of its own is refused when the application starts, a call of `LockService` with a key when it is made. Leaders
+   * have names of their own and need no declaration.
    * @defaultValue false
    */
   readonly strict?: boolean;
@@ -108,8 +109,8 @@ export interface RedlockModuleOptions {
   readonly overrides?: LockOverrides;
 
   /**
-   * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. What
-   * it throws is logged and changes nothing; it is not waited for.
+   * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. An
+   * error that it throws is logged and changes nothing; it is not waited for.
    */
   readonly onEvent?: (event: LockEvent) => unknown;
 
@@ -124,14 +125,14 @@ export interface RedlockModuleOptions {
 
   /**
    * Calls back once when the transaction that the running call is in has ended, committed or rolled back: for locks with
-   * `release: 'afterCommit'`. With `inTransaction`. What it throws reaches the caller of the locked method, which then does not
-   * run; so does a TypeError when it returns a Promise.
+   * `release: 'afterCommit'`. With `inTransaction`. An error that it throws reaches the caller of the locked method, which
+   * then does not run; so does a TypeError when it returns a Promise.
    */
   readonly afterTransaction?: (callback: () => void) => void;
 
   /**
-   * Milliseconds that shutdown waits for running locked methods. What still runs then has its signal aborted, and
-   * its lock ends with its ttl.
+   * Milliseconds that shutdown waits for running locked methods. A method that still runs then has its signal
+   * aborted, and its lock ends with its ttl.
    * @defaultValue 10000
    */
   readonly shutdownTimeout?: number;

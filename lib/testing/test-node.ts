@@ -5,7 +5,7 @@ import type { Fault, NodeRequest } from './fault.js';
 
 /** A store in memory that can be told to fail, to be slow, and to forget a key. */
 export class TestNode extends MemoryStore {
-  /** Whom each key was granted to, until they release it. */
+  /** The leases that each key was granted to, until they release it. */
   readonly #granted = new Map<string, Set<Lease>>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {
@@ -50,8 +50,8 @@ export class TestNode extends MemoryStore {
   /**
    * Drops a key with all that were locked together with it, as if it had never been written.
    *
-   * @param id - that of one holder; all by default
-   * @returns whether it was held
+   * @param id - the id of one holder; all by default
+   * @returns `true` if it was held
    */
   drop(key: string, id?: string): boolean {
     const leases = [...(this.#granted.get(key) ?? [])].filter((lease) => id === undefined || lease.id === id);

@@ -17,7 +17,7 @@ export class LeaderCheck {
   ) {}
 
   /**
-   * @param isStatic - whether the object exists once, from the start
+   * @param isStatic - `true` if the object exists once, from the start
    * @throws Error when a name is led twice, or by an object of a request
    */
   add(object: object, isStatic: boolean): void {

@@ -20,7 +20,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   #ended = false;
 
   /**
-   * @param isBegun - whether the lock is held already, so that it must be released also when nothing is read
+   * @param isBegun - `true` if the lock is held already, and must be released also when nothing is read
    */
   constructor(
     private readonly begin: Begin,

@@ -1,8 +1,8 @@
 /**
  * Lets a Promise of an async iterable be read as if it were one.
  *
- * A method that is declared to give an async iterable and is not a generator cannot be told from one that gives a
- * Promise before it has run, and it runs only when it has its lock.
+ * A method that returns an async iterable and is no generator cannot be told from one that returns a Promise before it has
+ * run. It runs only when it has its lock.
  */
 export function iterablePromise(promise: Promise<unknown>): Promise<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

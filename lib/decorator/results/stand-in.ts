@@ -1,7 +1,7 @@
 /**
- * A wrapper of `object` that looks the same to its users, with these members in place of its own.
+ * Returns a wrapper of `object` that looks the same to its users, with these members in place of its own.
  *
- * @throws what a Proxy that is the object throws
+ * @throws any error of the traps of `object`, if it is a Proxy
  */
 export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknown>): object {
   return new Proxy(openCopyOf(object) ?? object, {

@@ -3,7 +3,7 @@ interface ZonedTime {
   toMillis(): number;
   /** Minutes that the zone is ahead of UTC at that moment. */
   readonly offset: number;
-  /** So many milliseconds earlier, in the same zone. */
+  /** Returns the moment that many milliseconds earlier, in the same zone. */
   minus(milliseconds: number): ZonedTime;
 }
 

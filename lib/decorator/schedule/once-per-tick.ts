@@ -18,9 +18,9 @@ interface Ticked extends Pick<Mark, 'key'> {
 }
 
 /**
- * The method has `oncePerTick`, with the locks of this module instance. Its schedule may be declared later.
+ * Marks a method that has `oncePerTick`, with the locks of this module instance. Its schedule may be declared later.
  *
- * @param key - what it locks; `undefined` when a function gives it
+ * @param key - the key that it locks; `undefined` when a function returns it
  */
 export function markOncePerTick(
   method: object,
