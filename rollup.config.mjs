@@ -34,7 +34,7 @@ const SHARED = {
   base: /^(core|telemetry|stores\/memory)\//,
   redlock: /^redlock\//,
   // With what the scripts read and write.
-  scripts: /^stores\/redis\/(scripts\/|record|lock-key)/,
+  scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
   // Which the command prints, too.
   sql: /^stores\/postgres\/(sql\/|schema)/,
