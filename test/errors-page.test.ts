@@ -1,7 +1,7 @@
 import { AsyncResource } from 'node:async_hooks';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type INestApplication, Injectable, Module } from '@nestjs/common';
-import { Interval } from '@nestjs/schedule';
+import { type INestApplication, Injectable, Module, Scope } from '@nestjs/common';
+import { Interval, ScheduleModule } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import {
   defineLocks,
   InjectLockService,
+  Leader,
   type LockHandle,
   LockHeldError,
   LockLostError,
@@ -574,6 +575,52 @@ class Ordering {}
 @Module({ imports: [RedlockModule.forRoot(memory)], providers: [Bills] })
 class Billing {}
 
+/** A class named `Report` with a tick, another one at each call. */
+function namesake(): new () => object {
+  @Injectable()
+  class Report {
+    @Interval(60_000)
+    @WithLock('report', { oncePerTick: true })
+    async send(): Promise<void> {}
+  }
+  return Report;
+}
+
+@Module({ providers: [namesake(), namesake()] })
+class Namesakes {}
+
+@Injectable()
+class Digest {
+  @WithLock('digest', { oncePerTick: true })
+  async send(): Promise<void> {}
+}
+
+@Module({ providers: [Digest] })
+class Unscheduled {}
+
+@Injectable({ scope: Scope.REQUEST })
+class PerRequest {
+  @Leader('stream')
+  async lead(): Promise<void> {}
+}
+
+@Module({ providers: [PerRequest] })
+class LeaderOfRequests {}
+
+@Injectable()
+class Streams {
+  @Leader('stream')
+  async first(): Promise<void> {}
+
+  @Leader('stream')
+  async second(): Promise<void> {}
+}
+
+@Module({ providers: [Streams] })
+class TwoLeaders {}
+
+const etcdNode = etcd({ endpoints: 'http://127.0.0.1:2379' });
+
 describe('the board', () => {
   /** Answer to a release. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
@@ -629,6 +676,25 @@ describe('start-up errors in docs/errors.md', () => {
     },
     "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`": () =>
       refusalOf(RedlockModule.forRoot(memory), Ordering),
+    '`RedlockModule.forRootAsync` needs one of': async () => thrownBy(() => RedlockModule.forRootAsync({})),
+    'Two classes are named': () =>
+      refusalOf(RedlockModule.forRoot(memory), ScheduleModule.forRoot(), Namesakes),
+    'to be for a method with @Cron or @Interval': () =>
+      refusalOf(RedlockModule.forRoot(memory), ScheduleModule.forRoot(), Unscheduled),
+    '@Leader(...) of ...: the class is request-scoped or transient': () =>
+      refusalOf(RedlockModule.forRoot(memory), LeaderOfRequests),
+    '@Leader(...) of ...: another method of this application has that name': () =>
+      refusalOf(RedlockModule.forRoot(memory), TwoLeaders),
+    'which has several hosts': async () =>
+      thrownBy(() => RedlockModule.forRoot({ nodes: 'redis://one:6379,two:6379' })),
+    'to be one store alone that replicates itself': async () =>
+      thrownBy(() => RedlockModule.forRoot({ nodes: [etcdNode, etcdNode] })),
+    '`restartGuard` is for nodes of which': async () =>
+      thrownBy(() => RedlockModule.forRoot({ nodes: etcdNode, restartGuard: 20_000 })),
+    '`strict` refuses what `locks` does not declare': async () =>
+      thrownBy(() => RedlockModule.forRoot({ ...memory, strict: true })),
+    '`afterTransaction` is asked only': async () =>
+      thrownBy(() => RedlockModule.forRoot({ ...memory, afterTransaction: () => undefined })),
   });
 });
 
