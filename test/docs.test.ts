@@ -243,6 +243,8 @@ test('the API reference builds: exports have docstrings, and their links work', 
   const out = await mkdtemp(join(tmpdir(), 'api-'));
   cleanUpAfterTests(() => rm(out, { recursive: true, force: true }));
   await runCommand('npm', ['run', '-s', 'docs:api', '--', '--out', out], { cwd: root });
-  await expect(readFile(join(out, 'index/README.md'), 'utf8')).resolves.toContain('### LockService');
-  await expect(readFile(join(out, 'fencing.md'), 'utf8')).resolves.toContain('### FencedRegister');
+  await expect(readFile(join(out, 'nestjs-redlock.md'), 'utf8')).resolves.toContain('### LockService');
+  await expect(readFile(join(out, 'nestjs-redlock.fencing.md'), 'utf8')).resolves.toContain(
+    '### FencedRegister',
+  );
 });
