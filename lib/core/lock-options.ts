@@ -272,7 +272,10 @@ export function checkLockKind({
       "'shared' or 'exclusive' (for so many at a time give `permits`)",
       mode,
     );
-    const remedy = /read|write/i.test(String(mode)) ? "; readers take 'shared', writers 'exclusive'" : '';
+    const remedy =
+      typeof mode === 'string' && /read|write/i.test(mode)
+        ? "; readers take 'shared', writers 'exclusive'"
+        : '';
     throw new TypeError(message + remedy);
   }
   if (mode === 'shared' && minHold !== undefined && minHold > 0) throw minHoldOfShared(minHold, '');
