@@ -112,7 +112,8 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'three nodes are new': async () => {
     const servers = await startRedisNodes(3);
-    await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 300 });
+    const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 300 });
+    await say(locks.acquire('key', once));
   },
   'a node is a replica': async () => {
     const server = await startRedis({ args: ['--replicaof', '127.0.0.1', '1'] });

@@ -1,7 +1,11 @@
 import { inspect } from 'node:util';
+import { likelyNames } from './near-names.js';
 
 /** The longest delay that `setTimeout` accepts. It fires at once when given a longer one. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
+
+/** The milliseconds of each unit, for advice about a duration that is given as text. */
+const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, min: 60_000, h: 3_600_000 };
 
 /**
  * @param or - another accepted value, for the message
@@ -10,7 +14,15 @@ const LONGEST_TIMER_MS = 2 ** 31 - 1;
 export function checkMilliseconds(option: string, value: unknown, least: number, or = ''): void {
   if (Number.isInteger(value) && Number(value) >= least && Number(value) <= LONGEST_TIMER_MS) return;
   const most = Number(value) > LONGEST_TIMER_MS ? `, at most ${LONGEST_TIMER_MS}` : '';
-  throw badNumber(option, `${or}a whole number of milliseconds, at least ${least}${most}`, value);
+  const refusal = badNumber(option, `${or}a whole number of milliseconds, at least ${least}${most}`, value);
+  throw typeof value === 'string' ? new TypeError(`${refusal.message}; ${asNumber(value)}`) : refusal;
+}
+
+function asNumber(text: string): string {
+  const [, amount = '', unit = ''] = /^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)\s*$/i.exec(text) ?? [];
+  const length = UNITS[unit.toLowerCase()];
+  if (length === undefined) return 'give a number, not text';
+  return `write ${Math.round(Number(amount) * length)} for ${amount} ${unit.toLowerCase()}`;
 }
 
 /** @throws TypeError unless `value` is `true` or `false`. */
@@ -35,9 +47,16 @@ export function checkOptionNames(
     throw badValue(`the options of \`${of}\``, 'an object', options);
   for (const name of Object.keys(options)) {
     if (known.includes(name) || (options as Record<string, unknown>)[name] === undefined) continue;
-    const rest = remedy?.(name) ?? `The options are ${listed(known)}`;
-    throw new TypeError(`Unknown option \`${name}\` in \`${of}\`. ${rest}`);
+    throw new TypeError(
+      `Unknown option \`${name}\` in \`${of}\`. ${remedy?.(name) ?? optionsLike(name, known)}`,
+    );
   }
+}
+
+/** Advice about an unknown option: those that it may be a misspelling of, or else all. */
+export function optionsLike(name: string, known: readonly string[]): string {
+  const likely = likelyNames(name, known);
+  return likely.length > 0 ? `Did you mean ${listed(likely)}?` : `The options are ${listed(known)}`;
 }
 
 /** Formats a list of names for messages. */

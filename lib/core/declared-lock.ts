@@ -1,5 +1,6 @@
 import { badOption, checkOptionNames } from './checks.js';
 import { keysOf, type LockKey } from './keys.js';
+import { whereItBelongs } from './lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from './lock-policy.js';
 import { quoted } from './printable.js';
 
@@ -135,7 +136,7 @@ function check(name: string, definition: LockDefinition): void {
   if (name === '')
     throw new TypeError('Expected a name that is not empty: metrics, traces and errors show it');
   checkOptionNames(name, definition, NAMES, (option) =>
-    option === 'label' ? 'The name of a declared lock is its label: leave it out' : undefined,
+    option === 'label' ? 'The name of a declared lock is its label: leave it out' : whereItBelongs(option),
   );
   const { key, team, about } = definition;
   if (typeof key !== 'function') keysOf(key);

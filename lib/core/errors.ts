@@ -173,7 +173,8 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
   }
   return Number.isFinite(retryAfter)
     ? ` (for ${Math.ceil(retryAfter)} ms more unless renewed).${gaveUp(limit, ' Gave up')} ` +
-        'Try again later, give `retry` a longer `timeout`, or use `onBusy: "skip"` where one run is enough.'
+        'Try again later, give `retry` a longer `timeout`, or, where one run is enough, ' +
+        "use `onBusy: 'skip'` of `@WithLock` or `tryAcquire` of `LockService`."
     : ', without an expiry, so it will never end by itself. ' +
         'Something removed the expiry of the key in Redis; end the lock with `forceRelease`.';
 }

@@ -179,13 +179,48 @@ export const LOCK_OPTION_NAMES = [
 /** The options that {@link checkLockKind} knows. */
 export const LOCK_KIND_OPTION_NAMES = ['mode', 'permits'] as const;
 
-const RETRY_OPTION_NAMES = ['timeout', 'attempts', 'delay', 'jitter'] as const;
+/** The options in `retry`. */
+export const RETRY_OPTION_NAMES: readonly string[] = ['timeout', 'attempts', 'delay', 'jitter'];
+
+/** The options of a module. */
+export const MODULE_OPTION_NAMES = [
+  'nodes',
+  'keyPrefix',
+  'nodeTimeout',
+  'driftFactor',
+  'restartGuard',
+  'waitForQuorum',
+  'owner',
+  'defaults',
+  'locks',
+  'strict',
+  'overrides',
+  'onEvent',
+  'inTransaction',
+  'afterTransaction',
+  'shutdownTimeout',
+] as const;
+
+/** The place of each option that is often given to a lock although it belongs elsewhere. */
+const ELSEWHERE: ReadonlyMap<string, string> = new Map([
+  ...RETRY_OPTION_NAMES.map(
+    (name) => [name, `It belongs in \`retry\`: \`retry: { ${name}: ... }\``] as const,
+  ),
+  ...MODULE_OPTION_NAMES.map((name) => [name, 'It is an option of `RedlockModule.forRoot`'] as const),
+]);
+
+/** Advice about an option that is unknown for a lock and belongs elsewhere. */
+export function whereItBelongs(name: string): string | undefined {
+  return ELSEWHERE.get(name);
+}
 
 /** The ttl of a lock without a `ttl` option. */
 export const DEFAULT_TTL_MS = 10_000;
 
 /** A shorter ttl leaves no useful validity after drift and a round trip. */
 export const SHORTEST_TTL_MS = 10;
+
+const RETRY_RULE = '`false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`';
 
 /**
  * @throws TypeError or RangeError naming the option, the rule and the value
@@ -212,7 +247,7 @@ export function checkLockOptions({
     throw badOption('release', "'afterMethod' or 'afterCommit'", release);
   }
   if (retry === undefined || retry === false) return;
-  if (typeof retry !== 'object' || retry === null) throw badOption('retry', '`false` or an object', retry);
+  if (typeof retry !== 'object' || retry === null) throw badOption('retry', RETRY_RULE, retry);
   checkOptionNames('retry', retry, RETRY_OPTION_NAMES);
   const { timeout, attempts, delay, jitter } = retry;
   if (timeout !== undefined) checkMilliseconds('retry.timeout', timeout, 1);
@@ -232,7 +267,16 @@ export function checkLockKind({
   minHold,
 }: LockKindOptions & Pick<LockOptions, 'minHold'>): void {
   if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive') {
-    throw badOption('mode', "'shared' or 'exclusive' (for so many at a time give `permits`)", mode);
+    const { message } = badOption(
+      'mode',
+      "'shared' or 'exclusive' (for so many at a time give `permits`)",
+      mode,
+    );
+    const remedy =
+      typeof mode === 'string' && /read|write/i.test(mode)
+        ? "; readers take 'shared', writers 'exclusive'"
+        : '';
+    throw new TypeError(message + remedy);
   }
   if (mode === 'shared' && minHold !== undefined && minHold > 0) throw minHoldOfShared(minHold, '');
   if (permits === undefined) return;

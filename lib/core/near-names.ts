@@ -9,9 +9,15 @@ const NEAR = 0.5;
  * few.
  */
 export function nearNames(name: string, known: readonly string[]): readonly string[] {
+  const near = likelyNames(name, known);
+  return near.length > 0 ? near : known.slice(0, MOST_SHOWN);
+}
+
+/** Up to three names that an unknown name may be a misspelling of, the most likely one first. */
+export function likelyNames(name: string, known: readonly string[]): readonly string[] {
   const scored = known.map((each) => ({ each, score: likeness(name, each) }));
   const near = scored.filter(({ score }) => score >= NEAR).toSorted((a, b) => b.score - a.score);
-  return (near.length > 0 ? near.map(({ each }) => each) : known).slice(0, near.length > 0 ? 3 : MOST_SHOWN);
+  return near.slice(0, 3).map(({ each }) => each);
 }
 
 /** A letter too many, too few or wrong, or two swapped letters, leave the beginning and the end of a name unchanged. */

@@ -2,6 +2,7 @@ import type { Observable } from 'rxjs';
 import { badValue, checkOptionNames } from '../core/checks.js';
 import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
 import { keysOf, type LockKey } from '../core/keys.js';
+import { whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
@@ -118,5 +119,5 @@ export namespace WithLock {
 function whereDeclared(name: string): string | undefined {
   return [...LOCK_POLICY_NAMES, 'instance'].includes(name)
     ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
-    : undefined;
+    : whereItBelongs(name);
 }

@@ -1,5 +1,5 @@
 import { checkOptionNames } from '../core/checks.js';
-import { checkLabel } from '../core/lock-options.js';
+import { checkLabel, whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from '../core/lock-policy.js';
 
 /** Options of `@WithLock` besides those of every lock. */
@@ -16,7 +16,7 @@ export interface WithLockOptions extends LockPolicy {
  * @throws TypeError or RangeError naming the option, the rule and the value
  */
 export function checkWithLockOptions(options: WithLockOptions): void {
-  checkOptionNames('@WithLock', options, [...LOCK_POLICY_NAMES, 'label', 'instance']);
+  checkOptionNames('@WithLock', options, [...LOCK_POLICY_NAMES, 'label', 'instance'], whereItBelongs);
   checkLockPolicy(options);
   if (options.label !== undefined) checkLabel(options.label);
 }

@@ -6,8 +6,18 @@ import type { StoreFactory } from '../core/store-factory.js';
 
 /** Accepted values of the option `nodes`, for messages. */
 export const NODES_RULE =
-  "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
-  "are an array), or 'memory' to lock inside this process only";
+  "one or more Redis nodes (several are an array), each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
+  "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
+  'process only';
+
+/** Remedies for URLs that mean a known server, most of which the command `nestjs-redlock` accepts. */
+const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
+  [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
+  [/^https?:\/\//, 'use `etcd({ endpoints })` of nestjs-redlock/etcd'],
+  [/^rediss?\+sentinel:\/\//, 'use an object of ioredis options, `{ name, sentinels }`'],
+  [/^rediss?\+cluster:\/\//, 'use a `Cluster` client'],
+  [/^(localhost|[\w-]+(\.[\w-]+)+|[\w.-]+:\d+)$/, 'begin with redis://'],
+];
 
 /**
  * Checks one of the `count` nodes of the options. ioredis ignores what it does not understand, and connects to another
@@ -74,7 +84,10 @@ function checkUrl(text: string): void {
         'is a client',
     );
   const path = /^(?:unix:\/\/)?\/(?!\/)/.test(text);
-  if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) throw refusal;
+  if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) {
+    const [, remedy] = OTHER_URLS.find(([form]) => form.test(text)) ?? [];
+    throw remedy === undefined ? refusal : new TypeError(`${refusal.message}; ${remedy}`);
+  }
   // The host of a path does not matter.
   const { hostname, username, password, pathname, searchParams } = new URL(
     path ? text.replace(/^(unix:\/\/)?/, 'redis://host') : text,
@@ -136,5 +149,5 @@ function isEscaped(text: string): boolean {
 }
 
 function withoutPassword(text: string): string {
-  return text.replace(/^(\w*:?\/\/)?.*@/, '$1***@');
+  return text.replace(/^([\w+]*:?\/\/)?.*@/, '$1***@').replaceAll(/(password=)[^&]*/gi, '$1***');
 }

@@ -11,7 +11,7 @@ import {
   checkBoolean,
   checkMilliseconds,
   checkOptionNames,
-  listed,
+  optionsLike,
 } from '../core/checks.js';
 import { nobodyTellsOfCommit } from '../service/transactions.js';
 import type { DeclaredLocks } from '../core/declared-lock.js';
@@ -22,6 +22,8 @@ import {
   kindBelongsToLock,
   LOCK_OPTION_NAMES,
   type LockOptions,
+  MODULE_OPTION_NAMES,
+  whereItBelongs,
 } from '../core/lock-options.js';
 
 /**
@@ -138,37 +140,18 @@ export interface RedlockModuleOptions {
   readonly shutdownTimeout?: number;
 }
 
-const NAMES: readonly (keyof RedlockModuleOptions)[] = [
-  'nodes',
-  'keyPrefix',
-  'nodeTimeout',
-  'driftFactor',
-  'restartGuard',
-  'waitForQuorum',
-  'owner',
-  'defaults',
-  'locks',
-  'strict',
-  'overrides',
-  'onEvent',
-  'inTransaction',
-  'afterTransaction',
-  'shutdownTimeout',
-];
+const NAMES: readonly (keyof RedlockModuleOptions)[] = MODULE_OPTION_NAMES;
 
 /** Options beside those of `forRoot` and `forRootAsync`. They decide what the module provides, so they must be known at once. */
 const EXTRAS: readonly string[] = ['name', 'isGlobal'];
 
-function whereItBelongs(name: string): string {
+function remedyFor(name: string): string {
   if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
     return `Options for every lock go in \`defaults\`: \`defaults: { ${name}: ... }\``;
   // `forRoot` takes them out before it checks the rest.
   if (EXTRAS.includes(name))
     return `The module needs it before the factory runs. Give it beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
-  return (
-    kindBelongsToLock(name) ??
-    `The options are ${listed(NAMES)}; and, for the module itself, ${listed(EXTRAS)}`
-  );
+  return kindBelongsToLock(name) ?? optionsLike(name, [...NAMES, ...EXTRAS]);
 }
 
 /**
@@ -181,7 +164,7 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
       'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
     );
   }
-  checkOptionNames('RedlockModule', options, NAMES, whereItBelongs);
+  checkOptionNames('RedlockModule', options, NAMES, remedyFor);
   const {
     nodes,
     keyPrefix,
@@ -241,9 +224,29 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   if (defaults !== undefined) {
     if (typeof defaults !== 'object' || defaults === null)
       throw badOption('defaults', 'an object of options', defaults);
-    checkOptionNames('defaults', defaults, LOCK_OPTION_NAMES, kindBelongsToLock);
-    checkLockOptions(defaults);
+    checkOptionNames(
+      'defaults',
+      defaults,
+      LOCK_OPTION_NAMES,
+      (name) => kindBelongsToLock(name) ?? whereItBelongs(name),
+    );
+    try {
+      checkLockOptions(defaults);
+    } catch (error) {
+      throw ofDefaults(error);
+    }
   }
+}
+
+/** Names the option as it was given: `defaults.ttl` in place of `ttl`. Here, so that the check of a lock does not pay for it. */
+function ofDefaults(error: unknown): Error {
+  const Kind = error instanceof RangeError ? RangeError : TypeError;
+  return new Kind(
+    (error as Error).message.replace(
+      /^(Expected |Expected the options of |Unknown option `.*?` in )`/,
+      '$1`defaults.',
+    ),
+  );
 }
 
 function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: RedlockModuleOptions): void {

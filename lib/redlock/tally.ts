@@ -196,7 +196,10 @@ export class Tally {
       const retryAfter = freeAfter([...free, ...remaining], this.quorum);
       return new LockHeldError(keys, holder.owner, retryAfter, { holders: this.#named(), kind, permitsSeen });
     }
-    const reason = `${this.quorum} of ${nodes.length} nodes must agree, and ${sizeOf(this.failed)} gave no vote`;
+    const reason =
+      nodes.length === 1
+        ? NO_ANSWER
+        : `${this.quorum} of ${nodes.length} nodes must agree, and ${sizeOf(this.failed)} gave no vote`;
     return this.unavailable(keys, nodes, reason);
   }
 
@@ -242,6 +245,9 @@ export class Tally {
     return [...named.values()];
   }
 }
+
+/** The reason when a single node neither granted nor refused; its error follows. */
+export const NO_ANSWER = 'the node gave no usable answer';
 
 const NO_HOLDERS: readonly KeyHolder[] = [];
 

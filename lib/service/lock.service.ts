@@ -15,6 +15,7 @@ import {
   type ForceReleaseOptions,
   type ListOptions,
 } from '../redlock/inspect/lock-inspector.js';
+import { LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { keysOf, type LockKey, oneKey } from '../core/keys.js';
 import type { KeyWaiter } from '../core/ports.js';
 import type { LockHandle } from '../core/lock-handle.js';
@@ -29,6 +30,8 @@ import {
   LOCK_OPTION_NAMES,
   NO_RETRY,
   type ResolvedLockOptions,
+  RETRY_OPTION_NAMES,
+  whereItBelongs,
 } from '../core/lock-options.js';
 
 /** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is nothing to retry. */
@@ -74,6 +77,9 @@ const DECLARED_OPTION_NAMES = {
   tryAcquire: ['reentrant', 'signal'],
 };
 
+/** The options that a declaration can have. */
+const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
+
 /** Advice for an option that belongs elsewhere. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
@@ -81,6 +87,11 @@ const REMEDIES: ReadonlyMap<string, string> = new Map([
   ['retry', 'It makes one attempt; to wait, use `acquire`'],
   ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
 ]);
+
+function remedyFor(method: keyof typeof OPTION_NAMES, name: string): string | undefined {
+  if (method === 'tryAcquire' && RETRY_OPTION_NAMES.includes(name)) return REMEDIES.get('retry');
+  return REMEDIES.get(name) ?? whereItBelongs(name);
+}
 
 /**
  * Locks for code that needs more control than `@WithLock` gives.
@@ -391,7 +402,11 @@ export class LockService {
       method,
       options,
       DECLARED_OPTION_NAMES[method],
-      (name) => REMEDIES.get(name) ?? `The declared lock says it: change \`${name}\` in \`defineLocks\``,
+      (name) =>
+        remedyFor(method, name) ??
+        (DECLARATION_NAMES.includes(name)
+          ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+          : undefined),
     );
     checkLockOptions(options);
     checkSignal(options.signal);
@@ -403,7 +418,7 @@ export class LockService {
 
   #resolve(method: keyof typeof OPTION_NAMES, options: AcquireOptions): ResolvedLockOptions {
     if (options === NO_OPTIONS) return forCaller(method, this.locker.resolve(options));
-    checkOptionNames(method, options, OPTION_NAMES[method], (name) => REMEDIES.get(name));
+    checkOptionNames(method, options, OPTION_NAMES[method], (name) => remedyFor(method, name));
     checkLockOptions(options);
     checkLockKind(options);
     const { label, signal } = options;

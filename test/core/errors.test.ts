@@ -24,6 +24,13 @@ describe('a LockHeldError of a lock that several can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
+  test('advises what a method and what a call of the service can do', () => {
+    expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(
+      `${wait}give \`retry\` a longer \`timeout\`, or, where one run is enough, use \`onBusy: 'skip'\` of \`@WithLock\` or ` +
+        '`tryAcquire` of `LockService`.',
+    );
+  });
+
   test('says "kept for" an earlier waiter when nobody holds the lock, and "held by" without that information', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
     expect(kept.message).toContain(`"k" is kept for api:1, who came earlier and waits in line ${wait}`);

@@ -89,8 +89,9 @@ describe('the kind of a lock', () => {
     [
       { mode: 'read' },
       TypeError,
-      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'read'",
+      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'read'; readers take 'shared', writers 'exclusive'",
     ],
+    [{ mode: 'WRITE' }, TypeError, "got 'WRITE'; readers take 'shared', writers 'exclusive'"],
     [
       { mode: 'permits' },
       TypeError,
@@ -140,7 +141,18 @@ describe('checkLockOptions', () => {
     [{ ttl: -5 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got -5'],
     [{ ttl: 9 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 9'],
     [{ ttl: 10.5 }, RangeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 10.5'],
-    [{ ttl: '5s' }, TypeError, "Expected `ttl` to be a whole number of milliseconds, at least 10, got '5s'"],
+    [
+      { ttl: '5s' },
+      TypeError,
+      "Expected `ttl` to be a whole number of milliseconds, at least 10, got '5s'; write 5000 for 5 s",
+    ],
+    [{ ttl: '250ms' }, TypeError, "got '250ms'; write 250 for 250 ms"],
+    [{ ttl: ' 1.5 m ' }, TypeError, "got ' 1.5 m '; write 90000 for 1.5 m"],
+    [{ ttl: '2min' }, TypeError, "got '2min'; write 120000 for 2 min"],
+    [{ ttl: '1H' }, TypeError, "got '1H'; write 3600000 for 1 h"],
+    [{ ttl: '5000' }, TypeError, "got '5000'; give a number, not text"],
+    [{ ttl: 'soon' }, TypeError, "got 'soon'; give a number, not text"],
+    [{ retry: { timeout: '3s' } }, TypeError, "got '3s'; write 3000 for 3 s"],
     [{ ttl: 2 ** 31 }, RangeError, 'at least 10, at most 2147483647, got 2147483648'],
     [{ ttl: null }, TypeError, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got null'],
     [{ renew: 'yes' }, TypeError, "Expected `renew` to be `true` or `false`, got 'yes'"],
@@ -171,7 +183,16 @@ describe('checkLockOptions', () => {
       TypeError,
       "Expected `release` to be 'afterMethod' or 'afterCommit', got 'commit'",
     ],
-    [{ retry: true }, TypeError, 'Expected `retry` to be `false` or an object, got true'],
+    [
+      { retry: true },
+      TypeError,
+      'Expected `retry` to be `false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`, got true',
+    ],
+    [
+      { retry: 3 },
+      TypeError,
+      '`retry` to be `false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`, got 3',
+    ],
     [
       { retry: { timeout: 0 } },
       RangeError,
@@ -189,6 +210,7 @@ describe('checkLockOptions', () => {
     ],
     [{ retry: { attempts: 0 } }, RangeError, '`retry.attempts` to be a whole number, at least 1, got 0'],
     [{ retry: { attempts: 1.5 } }, RangeError, '`retry.attempts` to be a whole number, at least 1, got 1.5'],
+    [{ retry: { timeot: 3 } }, TypeError, 'Unknown option `timeot` in `retry`. Did you mean `timeout`?'],
     [
       { retry: { retries: 3 } },
       TypeError,

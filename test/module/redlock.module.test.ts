@@ -402,8 +402,9 @@ describe("nodes: 'memory'", () => {
 
 describe('invalid options', () => {
   const NODES =
-    "one or more Redis nodes, such as 'redis://localhost:6379' (a URL begins with redis:// or rediss://; several nodes " +
-    "are an array), or 'memory' to lock inside this process only";
+    "one or more Redis nodes (several are an array), each a URL such as 'redis://localhost:6379' (redis://, rediss:// or " +
+    "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
+    'process only';
   const cases: [unknown, string][] = [
     [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is the variable set that it comes from?`],
     [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
@@ -414,7 +415,29 @@ describe('invalid options', () => {
     [{ nodes: '' }, `Expected \`nodes\` to be ${NODES}, got ''`],
     [{ nodes: null }, `Expected \`nodes\` to be ${NODES}, got null`],
     [{ nodes: [7] }, `Expected \`nodes\` to be ${NODES}, got 7`],
-    [{ nodes: 'localhost:6379' }, `Expected \`nodes\` to be ${NODES}, got 'localhost:6379'`],
+    [
+      { nodes: 'localhost:6379' },
+      `Expected \`nodes\` to be ${NODES}, got 'localhost:6379'; begin with redis://`,
+    ],
+    [{ nodes: 'db.example' }, `Expected \`nodes\` to be ${NODES}, got 'db.example'; begin with redis://`],
+    [
+      { nodes: 'postgres://me:secret@db/app?password=secret' },
+      `Expected \`nodes\` to be ${NODES}, got 'postgres://***@db/app?password=***'; use ` +
+        '`postgres({ connectionString })` of nestjs-redlock/postgres',
+    ],
+    [
+      { nodes: ['http://me:secret@a:2379', 'http://b:2379'] },
+      `Expected \`nodes\` to be ${NODES}, got 'http://***@a:2379'; use \`etcd({ endpoints })\` of nestjs-redlock/etcd`,
+    ],
+    [
+      { nodes: 'redis+sentinel://me:secret@a:26379,b:26379/name?sentinelPassword=secret' },
+      `Expected \`nodes\` to be ${NODES}, got 'redis+sentinel://***@a:26379,b:26379/name?sentinelPassword=***'; use ` +
+        'an object of ioredis options, `{ name, sentinels }`',
+    ],
+    [
+      { nodes: 'redis+cluster://a:6379' },
+      `Expected \`nodes\` to be ${NODES}, got 'redis+cluster://a:6379'; use a \`Cluster\` client`,
+    ],
     [{ nodes: 'redis://a b' }, `Expected \`nodes\` to be ${NODES}, got 'redis://a b'`],
     [
       { nodes: ['memory', 'redis://localhost'] },
@@ -466,7 +489,27 @@ describe('invalid options', () => {
     [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],
     [
       { ...memory, defaults: { ttl: 1 } },
-      'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1',
+      'Expected `defaults.ttl` to be a whole number of milliseconds, at least 10, got 1',
+    ],
+    [
+      { ...memory, defaults: { retry: { delay: 0 } } },
+      'Expected `defaults.retry.delay` to be a whole number of milliseconds, at least 1, got 0',
+    ],
+    [
+      { ...memory, defaults: { retry: { timeot: 1 } } },
+      'Unknown option `timeot` in `defaults.retry`. Did you mean `timeout`?',
+    ],
+    [
+      { ...memory, defaults: { retry: [] } },
+      'Expected the options of `defaults.retry` to be an object, got []',
+    ],
+    [
+      { ...memory, defaults: { timeout: 5_000 } },
+      'Unknown option `timeout` in `defaults`. It belongs in `retry`: `retry: { timeout: ... }`',
+    ],
+    [
+      { ...memory, defaults: { nodeTimeout: 50 } },
+      'Unknown option `nodeTimeout` in `defaults`. It is an option of `RedlockModule.forRoot`',
     ],
     [
       { ...memory, defaults: { mode: 'shared' } },
@@ -488,12 +531,12 @@ describe('invalid options', () => {
       { ...memory, ttl: 5_000 },
       'Unknown option `ttl` in `RedlockModule`. Options for every lock go in `defaults`: `defaults: { ttl: ... }`',
     ],
+    [{ ...memory, prefix: 'x' }, 'Unknown option `prefix` in `RedlockModule`. Did you mean `keyPrefix`?'],
     [
-      { ...memory, prefix: 'x' },
-      'Unknown option `prefix` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
+      { ...memory, host: 'x' },
+      'Unknown option `host` in `RedlockModule`. The options are `nodes`, `keyPrefix`, `nodeTimeout`, ' +
         '`driftFactor`, `restartGuard`, `waitForQuorum`, `owner`, `defaults`, `locks`, `strict`, `overrides`, `onEvent`, `inTransaction`, ' +
-        '`afterTransaction`, `shutdownTimeout`; and, for the module itself, ' +
-        '`name`, `isGlobal`',
+        '`afterTransaction`, `shutdownTimeout`, `name`, `isGlobal`',
     ],
   ];
 
@@ -598,6 +641,15 @@ describe('a Redis that is down when the application starts', () => {
     expect((error as Error).message).toMatch(
       /^Could not lock "key": 2 of 3 nodes must agree, and \d gave no vote.*ECONNREFUSED/,
     );
+
+    const alone = app.get<LockService>(lockServiceToken('single') as symbol);
+    for (const call of [alone.acquire('key', { retry: false }), alone.inspect('key')]) {
+      const refusal = await call.catch((thrown: unknown) => thrown);
+      expect(refusal).toMatchObject({ votes: [{ vote: 'error' }] });
+      expect((refusal as Error).message).toMatch(
+        /^Could not (lock|inspect) "key": the node gave no usable answer; \S+: not connected \(connect ECONNREFUSED/,
+      );
+    }
 
     await server.restart();
     const single = app.get<LockService>(lockServiceToken('single') as symbol);

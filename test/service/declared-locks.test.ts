@@ -155,6 +155,16 @@ describe('a declared lock', () => {
     });
   });
 
+  test.each([
+    ['ttl', 'The declared lock says it: change `ttl` in `defineLocks`'],
+    ['reentrnt', 'Did you mean `reentrant`?'],
+    ['timeout', 'It belongs in `retry`: `retry: { timeout: ... }`'],
+  ])('refuses `%s` beside its arguments', async (name, remedy) => {
+    await expect(service.acquire(locks['order:settle'].for(42), { [name]: 5 })).rejects.toThrow(
+      `Unknown option \`${name}\` in \`acquire\`. ${remedy}`,
+    );
+  });
+
   test('gives its name to metrics', async () => {
     const registry = new Registry();
     const stop = collectLockMetrics({ registry });

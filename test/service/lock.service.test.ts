@@ -358,13 +358,19 @@ describe('invalid arguments are refused without a request', () => {
 
   test.each<[unknown, string | RegExp]>([
     [{ ttl: 1 }, 'Expected `ttl` to be a whole number of milliseconds, at least 10, got 1'],
-    [{ retry: true }, 'Expected `retry` to be `false` or an object, got true'],
+    [
+      { retry: true },
+      'Expected `retry` to be `false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`, got true',
+    ],
     [{ permits: 0 }, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
     [{ mode: 'shared', permits: 2 }, 'Expected `permits` without a `mode`'],
     [{ mode: 'shared', minHold: 100 }, "Expected no `minHold` with `mode: 'shared'`, got 100"],
     [{ label: 7 }, 'Expected `label` to be a string that is not empty, got 7'],
     [{ signal: 'stop' }, "Expected `signal` to be an AbortSignal, got 'stop'"],
-    [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. The options are `ttl`,.* `signal`$/],
+    [{ retries: 3 }, /^Unknown option `retries` in `\w+`\. Did you mean `retry`\?$/],
+    [{ wait: 3 }, /^Unknown option `wait` in `\w+`\. The options are `ttl`,.* `signal`$/],
+    [{ delay: 3 }, /^Unknown option `delay` in `\w+`\. It belongs in `retry`: `retry: \{ delay: \.{3} \}`$/],
+    [{ nodes: [] }, /^Unknown option `nodes` in `\w+`\. It is an option of `RedlockModule\.forRoot`$/],
     [{ onBusy: 'skip' }, /^Unknown option `onBusy` in `\w+`\. It is for `@WithLock`; here catch/],
     [null, /^Expected the options of `\w+` to be an object, got null$/],
   ])('options %j', async (options, message) => {
@@ -391,6 +397,11 @@ describe('invalid arguments are refused without a request', () => {
       'in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
     ],
     ['tryAcquire', { retry: false }, 'Unknown option `retry` in `tryAcquire`'],
+    [
+      'tryAcquire',
+      { attempts: 3 },
+      '`attempts` in `tryAcquire`. It makes one attempt; to wait, use `acquire`',
+    ],
     ['tryAcquire', { retries: 3 }, '`retries` in `tryAcquire`. The options are `ttl`, `renew`'],
   ])('%s, which does not read %j', async (method, options, message) => {
     await expect(call(method, 'key', options)).rejects.toThrow(message);

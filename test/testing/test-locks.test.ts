@@ -279,7 +279,7 @@ describe('locks of a test', () => {
     expect(() => RedlockTestingModule.forRoot(bad({ locks: {} }))).toThrow(
       'Expected `locks` to be a `TestLocks`',
     );
-    expect(() => RedlockTestingModule.forRoot({ defaults: { ttl: 1 } })).toThrow('`ttl`');
+    expect(() => RedlockTestingModule.forRoot({ defaults: { ttl: 1 } })).toThrow('`defaults.ttl`');
   });
 });
 

@@ -8,6 +8,7 @@ import type { NodeCheck, NodesStatus, NodeStatus } from '../../core/node-status.
 import { DEFAULT_TTL_MS } from '../../core/lock-options.js';
 import { quoted } from '../../core/printable.js';
 import { quorumOf } from '../quorum.js';
+import { NO_ANSWER } from '../tally.js';
 import { nodeTimeLimit } from '../validity.js';
 
 /** Options of {@link LockService.list}. */
@@ -234,7 +235,10 @@ export class LockInspector {
 
   #unavailable(keys: readonly string[], what: string, votes: readonly NodeVote[]): LockUnavailableError {
     const without = votes.filter(({ error }) => error).length;
-    const reason = `${this.#quorum} of ${this.#nodes.length} nodes must answer, and ${without} did not`;
+    const reason =
+      this.#nodes.length === 1
+        ? NO_ANSWER
+        : `${this.#quorum} of ${this.#nodes.length} nodes must answer, and ${without} did not`;
     return new LockUnavailableError(keys, reason, votes, what);
   }
 }
