@@ -1,7 +1,6 @@
 // Lints the prose of the documentation, and of the comments of the library.
 //
-// node prose/lint.mjs             all files, except those of `prose/unchecked.mjs`
-// node prose/lint.mjs --all       all files
+// node prose/lint.mjs             all files
 // node prose/lint.mjs FILE ...    these files
 import { readdir, readFile } from 'node:fs/promises';
 import { resolve } from 'node:path';
@@ -11,7 +10,6 @@ import terminology from 'textlint-rule-terminology';
 import { commentsOf } from './comments.mjs';
 import { sentences } from './sentences.mjs';
 import { terms } from './terms.mjs';
-import { unchecked } from './unchecked.mjs';
 
 const kernel = new TextlintKernel();
 
@@ -42,12 +40,8 @@ async function allFiles() {
   ];
 }
 
-async function checkedFiles() {
-  return (await allFiles()).filter((file) => !unchecked.some((beginning) => file.startsWith(beginning)));
-}
-
 const given = process.argv.slice(2);
-const files = given[0] === '--all' ? await allFiles() : given.length > 0 ? given : await checkedFiles();
+const files = given.length > 0 ? given : await allFiles();
 for (const file of files) {
   for (const problem of await problemsOf(file)) {
     console.log(problem);
