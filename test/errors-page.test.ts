@@ -687,13 +687,13 @@ describe('start-up errors in docs/errors.md', () => {
       refusalOf(RedlockModule.forRoot(memory), TwoLeaders),
     'which has several hosts': async () =>
       thrownBy(() => RedlockModule.forRoot({ nodes: 'redis://one:6379,two:6379' })),
-    'to be one store alone that replicates itself': async () =>
+    'to be a single store, such as': async () =>
       thrownBy(() => RedlockModule.forRoot({ nodes: [etcdNode, etcdNode] })),
-    '`restartGuard` is for nodes of which': async () =>
+    '`restartGuard` is for nodes that may forget locks': async () =>
       thrownBy(() => RedlockModule.forRoot({ nodes: etcdNode, restartGuard: 20_000 })),
-    '`strict` refuses what `locks` does not declare': async () =>
+    '`strict` refuses locks that `locks` does not declare': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, strict: true })),
-    '`afterTransaction` is asked only': async () =>
+    '`afterTransaction` is called only': async () =>
       thrownBy(() => RedlockModule.forRoot({ ...memory, afterTransaction: () => undefined })),
   });
 });

@@ -109,7 +109,7 @@ describe('the contract of a third-party store', () => {
         'new TableStore(mapTable())',
         'Object.assign(new TableStore(mapTable()), { extend: (all: [], _: 0, tell: any) => all.forEach((_, at) => tell(at, true)) })',
       );
-    const named = /extends and raises nothing that is not held, and revives nothing/;
+    const named = /neither extends, raises nor restores a lease that is not held/;
     await Promise.all([
       expect(specFor('vitest', breaking).then(runs.vitest)).rejects.toThrow(named),
       expect(specFor('node:test', breaking).then(runs['node:test'])).rejects.toThrow(named),
