@@ -8,7 +8,7 @@ export interface BenchArguments {
   /** In the order given; all of them when none is. */
   readonly groups: readonly Group[];
   readonly plan: Plan;
-  /** The folder for what is found. */
+  /** The folder for the results. */
   readonly out: string;
 }
 
@@ -39,7 +39,7 @@ export function readArguments(args: readonly string[]): BenchArguments {
     throw new Error(`--effort must be a number above 0, such as 0.1; not "${values.effort}"`);
   }
   const only = values.only?.split(',').map(contender) ?? CONTENDERS;
-  // Not in the order given: ratios are to the first.
+  // Keep the order of CONTENDERS, not the given order: ratios refer to the first contender.
   const contenders = CONTENDERS.filter((each) => only.includes(each));
   return {
     help: values.help,

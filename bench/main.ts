@@ -48,7 +48,7 @@ async function bench({ groups, plan, out }: BenchArguments): Promise<void> {
     for (const table of findings.tables) console.log(inTerminal(table));
     console.log(`(${Math.round((performance.now() - begun) / 1_000)} s)`);
     results[group.name] = findings;
-    // After each, as somebody may have seen enough.
+    // Write after each group: the user may stop the program early.
     write(out, contenders, machine, results);
   }
   console.log(`\nWritten to ${out}`);

@@ -27,7 +27,7 @@ export interface Work {
     readonly count: number;
   }): Promise<{ acquire: number[]; release: number[] }>;
 
-  /** Locks, so many at a time, each on a key of its own; milliseconds, also of CPU time. */
+  /** Acquires and releases locks, several at a time, each on its own key. Returns milliseconds, also of CPU time. */
   lanes(args: Lanes): Promise<{ took: number; cpu: number }>;
 
   /** The same; bytes of the objects that were made for each lock. */
@@ -64,7 +64,7 @@ export interface Work {
   /** Releases the held locks, `inFlight` at a time. */
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
-  /** Tries side by side what cannot succeed; `late` is by how much the slowest error missed its budget. */
+  /** Makes attempts in parallel that must all fail. `late` is the time by which the slowest error missed its budget. */
   fail(args: {
     readonly attempts: number;
     readonly budget: number;

@@ -43,7 +43,7 @@ export function readArguments(args: readonly string[]): LabArguments {
   if (store !== undefined && !open) {
     throw new Error(`--store is for the playground, which is on the page: add --open.\n\n${USAGE}`);
   }
-  // With the page open, somebody is there to start what they like.
+  // With an open page, the user starts the scenarios there.
   return { scenarios: scenarios.length > 0 || open ? scenarios : SCENARIOS, open, port, report, store };
 }
 

@@ -79,7 +79,7 @@ export class Worker {
   }
 }
 
-/** Processes that wait for an instance to run. */
+/** Idle processes. Each is ready to run an instance. */
 export class InstancePool {
   private readonly idle: Worker[] = [];
   private started = 0;

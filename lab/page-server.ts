@@ -233,7 +233,7 @@ class PageModule {
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {
   const app = await NestFactory.create<NestExpressApplication>(PageModule.register(lab), {
-    // Not yet: for a port that is taken there is a message of our own.
+    // No logger yet: if the port is taken, we print our own message.
     logger: false,
     abortOnError: false,
     forceCloseConnections: true,

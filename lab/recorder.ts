@@ -42,7 +42,7 @@ export class Recorder {
   }
 
   /**
-   * The first event that fits, if it was recorded already or else when it comes.
+   * Resolves with the first event that fits, at once if it was recorded already.
    * @param from - how many events to leave out: what was recorded before does not count
    * @throws NotAsDescribedError
    */

@@ -346,7 +346,7 @@ export class Stage {
     return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
   }
 
-  /** Until every task is done, or it is certain that none will ever be again. */
+  /** Waits until every task is done, or until it is certain that no further task will be done. */
   async settle(): Promise<void> {
     await this.until('the end of all tasks', () => this.isSettled());
   }
@@ -508,7 +508,7 @@ export class Stage {
         ),
         KEY_PREFIX: this.name,
         LOCK_TTL: String(settings.ttl),
-        // As long as the library allows: a run is not about a machine that is busy with other things.
+        // The longest timeout that the library allows, so that a busy machine does not change the result of a run.
         LOCK_NODE_TIMEOUT: String(Math.floor(settings.ttl / 5)),
         ...(toNodes.length >= 3 && { LOCK_RESTART_GUARD: String(settings.ttl) }),
         DISPATCH_BATCH: String(plan.batch ?? 100),

@@ -59,7 +59,7 @@ function pattern(message: string): RegExp {
   return new RegExp(parts.join('.*'), 's');
 }
 
-/** Tests that every message of a section comes about; there is a way to do so for each, and for no others. */
+/** Tests that each message of a section can be produced. `ways` must have exactly one entry for each message. */
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
@@ -101,7 +101,7 @@ async function locksOn(
   return app.get(LockService);
 }
 
-/** The same, of a server that was started for them. */
+/** Starts a server, and returns locks on it. */
 async function locksOnServer(...args: string[]): Promise<{ locks: LockService; redis: RedisServer }> {
   const redis = (server = await startRedis({ args }));
   const locks = await locksOn(redis.url);
@@ -120,7 +120,7 @@ async function whyUnavailable(
   return outcome instanceof LockUnavailableError ? outcome.message : '';
 }
 
-/** The same, once it is of the kind that is waited for. */
+/** Repeats `whyUnavailable` until its answer matches `wanted`. */
 async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<string> {
   let why = '';
   await until(async () => wanted.test((why = await whyUnavailable(locks))));
@@ -207,7 +207,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       // This process stands still for longer than that, until the server has answered.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
       server.resume();
-      // Asked behind it, so it is answered behind it.
+      // The server answers in order: the answer to this PING shows that it has processed the earlier command.
       const ping = `require('node:net').connect(${server.port}).on('data', () => process.exit()).write('PING\\r\\n')`;
       execFileSync(process.execPath, ['-e', ping]);
       return why;

@@ -167,17 +167,17 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
 };
 
 describe('docs/troubleshooting.md', () => {
-  test.each(Object.keys(happenings))('hears what is said when %s', async (name) => {
+  test.each(Object.keys(happenings))('records a message when %s', async (name) => {
     const before = said.length;
     await happenings[name]!();
     expect(said.length).toBeGreaterThan(before);
   });
 
-  test.each(quoted)('quotes what is said: %s', (quotation) => {
+  test.each(quoted)('quotes a message that the library logs or throws: %s', (quotation) => {
     expect(said.filter((line) => pattern(quotation).test(line))).not.toEqual([]);
   });
 
-  test('would be noticed to quote what nobody says', () => {
+  test('the check notices a quotation that no message matches', () => {
     expect(quoted.length).toBeGreaterThan(15);
     const wrong = pattern('Lost the connection to Redis at ...: all is well');
     expect(said.filter((line) => wrong.test(line))).toEqual([]);

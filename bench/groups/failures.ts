@@ -135,7 +135,7 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
       { figure: 'killed', title: 'killed', digits: 2 },
       { figure: 'killedFresh.p50', title: 'killed, fresh process', digits: 2 },
       { figure: 'killedFresh.open', title: 'its start', digits: 0 },
-      { figure: 'late', title: `three hung: ${FEW} errors after the deadline`, digits: 0 },
+      { figure: 'late', title: `three hung: ${FEW} errors, ms after deadline`, digits: 0 },
       { figure: 'lateMany', title: '500 errors', digits: 0 },
       { figure: 'heap', title: 'bytes left for each', digits: 0 },
     ],

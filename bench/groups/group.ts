@@ -35,7 +35,7 @@ export function fit(contenders: readonly Contender[], nodes: number): readonly C
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
 
-/** Without those that are a thin layer over another one that is there. */
+/** Leaves out each contender that is a thin layer over another contender of the list. */
 export function distinct(contenders: readonly Contender[]): readonly Contender[] {
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
@@ -56,7 +56,7 @@ export function toFirst(rows: Figures): string {
   return `to ${first}`;
 }
 
-/** Tells who watches how far a long group is; not part of what it finds. */
+/** Prints the progress of a long group. It is not part of the results. */
 export function progress(text: string): void {
   process.stderr.write(`   ... ${text}\n`);
 }

@@ -11,7 +11,7 @@ import { type Opened, withSessions } from './sessions.js';
 const WAITERS = 32;
 const HOLD = 1;
 const TTL = 10_000;
-/** Until somebody who asks for a lock stands in line, in milliseconds, and longer than a machine is late. */
+/** Milliseconds after which a caller is surely in the queue, even on a busy machine. */
 const QUEUED = 300;
 /** Time limit of a waiter, in milliseconds. */
 const PATIENCE = 5_000;
@@ -110,7 +110,7 @@ async function behindTheDead(contenders: readonly Contender[], plan: Plan): Prom
   };
 }
 
-/** For each contender the milliseconds from the release until the second waiter has the lock; infinite when it is not served in time. */
+/** For each contender: milliseconds from the release until the second waiter has the lock, or Infinity if it gets none in time. */
 function delaysBehind(
   holders: readonly Opened[],
   next: readonly Session[],
@@ -205,7 +205,7 @@ export interface Turns {
   readonly within: number;
 }
 
-/** Every waiter wants the lock once; who is not through by then is not waited for. */
+/** Every waiter takes the lock once. The measurement does not wait for waiters that are late. */
 const ONCE: Turns = { each: 1, within: PATIENCE };
 
 /** Result of a number of waiters for one key in a number of processes; figures are named `run.figure`. */

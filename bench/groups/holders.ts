@@ -95,7 +95,7 @@ async function growing({ title, key, kind, sizes, refused }: Crowd, plan: Plan):
         { figure: 'list', title: 'list, p50, ms', digits: 2 },
       ],
       notes: [
-        'Bytes: used_memory without that of connections, less what it was with nobody; free slots are part of them.',
+        'Bytes: growth of used_memory since there were no holders, without the memory of connections. Free slots are included.',
       ],
     };
   } finally {

@@ -45,7 +45,7 @@ export const leftovers: Group = {
             { figure: 'bytes', title: 'kB', digits: 0 },
           ],
           notes: [
-            'Bytes: used_memory without that of connections, less what it was before the first lock. The clients stay.',
+            'Bytes: growth of used_memory since the first lock, without the memory of connections. The clients stay connected.',
           ],
         });
       }

@@ -31,7 +31,7 @@ export const network: Group = {
       tables.push({
         ...table,
         notes: [
-          `By a process between client and servers, which takes a core while something is under way. A PING takes ${p50} ms`,
+          `A proxy between client and servers adds the delay; it uses a core while messages are in flight. A PING takes ${p50} ms`,
           `longer through it (p50; p90 ${p90} ms), as measured before the contenders; it holds each message back for`,
           `${way?.heldBack.toFixed(3)} ms.`,
         ],

@@ -91,7 +91,7 @@ async function offer(
     raised: (100 * sum('raised')) / granted,
     anew: (100 * sum('anew')) / asked,
     refused: (100 * (asked - granted)) / asked,
-    // By what was really asked and held: a hold is longer by a round trip, and by as much as a busy machine is late.
+    // Uses the measured requests and holds: a real hold is longer by a round trip, and by the delays of a busy machine.
     full: 100 * erlangB(permits, (asked / within) * (sum('held') / granted)),
   };
 }

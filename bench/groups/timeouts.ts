@@ -7,10 +7,10 @@ import { importPeer } from '../peers.js';
 import type { ResultTable } from '../report/tables.js';
 import { type Group, nodesTitle, type Plan, progress, withThree } from './group.js';
 
-/** As long as a node that has just been started does not vote, see `Servers.oldEnough`. */
+/** Equal to the time for which a new node does not vote; see `Servers.oldEnough`. */
 const LONG = 10_000;
 const SHORT = 1_000;
-/** Longer than the short one, by more than a busy machine is late. */
+/** Longer than `SHORT`, with a margin for a busy machine. */
 const LATER = 1_500;
 
 /**

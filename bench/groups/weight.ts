@@ -51,9 +51,9 @@ export const weight: Group = {
             rows: await interleaved(libraries.flatMap(loaders), times(7, plan, 3)),
             columns: [{ figure: 'took', title: 'p50', digits: 1, ratio: true }],
             notes: [
-              'Each in a process of its own that has loaded NestJS 11 and the Redis clients before, the same way. Where Node can',
-              'require ECMAScript modules, it gives those of ours to `require`, too, and then reads the whole of NestJS 11 for',
-              'the names that it exports: once for all packages of ECMAScript modules. NestJS 12 costs nothing there.',
+              'Each package is loaded in its own process, after NestJS 11 and the Redis clients, in the same format. Where Node can',
+              'require ECMAScript modules, `require` also loads our ECMAScript modules. Node then reads all of NestJS 11 to find',
+              'the names that it exports. This happens once for all packages of ECMAScript modules. It does not happen with NestJS 12.',
             ],
           },
         ],

@@ -11,9 +11,9 @@ const CORRECTIONS = 3;
 
 /** A longer way to some servers, as if they were elsewhere: a process of its own delays each direction. */
 export class LongerWay {
-  /** By how many milliseconds a `PING` takes longer on this way than on the direct one, after all corrections. */
+  /** A `PING` takes this many milliseconds longer through the proxy than directly, after all corrections. */
   added: { readonly p50: number; readonly p90: number } = { p50: NaN, p90: NaN };
-  /** For how many milliseconds the process between holds each message back. The rest of `added` is its own work. */
+  /** The proxy delays each message by this many milliseconds. The rest of `added` is the time of its own work. */
   heldBack = NaN;
   #requests = 0;
 

@@ -9,11 +9,11 @@ import { LockService } from '../../lib/service/lock.service.js';
 export interface Offered {
   readonly asked: number;
   readonly granted: number;
-  /** Of those that were granted: in one round trip. */
+  /** Number of grants that needed one round trip. */
   readonly first: number;
-  /** Of those that were granted: nodes were asked again for the slot of the others. */
+  /** Number of grants for which some nodes were asked again, for the slot of the other nodes. */
   readonly mended: number;
-  /** Of those that were granted: nodes were asked again for the token of the others. */
+  /** Number of grants for which some nodes were asked again, for the token of the other nodes. */
   readonly raised: number;
   /** Milliseconds that all which were granted were held, until a quorum had confirmed the release. */
   readonly held: number;

@@ -3,7 +3,7 @@ import { spreadOf, type Spread } from './statistics.js';
 /** Result of one round for one contender, by the name of the figure. */
 export type Sample = Readonly<Record<string, number>>;
 
-/** Somebody who is measured once in every round. */
+/** A contender that is measured once in every round. */
 export interface Runner {
   readonly name: string;
   run(round: number): Promise<Sample>;
@@ -15,12 +15,12 @@ export interface Figure extends Spread {
   readonly ratio: Spread | undefined;
 }
 
-/** By the name of the runner, then of the figure. */
+/** Figures of each runner. The outer key is the name of the runner, the inner key is the name of the figure. */
 export type Figures = ReadonlyMap<string, Readonly<Record<string, Figure>>>;
 
 /**
- * Lets all take turns, round after round, each round beginning with another one: what disturbs the machine for a while
- * then disturbs all alike. A ratio is taken within a round, before medians.
+ * Measures all runners in each round. Each round begins with a different runner, so that a disturbance of the machine affects
+ * all runners alike. Ratios are calculated within a round; medians are calculated over these ratios.
  */
 export async function interleaved(runners: readonly Runner[], rounds: number): Promise<Figures> {
   const samples = new Map<string, Sample[]>(runners.map(({ name }) => [name, []]));

@@ -11,7 +11,7 @@ type Reply =
 /** Another process that does work for a group; see `worker.ts`. */
 export class Worker {
   readonly #child: ChildProcess;
-  /** Also when it ends by itself: not every library survives what is done to it. */
+  /** Settles when the process has ended, even by itself: some libraries crash during the faults. */
   readonly #ended: Promise<unknown>;
   readonly #pending = new Map<number, (reply: { result?: unknown; error?: string }) => void>();
   #requests = 0;

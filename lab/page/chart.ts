@@ -41,7 +41,7 @@ export function drawRun(target: HTMLElement, record: RunRecord, now: number): vo
   timeline.showIn(target);
 }
 
-/** From just before the first thing that matters to the end; while it runs, at most the last while. */
+/** Starts just before the first relevant event and ends with the run. During a run, shows at most LONGEST_LIVE_WINDOW_MS. */
 function windowOf(record: RunRecord, now: number): { from: number; to: number } {
   const to = (record.endedAt === undefined ? now : (record.events.at(-1)?.at ?? now)) + 300;
   const submitted = record.events.find(({ kind }) => kind === 'submitted')?.at ?? record.startedAt;

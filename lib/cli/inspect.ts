@@ -41,6 +41,6 @@ function indented(holders: readonly LockHolder[]): string[] {
 function whyNotHeld({ votes }: LockInfo): string {
   if (!votes.some(({ vote }) => vote === 'held')) return 'not held';
   return votes.some(({ vote }) => vote === 'error')
-    ? 'held on some nodes; whether by a quorum, the nodes that did not answer would decide'
-    : 'not held: it stands on too few nodes, and ends there by itself';
+    ? 'held on some nodes; the nodes that did not answer decide if a quorum holds it'
+    : 'not held: too few nodes store it, and it expires there by itself';
 }

@@ -74,7 +74,7 @@ function openNode(url: string, where: string, tls: RedisOptions['tls']): Client 
 
 function severalHosts(where: string): UsageError {
   return new UsageError(
-    `Expected ${where} to have one host: independent nodes are one URL each, a Sentinel is redis+sentinel://, a Cluster redis+cluster://`,
+    `Expected ${where} to have one host. Write one URL for each independent node, redis+sentinel:// for a Sentinel, redis+cluster:// for a Cluster`,
   );
 }
 

@@ -171,7 +171,7 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   }
 }
 
-/** In the way that locks do it. */
+/** Uses the same commands as locks do. */
 async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
   await withTimeout(
     client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),

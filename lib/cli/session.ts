@@ -49,7 +49,7 @@ async function openStores(target: Target): Promise<readonly Store[]> {
 function openRedis(target: Target): readonly Store[] {
   const context: StoreContext = {
     keyPrefix: target.keyPrefix,
-    // The guard leaves a marker on the nodes, and to look at locks must not change them.
+    // The guard writes a marker to each node. A command that only reads locks must not change the nodes.
     guarded: false,
     several: false,
     names: new Set(),

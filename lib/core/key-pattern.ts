@@ -47,7 +47,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
 function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   let asked = 0;
   const ask = (): void => {
-    if (++asked > MOST_ASKED) throw new Error('it asks without end');
+    if (++asked > MOST_ASKED) throw new Error('the key function does not come to an end');
   };
   try {
     const { keys } = lock.for(...(Array.from({ length: count }, () => standIn(ask)) as never[]));
@@ -73,7 +73,7 @@ function standIn(ask: () => void): unknown {
 }
 
 function asText(hint: 'string' | 'number' | 'default'): string {
-  if (hint === 'number') throw new TypeError('what comes of a number is not known');
+  if (hint === 'number') throw new TypeError('a key that is computed from a number cannot be predicted');
   return HOLE;
 }
 

@@ -107,7 +107,7 @@ export interface LockOptions {
   readonly release?: 'afterMethod' | 'afterCommit';
 }
 
-/** The number of holders that a lock admits at a time. Given with a lock, and not for all locks of a module. */
+/** The number of holders that a lock admits at a time. Set it for each lock: a module has no default for it. */
 export interface LockKindOptions {
   /**
    * `'shared'`: any number of readers hold it together, but none beside an exclusive holder. `'exclusive'`: one writer

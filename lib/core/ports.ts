@@ -198,10 +198,10 @@ export interface LockStore {
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void;
 
   /**
-   * Makes the keys of each lease live for at least `ttl` milliseconds from now, if the lease holds all of them, and
-   * answers if it does. Never shortens a lifetime and never restores an expired key: a late duplicate of an earlier
-   * call must not undo a later one. A fault of one lease must not prevent the extension of others. Each holder has an
-   * end of its own, which no extension of another holder changes (S23).
+   * Extends each lease that holds all its keys: the keys live for at least `ttl` milliseconds from now. Reports for
+   * each lease whether it holds all its keys. Never shortens a lifetime and never restores an expired key: a late
+   * duplicate of an earlier call must not undo a later one. An error of one lease must not prevent the extension of
+   * others. Each holder has its own end. The extension of one holder does not change the end of another (S23).
    */
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void;
 

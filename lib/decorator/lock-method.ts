@@ -28,7 +28,7 @@ export function checkedName(
     const remedy = isProperty
       ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
       : '';
-    throw new TypeError(`@WithLock is for methods of an instance, which ${what} is not${remedy}`);
+    throw new TypeError(`@WithLock works only on instance methods, and ${what} is not one${remedy}`);
   }
   const fullName = `${target.constructor.name}.${String(name)}`;
   try {

@@ -210,7 +210,7 @@ export class FencedRegister {
         `from ${this.table} join unnest($1::text[], $3::int[]) as given(key, slot) using (key)`,
       [refused, mode, mode === 'permits' ? refused.map((key) => slots[keys.indexOf(key)]) : []],
     );
-    // A bigint is a string in `pg`, unless told otherwise; all that the table can hold are exact as numbers.
+    // `pg` returns a bigint as a string by default. Every value that the table can hold is exact as a number.
     const token = rows[0]?.token ?? null;
     return token === null ? undefined : Number(token);
   }
@@ -227,7 +227,7 @@ const NO_SLOT_HIGHER =
 const STATEMENTS: Readonly<Record<LockMode, Readonly<Record<'insert' | 'change' | 'fits', string>>>> = {
   exclusive: {
     insert: '(key, token) select unnest($1::text[]), $2::bigint',
-    // Lower tokens are refused by that of the exclusive lock from now on.
+    // From now on the token of the exclusive lock refuses lower tokens.
     change: "token = excluded.token, slots = '{}'",
     fits: `greatest(register.token, register.read_token) <= $2::bigint and ${NO_SLOT_HIGHER}`,
   },

@@ -103,7 +103,7 @@ function respond(
   response: Response & SentResponse & { readonly raw?: SentResponse },
   problem: LockProblem,
 ): void {
-  // In that of Fastify there is Node's own response.
+  // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
     // A part of the answer is on its way, as with a stream; all that is left is to end it.

@@ -39,7 +39,7 @@ export interface LockRow {
   /** `null` when no quorum has it: an attempt failed, or a release did not reach all nodes. */
   readonly mode: LockMode | null;
   readonly permits?: number;
-  /** The holder that ends first is the first. */
+  /** Sorted by the time at which they end, the earliest first. */
   readonly holders: readonly HolderRow[];
   /** The number of holders beside these. */
   readonly more?: number;

@@ -147,7 +147,7 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
- * Resolves when a quorum is connected. An application also starts without its nodes: they may connect later, and until
+ * Resolves when a quorum is connected. The application starts even if its nodes are away. They may connect later; until
  * then every acquisition fails with the reason.
  *
  * @throws Error when a server is not fit for locks, such as a replica

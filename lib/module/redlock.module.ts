@@ -76,7 +76,7 @@ export class RedlockModule
     if (!(useFactory ?? useClass ?? useExisting)) {
       throw new TypeError(
         '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
-          '`{ useFactory: () => ({ nodes }) }`; give options that are already known to `forRoot`',
+          '`{ useFactory: () => ({ nodes }) }`; if the options are already known, use `forRoot`',
       );
     }
     checkModuleExtras(options);

@@ -183,7 +183,7 @@ export class Declarations {
     if (conflicts.length > 0) {
       throw new Error(
         `Two policies for one key: ${conflicts.join('; ')}. Declare the lock once, and use it in both places with ` +
-          '`@WithLock.of`; only readers (`mode: "shared"`) and writers of a key have a policy each',
+          '`@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may differ',
       );
     }
   }

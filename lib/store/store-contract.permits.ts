@@ -81,7 +81,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     assert.ok(holder.remaining > TTL / 2);
   });
 
-  test('frees the other slots of a lease that requests exactly one, even if another lease holds that one', async () => {
+  test('frees the old slot of a lease that requests exactly another slot, even if the request is refused', async () => {
     const ask = open();
     const key = freshKey();
     const [mover, other] = [permits(3, key), permits(3, key)];

@@ -365,7 +365,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     assert.equal(await ask.extend(long), true);
   });
 
-  test('admits another mode when the last holder has ended, and not at the end of the first', async () => {
+  test('refuses another mode until the last holder has ended', async () => {
     const ask = open();
     const key = freshKey();
     const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];

@@ -6,7 +6,7 @@ export interface ForceReleaseEvent {
   readonly keys: readonly string[];
   /** The `name` of the `RedlockModule`; not for the one without a name. */
   readonly instance?: string;
-  /** The `id` of the one holder that was to be ended; not where all were. */
+  /** The `id` of the one holder to release; `undefined` for a release of all holders. */
   readonly id?: string;
   /** Person or program that requested it: the option `actor`. */
   readonly actor?: string;

@@ -42,11 +42,11 @@ export interface LockAcquireEvent extends LockSubject, Surrounded {
   /** From `asyncStart` on, if it was acquired with `permits`: the slot of each key. */
   slots?: readonly number[];
   /**
-   * From `asyncStart` on, if others asked for more permits lately: how many; if it was refused, at least so many. That is the
-   * limit then, and not `permits`.
+   * Set from `asyncStart` on if another caller recently asked for more permits than this call: their number, or after a
+   * refusal a number that is not larger than theirs. The limit is then that number, and not `permits`.
    */
   permitsSeen?: number;
-  /** With `error` and from then on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
+  /** Set from `error` on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
   readonly error?: unknown;
 }
 

@@ -75,11 +75,10 @@ export interface ForeignLock {
 const A_DAY_MS = 86_400_000;
 
 /**
- * The locks of one test: what the applications in it lock in place of Redis. They really exclude each other, also
- * those of several applications that are given the same `TestLocks`, and they can be told to fail, to be slow, to
- * expire and to be lost.
+ * The locks of one test. The applications under test use them in place of Redis. They really exclude each other, also
+ * across several applications with the same `TestLocks`. A test can make them fail, be slow, expire or be lost.
  *
- * Time is what the process says it is, so fake timers (of Jest, Vitest, `node:test`) control it.
+ * They read the time from the process, so fake timers (of Jest, Vitest, `node:test`) control it.
  *
  * @example
  * ```ts
@@ -169,7 +168,7 @@ export class TestLocks {
   }
 
   /**
-   * Redis answers so many milliseconds late. Longer than `nodeTimeout` (by default 5 % of the ttl) is no answer.
+   * Delays each answer by these milliseconds. Longer than `nodeTimeout` (by default 5 % of the ttl) is no answer.
    *
    * @returns ends it, as {@link reset} does
    */

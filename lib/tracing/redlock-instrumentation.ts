@@ -88,7 +88,7 @@ export class RedlockInstrumentation {
     holds.subscribe(this.#hold);
   }
 
-  /** Spans that have begun are ended no more. */
+  /** Stops tracing. A span that is open at this moment never ends. */
   disable(): void {
     if (!this.#enabled) return;
     this.#enabled = false;

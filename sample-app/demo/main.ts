@@ -60,7 +60,7 @@ const PLACES: Readonly<Record<LockStore, string>> = {
 /** Servers from the environment, and our own servers for the others. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
-  // First, as it is the one that may be missing.
+  // etcd comes first: only etcd may be missing on this machine.
   const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');

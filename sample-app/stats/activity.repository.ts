@@ -12,7 +12,7 @@ export interface InstanceActivity {
   readonly skips: number;
   /** Jobs from the queue whose task was not there to be taken: duplicates. */
   readonly refused: number;
-  /** When the run of the dispatcher began that is under way; stays when the instance dies in it. */
+  /** Start of the current run of the dispatcher. It keeps its value if the instance dies during the run. */
   readonly dispatchingSince: Date | null;
 }
 

@@ -104,7 +104,7 @@ export class TaskRepository {
     );
   }
 
-  // Both ask for the attempt too: one that was given up on must not write over its successor.
+  // Both updates check the number of the attempt: an abandoned attempt must not overwrite the result of a later one.
 
   async markDone({ id, attempt }: TakenTask): Promise<void> {
     await this.pool.query(

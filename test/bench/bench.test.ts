@@ -43,6 +43,6 @@ test('wrong arguments end it with one line, and code 2', async () => {
   expect(said).toEqual([expect.stringContaining('There is no group "lateness"')]);
 });
 
-test('--help says what there is', async () => {
+test('--help lists the options', async () => {
   await expect(bench.run('--help')).resolves.toContain('--effort');
 });

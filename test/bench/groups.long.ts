@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Bench } from './bench.js';
 
-// The groups that bench.test.ts leaves out. Whether the figures are good is nothing that a busy machine can tell.
+// Runs the groups that bench.test.ts leaves out. It does not check if the figures are good: a busy machine cannot show that.
 
 let bench: Bench;
 
@@ -10,7 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('measures what is made and left, what the server does, and a longer way', async () => {
+test('measures allocations, leftovers, server time and a longer network path', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);

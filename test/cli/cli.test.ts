@@ -177,7 +177,7 @@ describe('inspect', () => {
     await servers[0]!.client().set('lock:{k}', recordOf('somebody'));
     await expect(cli('inspect', 'k')).resolves.toMatchObject({
       code: 1,
-      stdout: expect.stringContaining('"k" is not held: it stands on too few nodes'),
+      stdout: expect.stringContaining('"k" is not held: too few nodes store it'),
     });
   });
 });
@@ -437,7 +437,7 @@ describe('errors', () => {
   });
 });
 
-describe('users, passwords and TLS', () => {
+describe('a server with users, passwords or TLS', () => {
   const password = 's3cr3t/p@ss';
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);

@@ -146,7 +146,7 @@ describe('a node URL', () => {
     ['redis://', 'Expected --node to be a Redis URL'],
     ['redis://h:99999', 'Expected --node to have hosts such as localhost:6379'],
     ['redis://h/x', 'Expected --node to end in the number of a database'],
-    ['redis://a,redis://b', 'Expected --node to have one host: independent nodes are one URL each'],
+    ['redis://a,redis://b', 'Expected --node to have one host. Write one URL for each independent node'],
     ['redis://a:1,redis://b:2', 'independent nodes are one URL each'],
     ['redis+sentinel://a/m,redis+sentinel://b/m', 'independent nodes are one URL each'],
     ['redis://a,b', 'independent nodes are one URL each'],

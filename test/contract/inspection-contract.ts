@@ -8,7 +8,7 @@ import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
 import type { Backend } from './lock-contract.js';
 
-/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
 const TTL = 60_000;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };

@@ -19,7 +19,7 @@ export interface Backend {
   stop(): Promise<void>;
 }
 
-/** What a kind of node needs otherwise than others. */
+/** Settings that differ between kinds of node. */
 export interface LockContractOptions {
   /**
    * Milliseconds; short enough to wait for the end of such a lock, long enough for a busy machine to acquire it. The shortest
@@ -35,7 +35,7 @@ export interface LockContractOptions {
   readonly quick?: boolean;
 }
 
-/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
 const TTL = 60_000;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
@@ -84,7 +84,7 @@ export function lockContract(
       return `key:${nextKey++}`;
     }
 
-    /** Both sides have let go of everything, also in the background, and long before it would have ended by itself. */
+    /** Expects that all keys are released, also in the background, long before they would expire. */
     async function expectNoKeyLeft(): Promise<void> {
       await until(async () => (await backend.countKeys()) === 0, TTL / 2);
     }
@@ -383,7 +383,7 @@ export function lockContract(
         expect(next.isHeld()).toBe(true);
       });
 
-      test('has run also when its lock was lost during the run', async () => {
+      test('counts as run even if its lock was lost during the run', async () => {
         const key = freshKey();
         const lapsed = await alice.acquire([key], { ...waiting, ttl: lapse, renew: false, tick: nine });
         await using next = await bob.acquire([key], waiting);

@@ -20,7 +20,7 @@ describe('resolveLockOptions', () => {
     });
   });
 
-  test('prefers options of the call to those of the module, field by field', () => {
+  test('an option of the call overrides that of the module, field by field', () => {
     const resolved = resolveLockOptions(
       { ttl: 100, retry: { delay: 5 } },
       { ttl: 200, renew: false, retry: { delay: 6, timeout: 700 } },

@@ -114,7 +114,7 @@ describe('class definition throws for a decorator on', () => {
         }
       }
       decorate(Service.prototype, 'value', lockUnchecked('key'));
-    }).toThrow(new TypeError('@WithLock is for methods of an instance, which `value` is not'));
+    }).toThrow(new TypeError('@WithLock works only on instance methods, and `value` is not one'));
   });
 
   test('a static method', () => {
@@ -124,19 +124,21 @@ describe('class definition throws for a decorator on', () => {
         async other(): Promise<void> {}
       }
       decorate(Service, 'run', lockUnchecked('key'));
-    }).toThrow(new TypeError('@WithLock is for methods of an instance, which `run` is not'));
+    }).toThrow(new TypeError('@WithLock works only on instance methods, and `run` is not one'));
   });
 
   test('a class', () => {
     const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
-    expect(onClass).toThrow(new TypeError('@WithLock is for methods of an instance, which a class is not'));
+    expect(onClass).toThrow(
+      new TypeError('@WithLock works only on instance methods, and a class is not one'),
+    );
   });
 
   test('a property, such as an arrow function, with how to write it', () => {
     const property = lockUnchecked('key') as PropertyDecorator;
     expect(() => property(Sample.prototype, 'field')).toThrow(
       new TypeError(
-        '@WithLock is for methods of an instance, which `field` is not. ' +
+        '@WithLock works only on instance methods, and `field` is not one. ' +
           'Write `async field() { ... }` in place of `field = async () => { ... }`',
       ),
     );

@@ -51,11 +51,11 @@ function withResolvers(): PromiseWithResolvers {
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}';
-/** Milliseconds; no machine stands still for so long that a lock ends by itself. */
+/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
 const TTL = 30_000;
-/** For what ends after a ttl; a machine that stands still for a moment does not use it up. */
+/** For locks that must expire during the test, but not while the machine freezes for a moment. */
 const SHORT = { ttl: 2_400 };
-/** For what is renewed, a third of it later: Redis can stand still for seconds just then, and the lock lives on. */
+/** For renewed locks. They are renewed after a third of the ttl, and survive if Redis freezes for seconds then. */
 const RENEWED = { ttl: 6_000 };
 
 /** The lock as the code under it sees it. */
@@ -684,7 +684,7 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of Node is held until it is destroyed', async () => {
+  test('of Node: keeps the lock until the stream is destroyed', async () => {
     const stream = await service.stream();
     stream.destroy();
     await expect(until(free)).resolves.toBeUndefined();

@@ -16,7 +16,7 @@ export function excludes(one: Access, other: Access): boolean {
   return one.mode === 'permits' && one.slot === other.slot;
 }
 
-/** Those with the same name are treated alike: all readers, each slot. */
+/** Names the group of an access. All readers are one group; each slot is a group. */
 export function partOf({ mode, slot }: Access): string {
   return mode === 'permits' ? `slot ${slot}` : mode;
 }

@@ -15,7 +15,7 @@ export interface Holding extends Access {
   readonly end: number;
 }
 
-/** J1: nobody beside one whom they exclude, no more than there are permits. */
+/** J1: no holder overlaps one that it excludes, and there are no more holders than permits. */
 export function overlapsOf(holdings: readonly Holding[]): string[] {
   const faults: string[] = [];
   forEachReturn(holdings, (next, others) => {
@@ -96,7 +96,7 @@ function forEachReturn(
   }
 }
 
-/** Those of each key, by the time of their return. */
+/** Groups holdings by key. Each group is sorted by the time at which the acquisition returned. */
 function byKey(holdings: readonly Holding[]): Holding[][] {
   const keys = new Map<string, Holding[]>();
   for (const holding of holdings) {

@@ -328,7 +328,7 @@ describe('J4, J5: the register', () => {
     ]);
   });
 
-  test('reads compare with writes only, and slots not with each other', () => {
+  test('J4: ignores lower tokens among reads, and among different slots', () => {
     const register = registerOf([
       { mode: 'shared', token: 3 },
       { mode: 'shared', token: 2 },

@@ -11,12 +11,12 @@ import { until } from '../support/until.js';
 const TTL = 5_000;
 /** What is left of the ttl after drift (S4). */
 const USABLE = 4_948;
-/** How long a node may take to answer: what is to answer does, also on a machine that stands still for a moment. */
+/** Time limit of a node. A running node answers within it, even if the machine freezes for a moment. */
 const NODE_LIMIT = 1_000;
 /** What a busy machine may add to a limit of time, in milliseconds; with it, the limit is still well before the ttl. */
 const NOISE = 2_000;
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
-/** For what is to succeed: a busy machine may miss the time limit of a node once. */
+/** For attempts that must succeed: on a busy machine a node may miss its time limit once. */
 const patient: AcquireOptions = {
   ...once,
   retry: { timeout: 30_000, attempts: Infinity, delay: 10, jitter: 10 },
@@ -117,7 +117,7 @@ describe('two of three nodes paused (SIGSTOP)', () => {
     await delay(TTL / 2);
     expect(signal.aborted).toBe(false);
     for (const server of servers.slice(1)) server.resume();
-    // What the paused servers were asked meanwhile was in time, so the lock lives on.
+    // The paused servers process the pending renewals in time, so the lock continues.
     await delay(TTL);
     expect(lock.isHeld()).toBe(true);
 
@@ -172,7 +172,7 @@ describe('slow connections', () => {
     expect(after).toBeLessThan(4_000 + NOISE);
   });
 
-  test('the validity is counted from the send: a slow reply makes it shorter, not the lock longer (S4)', async () => {
+  test('validity counts from the send: a slow reply shortens it and does not extend the lock (S4)', async () => {
     const proxies = await Promise.all(servers.map((server) => startTcpProxy(server)));
     const alice = await newProcess(
       'alice',

@@ -3,12 +3,12 @@ import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { type Access, excludes, partOf, type RegisterReport } from './access.js';
 
-// The resource that the locks protect, in a process of its own: for each key a counter that those change who hold it
-// alone and readers read, and one for each slot. It rejects lower tokens (J4). It prints the port that it listens on.
+// The resource that the locks protect, in its own process. Each key has one counter: exclusive holders change it, and readers
+// read it. Each slot of a key has its own counter. The register rejects lower tokens (J4). It prints its port.
 
 /** What the register is asked, and what it answers. */
 export type RegisterRequest =
-  /** What does the register hold? From now on it rejects tokens that are lower, of those whom this one excludes. */
+  /** Reads the counter. From now on the register rejects lower tokens of holders that this access excludes. */
   | { readonly ask: 'read'; readonly key: string; readonly access: Access }
   | { readonly ask: 'write'; readonly key: string; readonly access: Access; readonly value: number }
   | { readonly ask: 'report' };

@@ -3,7 +3,7 @@ import { until } from '../support/until.js';
 import { type FaultEvent, machineTime } from './events.js';
 import { type ClientOptions, type Outcome, Stage, type StageOptions } from './stage.js';
 
-/** How long a scenario may go on after its time for what it is about to happen, in milliseconds. */
+/** Extra time, in milliseconds, that a scenario gets if its subject has not occurred yet. */
 const PATIENCE_MS = 60_000;
 
 /** What happens while clients lock. */
@@ -31,7 +31,7 @@ export interface Scenario {
   readonly startsLocked?: boolean;
   /** Two holders at a time are to be expected here, and why. */
   readonly overlapsBecause?: string;
-  /** Whether what it is about has happened. Until then it goes on: a busy machine may need more than `seconds`. */
+  /** Whether the subject of the scenario has occurred. It runs until then: a busy machine may need more than `seconds`. */
   readonly enough?: (events: readonly FaultEvent[]) => boolean;
   /** Acquisitions for each second. */
   readonly leastRate?: number;

@@ -215,7 +215,7 @@ export class Stage {
     }
   }
 
-  /** Who was killed gives nothing back; and what it sent before may begin the ttl anew when a node comes to it. */
+  /** A killed process releases nothing. A command that it sent before may restart the ttl when a node executes it. */
   #timeToEnd(owner: string): number {
     const client = this.clients.find(({ name }) => name === owner);
     return client?.killed ? client.ttl : 0;

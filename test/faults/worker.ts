@@ -82,7 +82,7 @@ setInterval(() => {
   beat = at;
 }, HEARTBEAT_MS).unref();
 
-// Not at the top: what it loads looks at the clock.
+// Import these modules here, not at the top: they read the clock while they load.
 const { Logger } = await import('@nestjs/common');
 Logger.overrideLogger(false);
 const { openRuntime } = await import('../../lib/module/open-runtime.js');
@@ -176,7 +176,7 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
   }
 }
 
-/** Reads what a key protects. What it returns reads that again, or writes what comes of it. */
+/** Reads the value that a key protects. The returned function reads it again, or writes the next value. */
 async function begin(
   attempt: number,
   lock: LockHandle,

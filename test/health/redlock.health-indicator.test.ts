@@ -151,7 +151,7 @@ describe('one node', () => {
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
     const indicator = app.get(RedlockHealthIndicator);
     const state = async (): Promise<unknown> => (await indicator.isHealthy('locks')).locks;
-    // As does one that started a short while ago.
+    // The guard also holds back a node that has just started, so wait until this one votes.
     await until(async () => (await app.get(LockService).checkNodes()).available);
     await client.flushall();
     await expect(state()).resolves.toMatchObject({ status: 'down', guarded: 1, voting: 0 });

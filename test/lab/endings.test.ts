@@ -110,7 +110,7 @@ describe('a lab with a scenario under way', () => {
       // The one that is paused as well. Its guard ends with it.
       await until(() => lab.output.includes('Ended by SIGINT; stopping everything that was started.'));
       await until(async () => (await readdir(lab.folder)).length === 0);
-      // What it had been waiting for it would wait for until 40 seconds were over.
+      // Without the signal its wait would last 40 seconds.
       await until(() => lab.code !== undefined, 20_000);
       expect(lab.code).toBe(1);
       await Promise.all(processes.map((pid) => processGone(pid)));

@@ -69,7 +69,7 @@ async function open(url: string, width: number): Promise<{ page: Page; complaint
   return { page, complaints };
 }
 
-/** What a page is told that opens now. */
+/** Events that a newly opened page receives. */
 async function eventsSoFar(url: string): Promise<readonly LabEvent[]> {
   const { body } = await fetch(`${url}/events`);
   const reader = (body as ReadableStream).pipeThrough(new TextDecoderStream()).getReader();
@@ -80,7 +80,7 @@ async function eventsSoFar(url: string): Promise<readonly LabEvent[]> {
   return (JSON.parse(hello) as LabHello).records.at(-1)?.events ?? [];
 }
 
-/** Whether every instance has tried to lock, and nobody is at it without a lock any more. */
+/** Whether every instance has tried to lock, and no instance still dispatches without a lock. */
 function allLock(events: readonly LabEvent[]): boolean {
   const lockers = new Set(
     events

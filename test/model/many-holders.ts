@@ -37,7 +37,7 @@ export interface ModeRules {
   readonly linger: number;
   /** Readers are not granted beside an exclusive holder, nor permits beside readers. */
   readonly excludes: boolean;
-  /** One who joins readers has the token that they have. */
+  /** A reader that joins others gets their token. */
   readonly joinsByToken: boolean;
   /** Each holder has an end of its own. */
   readonly ownEnds: boolean;

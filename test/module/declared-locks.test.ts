@@ -81,7 +81,7 @@ describe('strict', () => {
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('does not call `onBusy`', async () => {
+  test('rejects an undeclared lock without calling `onBusy`', async () => {
     @Injectable()
     class Late {
       @WithLock('late', { onBusy: 'skip' })
@@ -338,7 +338,7 @@ describe('two policies for one key', () => {
     });
     await expect(start({ locks: twice })).rejects.toThrow(
       'Two policies for one key: "report": the declared lock "a" and the declared lock "b". Declare the lock once, and use ' +
-        'it in both places with `@WithLock.of`; only readers (`mode: "shared"`) and writers of a key have a policy each',
+        'it in both places with `@WithLock.of`. Only readers (`mode: "shared"`) and writers of one key may differ',
     );
   });
 

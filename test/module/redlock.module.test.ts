@@ -597,7 +597,7 @@ describe('invalid options', () => {
       expect(() => Reflect.apply(RedlockModule.forRootAsync, RedlockModule, [options])).toThrow(
         new TypeError(
           '`RedlockModule.forRootAsync` needs one of `useFactory`, `useClass` and `useExisting`, such as ' +
-            '`{ useFactory: () => ({ nodes }) }`; give options that are already known to `forRoot`',
+            '`{ useFactory: () => ({ nodes }) }`; if the options are already known, use `forRoot`',
         ),
       );
     },

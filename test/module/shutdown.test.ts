@@ -36,7 +36,7 @@ import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
-/** Milliseconds; no machine stands still for so long that a lock is lost before it is renewed. */
+/** Milliseconds. Long enough that a machine which freezes for a moment still renews the lock in time. */
 const TTL = 6_000;
 
 let redis: RedisServer;

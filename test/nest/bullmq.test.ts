@@ -82,7 +82,7 @@ describe('queue processors', () => {
         providers: [Plain, Refused, ...processors],
       },
       { nodes: server.url },
-      // Also when it does not start: workers that outlive their server keep Jest from ending.
+      // Keep the application even if it does not start: afterAll must close it, because running workers keep Jest from ending.
       { prepare: (nest) => (app = nest) },
     );
   });

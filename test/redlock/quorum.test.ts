@@ -29,7 +29,7 @@ function quorumsOf(nodes: readonly string[], size = quorumOf(nodes.length)): str
   return nodes.flatMap((node, at) => quorumsOf(nodes.slice(at + 1), size - 1).map((rest) => [node, ...rest]));
 }
 
-/** Whether a lock that old processes hold keeps new processes, with another list of nodes, from it. */
+/** Whether old and new processes exclude each other, although their lists of nodes differ. */
 function excludeEachOther(old: string, changed: string): boolean {
   const later = quorumsOf([...changed]);
   return quorumsOf([...old]).every((one) => later.every((other) => one.some((node) => other.includes(node))));

@@ -238,7 +238,7 @@ describe('a tick that has run', () => {
       ranTick: 1_000,
       message: '"k" is not to be locked again: the tick of 1970-01-01T00:00:01.000Z has run already, by me',
     });
-    // Grants of the other nodes in the meantime are released.
+    // The other two nodes granted the lock, so it is released there.
     expect(nodes.map((node) => node.count('release'))).toEqual([0, 1, 1]);
     expect(nodes.map((node) => node.memory.size)).toEqual([0, 0, 0]);
   });

@@ -65,7 +65,7 @@ async function done(): Promise<string> {
   return task.id;
 }
 
-/** Time goes by for a task: what was noted of it was noted so much earlier. */
+/** Makes a task older: moves its `updated_at` into the past by `ms`. */
 async function age(id: string, ms: number): Promise<void> {
   await pool.query(`update tasks set updated_at = updated_at - $2 * interval '1 millisecond' where id = $1`, [
     id,

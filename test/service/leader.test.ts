@@ -27,7 +27,7 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds; no machine stands still for so long that a lock is lost before it is renewed. */
+/** Milliseconds. Long enough that a machine which freezes for a moment still renews the lock in time. */
 const TTL = 6_000;
 
 /** Leads until its term ends, or as a test says. */

@@ -17,7 +17,7 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds; no machine stands still for so long that a lock ends by itself where a test does not say so. */
+/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
 const TTL = 30_000;
 
 let redis: RedisServer;
@@ -264,7 +264,7 @@ describe('current', () => {
     });
   });
 
-  test('calls side by side do not see each other', async () => {
+  test('each concurrent call sees only its own lock', async () => {
     const keys = await Promise.all(
       ['a', 'b', 'c'].map((key) => locks.withLock(key, async () => locks.current()?.keys.join())),
     );

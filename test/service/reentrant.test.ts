@@ -23,7 +23,7 @@ import { until } from '../support/until.js';
 
 // S18: re-entering keeps the fencing token, re-entering after a lapse throws, calls side by side do not join.
 
-/** Milliseconds; no machine stands still for so long that a lock ends by itself. */
+/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
 const TTL = 30_000;
 
 const joining = { reentrant: true, retry: false, ttl: TTL } as const;

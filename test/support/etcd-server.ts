@@ -203,8 +203,8 @@ export class EtcdServer {
   }
 
   /**
-   * SIGSTOP: connections stay open, nothing is answered. Resolves when it stands still: on a busy machine its threads go on until
-   * the kernel runs the one that got the signal, and what they say meanwhile still counts for a majority.
+   * Sends SIGSTOP: connections stay open, but the server answers nothing. Resolves when the process has stopped. On a busy
+   * machine its threads continue until the kernel delivers the signal, and their messages still count for a majority.
    */
   async pause(): Promise<void> {
     process.kill(this.pid, 'SIGSTOP');

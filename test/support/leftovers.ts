@@ -11,7 +11,7 @@ export function cleanUpAfterTests(cleanup: Cleanup): () => void {
   return () => cleanups.delete(cleanup);
 }
 
-/** Runs everything registered, all of it even if some of it fails, and reports what failed. */
+/** Runs every registered clean-up, even if some fail, and reports the failures. */
 export async function cleanUpLeftovers(): Promise<void> {
   const pending = [...cleanups];
   cleanups.clear();

@@ -20,7 +20,7 @@ const FORGOTTEN_MS = 4_500;
 const LONG = process.env['FAULTS'] === 'long';
 /** In both forms the messages are cut several times. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
-/** How often 32 waiters are served in all: each of them 15 times at least. */
+/** Total number of grants to the 32 waiters. Each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {

@@ -35,7 +35,7 @@ describe.each([
   let asked: number;
   /** How often that node was told to hold others back for Bob. */
   let told: number;
-  /** Ends what still waits when a test has failed. */
+  /** Aborts waiters that a failed test has left. */
   let over: AbortController;
 
   beforeAll(async () => {

@@ -116,7 +116,7 @@ export function checkPlace(
   descriptor: PropertyDescriptor | undefined,
 ): string {
   if (typeof descriptor?.value !== 'function' || typeof target === 'function')
-    throw new TypeError(`${decorator} is for methods of an instance, which \`${String(method)}\` is not`);
+    throw new TypeError(`${decorator} works only on instance methods, and \`${String(method)}\` is not one`);
   return `${target.constructor.name}.${String(method)}`;
 }
 

@@ -41,7 +41,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
       run,
       async () => (await iterator.return?.(value)) ?? { done: true, value },
     );
-    // The reader reads no more, though the source may have one more value for it (S25).
+    // The reader has stopped, though the source may have one more value for it (S25).
     this.#ended = true;
     await run?.end();
     return step;

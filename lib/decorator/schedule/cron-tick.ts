@@ -26,7 +26,7 @@ export interface CronTick {
 /** A timer may fire so much before its time, by the wall clock, in milliseconds. */
 const EARLY_MS = 50;
 
-/** So long after the clocks were put back an hour may be repeated, in milliseconds. */
+/** Milliseconds after the clocks were put back during which an hour may be repeated. */
 const LONGEST_REPEAT = 3 * 3_600_000;
 
 const SECOND = 1_000;

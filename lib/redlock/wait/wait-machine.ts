@@ -48,7 +48,7 @@ export type WaitEvent =
       readonly queueNodeFirst: boolean;
       /** The waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
-      /** The nodes keep others out for the waiter, which ends unless the waiter asks again (S22). */
+      /** The nodes keep other callers out for this waiter. They stop if the waiter does not ask again (S22). */
       readonly holdsBack: boolean;
       /** Another request at once would add the waiter to the queue. */
       readonly canQueue: boolean;

@@ -115,7 +115,7 @@ export class Acquisitions {
           passes = true;
         }
       }
-      throw new Error(`was asked ${MOST_ROUNDS} times, and what was in the way had gone each time`);
+      throw new Error(`gave up after ${MOST_ROUNDS} rounds: the stored keys changed during each of them`);
     } finally {
       if (isUnused) {
         leases.giveBack(etcdLease);
@@ -165,7 +165,7 @@ export class Acquisitions {
   async #renew(asked: Asked, { etcdLease, names }: Round): Promise<void> {
     const keys = names.map((name) => [name] as const);
     const { isConfirmed } = await this.context.leases.renew(etcdLease, keys, timeLeft(asked));
-    if (!isConfirmed) throw new Error('what it was to end with ended at that moment');
+    if (!isConfirmed) throw new Error('the etcd lease of this lock ended before it could be renewed');
   }
 
   /**

@@ -8,38 +8,38 @@ import { placesOf, rivalsOf, ticksFrom, viewRange, wellFormed } from './names.js
 import type { Next, Places } from './places.js';
 import { absent, get, modifiedAt, MOST_OPERATIONS, put, remove, type Txn } from './protocol.js';
 
-/** One request, and what it goes by. */
+/** One request, and the facts that its rounds need. */
 export interface Asked {
   readonly request: AcquireRequest;
   readonly since: Instant;
   readonly ordered: boolean;
-  /** As they are called in etcd. */
+  /** The names of the keys in etcd. */
   readonly keys: readonly string[];
-  /** Of one who waits; when the call came, by the monotonic clock. */
+  /** For a waiter: the time of its call, by the monotonic clock. */
   readonly came: number;
 }
 
-/** How one round goes about it. */
+/** The plan of one round: what it compares and what it writes. */
 export interface Round {
   readonly base: Base;
   readonly etcdLease: EtcdLease;
   readonly slots: readonly number[];
-  /** A slot that was free at the last look was not any more: many look at once, and are to come to different ones. */
+  /** Another caller took the chosen slot first. Callers that look at the same time must choose different slots. */
   readonly collided: boolean;
   readonly names: readonly string[];
-  /** It was seen that nobody in line stays out because of it. */
+  /** The last look showed that this lease keeps no earlier waiter out. */
   readonly passes: boolean;
   readonly place: PlaceAt | undefined;
   readonly next: Next | undefined;
 }
 
-/** Where one who is refused stands, and with what that ends. */
+/** The position of a refused waiter in the queue, and the etcd lease with which it expires. */
 export interface PlaceAt {
   readonly name: string;
   readonly etcdLease: EtcdLease;
 }
 
-/** Stores the lease if nothing is in the way; else shows what is there, and puts who waits in line. */
+/** Stores the lease if its keys are free. Otherwise reads what is stored there, and queues the waiter. */
 export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
   const { request, ordered, keys } = asked;
   const { lease, since, position } = request;

@@ -122,7 +122,7 @@ export class Extensions {
     let isMade: boolean | undefined;
     try {
       isMade = (await transactions.run({ compare: unchanged, success }, limit)).succeeded === true;
-      if (!isMade) throw new Error('it was changed meanwhile');
+      if (!isMade) throw new Error('another request changed the lock meanwhile');
     } catch (error) {
       if (isMade === false || didNothing(error)) {
         hold.doubtful.splice(hold.doubtful.indexOf(next), 1);
@@ -155,7 +155,7 @@ function extendedBy(
   const isThere = found.slice(from, to).every((entry) => entry?.lease === id);
   if (!isThere || isConfirmed) return isThere;
   return new Error(
-    `a member says that it has no lease ${id}, but what ends with that is there: the leader is changing`,
+    `a member says that it has no lease ${id}, but the keys of that lease exist: the leader is changing`,
   );
 }
 

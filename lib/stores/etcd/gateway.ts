@@ -61,7 +61,7 @@ export function didNothing(error: unknown): boolean {
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
-      `its endpoints belong to different clusters, as ${host} is of another one than was asked before; list the members of one. ` +
+      `its endpoints belong to different clusters: ${host} is not in the one that answered before; list the members of one. ` +
         'If it was restored as a new cluster, restart this process when all of its members have been',
       false,
     );
@@ -241,7 +241,7 @@ export class Gateway {
     }
     if (!isObject(answer) || (status === 200 && !('error' in answer) && !hasHeader(answer)))
       throw new GatewayError(
-        `answered ${status} and what is none of etcd's answers; is there a proxy in between?`,
+        `answered ${status} with a body that etcd does not send; is there a proxy in between?`,
         false,
       );
     if (status === 200 && !('error' in answer)) return answer as Reply;

@@ -85,7 +85,7 @@ export function viewOf(key: string, entries: readonly Entry[]): KeyView {
   return { holders, places };
 }
 
-/** The slot that a caller wants of a key with permits. */
+/** The slot that a caller requests on a key with permits. */
 export interface SlotOf {
   readonly slot: number;
   readonly exactly: boolean;
@@ -122,7 +122,7 @@ export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly
   return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
 }
 
-/** The one who must go before, of those who came before `place`: all of them where one has none. */
+/** The waiter that must go first, of those that came before `place`. Without a `place`, of all waiters. */
 export function ahead(
   view: KeyView,
   kind: LockKind,
@@ -134,7 +134,7 @@ export function ahead(
   );
   const isTogether = inFront.every((each) => canHoldTogether(each.kind.mode, kind.mode));
   const taken = view.holders.filter(({ slot = 0 }) => slot < permitsOf(kind)).length;
-  // Nobody in front stays out because of it: all can hold the key together, and there is room for all.
+  // This lease keeps no earlier waiter out: all can hold the key together, and there is room for all.
   if (isTogether && (kind.mode === 'shared' || inFront.length < permitsOf(kind) - taken)) return undefined;
   return inFront[0];
 }
@@ -142,7 +142,7 @@ export function ahead(
 /** The stored record of a tick that has run. */
 export interface RanTick {
   readonly owner: string;
-  /** When it is to be forgotten, by the clock of the process that ran it, in milliseconds since 1970. */
+  /** The time at which the record expires, by the clock of the process that ran it, in milliseconds since 1970. */
   readonly until: number;
 }
 

@@ -129,7 +129,7 @@ export class Refusals {
       await transactions.run({ success }, timeLeft(asked));
       places.stands(name, position.waiter);
     } catch {
-      // It is not in the queue, and asks again.
+      // The waiter is not in the queue. It will send its request again.
     }
   }
 

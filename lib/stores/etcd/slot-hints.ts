@@ -11,7 +11,7 @@ interface Hint {
   next: number;
   /** When the lowest slot was asked for, by the monotonic clock. */
   looked: number;
-  /** The answer to that is to come. */
+  /** `true` while the request for the lowest slot has no answer. */
   isLooking: boolean;
 }
 
@@ -57,7 +57,7 @@ export class SlotHints {
       hint.isLooking = false;
       if (isLowest) hint.next = slot + 1;
     } else if (slot !== asked && slot >= hint.next) {
-      // Another process had it, and goes on from there.
+      // Another process has taken the slot. The search continues after it.
       hint.next = slot + 1;
     }
   }

@@ -123,7 +123,7 @@ export class Turns {
     while (this.#releases.length + this.#extensions.size + this.#acquisitions.length > 0) {
       const releases = this.#releases.splice(0, MOST_LEASES);
       const extensions = this.#nextExtensions();
-      // Releases come first: what is asked for may be what they free.
+      // Releases come first: an acquisition may need a key that a release frees.
       const mayAcquire = this.#releases.length === 0;
       const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
       if (releases.length + extensions.length + acquisitions.length === 0) continue;

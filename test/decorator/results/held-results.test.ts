@@ -14,7 +14,7 @@ import { until } from '../../support/until.js';
 // Rule S25: whatever a method returns, the caller gets it, and the lock ends. Nothing here depends on the kind of node.
 
 const TTL = 200;
-/** For what must still be held; a machine that stands still for a moment does not use it up. */
+/** Ttl of locks that must still be held later, even if the machine freezes for a moment. */
 const LONG = 2_400;
 
 let app: INestApplication;

@@ -88,7 +88,7 @@ export const crashes: readonly Scenario[] = [
       renew: false,
       leastHold: 2_500,
       hold: 2_500,
-      // They keep asking, though the lock is held: who waits to be told would not notice that it was forgotten.
+      // Clients retry often while the lock is held: a waiter that sleeps would not notice that the nodes forgot the lock.
       retry: { attempts: 1_000, timeout: 1_000 },
       module: { restartGuard: 3_100 },
     },

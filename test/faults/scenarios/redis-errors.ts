@@ -99,7 +99,7 @@ export const redisErrors: readonly Scenario[] = [
             await until(async () => (await node.info('persistence')).includes('bgsave_status:err'));
           }),
         );
-        // Nor can a lock be given back, so only when it has ended by its ttl can anybody ask to write.
+        // A lock cannot be released either. Another client can request it only after its ttl has passed.
         await oneMoreRefusal(play.stage, 'MISCONF');
         await Promise.all(
           nodes.map(async (server) => {
@@ -173,7 +173,7 @@ export const redisErrors: readonly Scenario[] = [
     enough: (events) => refusals(events, 'WRONGTYPE') > 3,
     async faults(play) {
       await toTheEnd(play);
-      // Nobody gets it, and only who has no time left to ask the broken nodes is told of the third.
+      // No client gets the lock. A client hears of the holder on the third node only if it has no time for the broken nodes.
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));

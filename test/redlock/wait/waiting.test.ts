@@ -339,7 +339,7 @@ describe('on several nodes', () => {
 test.each([
   // A quorum says why it has no vote.
   ['errors of a quorum rejects with them', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
-  // It had little time, and what is not there yet says nothing.
+  // The last attempt had little time, so a missing answer proves nothing.
   ['no answer in time rejects with the last known holder', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
 ] as const)('the last attempt of a wait that gets %s', async (_what, fate, expected) => {
   const nodes = scriptedNodes(3);

@@ -62,7 +62,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   const newLease = (ttl = TTL): Lease => new Lease([freshKey()], 'me', ttl);
 
   describe('a leader that does not know a lease of etcd', () => {
-    test('ends no lock with an existing key: its renewal is unknown', async () => {
+    test('does not end a lock whose key exists: the result of its renewal is unknown', async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -292,7 +292,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     expect(performance.now() - began).toBeGreaterThanOrEqual(2_000);
   });
 
-  test('grants permits of one key in one round trip each, released ones again, and all of the limit', async () => {
+  test('grants each permit of a key in one round trip, up to the limit, and grants released permits again', async () => {
     const store = await openStore();
     const kind = { mode: 'permits', permits: 100 } as const;
     const key = freshKey();

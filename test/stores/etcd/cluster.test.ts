@@ -104,7 +104,7 @@ const waiting: AcquireOptions = {
     expect(lock.isHeld()).toBe(false);
     first.resume();
     await delay(300);
-    // What the old leader answers to a renewal that lay there counts for nothing.
+    // The old leader answers a pending renewal too late. The answer must not count.
     expect(lock.isHeld()).toBe(false);
     expect(lost).toBeGreaterThan(0);
     expect(lost).toBeLessThanOrEqual(granted);

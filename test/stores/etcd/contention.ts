@@ -1,6 +1,6 @@
 import type { Contention } from '../../faults/contend.js';
 
-/** With fewer acquisitions nothing was tested: both keys may be held for long, and the servers stand still for half of the time. */
+/** Smallest number of acquisitions for a meaningful test. It is low: holds may be long, and servers are paused half of the time. */
 export const LEAST = 5;
 
 /** The shortest that etcd keeps, in milliseconds. */
@@ -14,7 +14,7 @@ export function contentionFor(duration: number): Contention {
     timeout: 1_500,
     budget: { acquire: 2_000, release: 1_500 },
     hold: () => (Math.random() < 0.05 ? 2 * TTL : Math.random() * 60),
-    // Both kinds of what a lock ends with.
+    // Use both kinds of etcd lease: with and without renewal.
     renews: (attempt) => attempt % 3 !== 0,
   };
 }

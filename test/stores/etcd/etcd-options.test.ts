@@ -50,7 +50,7 @@ test.each([
   ],
   [{ endpoints, hosts: ['a'] }, /Unknown option `hosts` in `etcd`\. Give `endpoints`/],
   [{ endpoints, ttl: 5 }, /Unknown option `ttl` in `etcd`\. The options are `endpoints`/],
-] as const)('refuses %j, at the call', (options, message) => {
+] as const)('throws at once for the options %j', (options, message) => {
   expect(() => etcd(options as unknown as EtcdOptions)).toThrow(message);
 });
 

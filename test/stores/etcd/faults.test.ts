@@ -97,7 +97,7 @@ async function startLateWay(server: EtcdServer) {
 
   describe('the connection', () => {
     test.each([true, false])(
-      'that loses a reply: the stored key is deleted, and other keys stay (renew: %p)',
+      'deletes the stored key and keeps other keys when a reply is lost (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(200, proxy);
         const [kept, key] = [freshKey(), freshKey()];
@@ -205,7 +205,7 @@ async function startLateWay(server: EtcdServer) {
       const leases = keys.map((key) => all.find((each) => each.key.includes(`${key}\0`))?.lease);
       expect(new Set(leases.slice(0, 3)).size).toBe(1);
       expect(new Set(leases).size).toBe(4);
-      // One that is given a longer life leaves the others.
+      // A lock with an extended ttl moves to another etcd lease.
       await locks[0]!.extend(2 * TTL);
       const moved = (await server.keys()).find((each) => each.key.includes(`${keys[0]}\0`));
       expect(leases).not.toContain(moved?.lease);
@@ -273,7 +273,7 @@ async function startLateWay(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('that is away for longer than a ttl: what could not be released ends, though others of its process go on', async () => {
+    test('that is away for longer than a ttl: unreleased locks expire, while other locks of the same process continue', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
       const [ttl, renewed] = [1_000, true];
@@ -314,7 +314,7 @@ async function startLateWay(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('an older copy that is restored', () => {
     test.each(['an acquisition', 'a release'])(
-      'forgets locks, and tokens are still larger, if %s notices it',
+      'forgets locks, but tokens still increase, when %s is the first to notice the copy',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(5_000, mine), await newProcess(5_000, mine)];
@@ -345,7 +345,7 @@ async function startLateWay(server: EtcdServer) {
       },
     );
 
-    test('as another cluster is refused until the process restarts, which gives larger tokens', async () => {
+    test('is refused as another cluster until the process restarts; tokens after the restart are larger', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(5_000, mine);
       const copy = await mine.copy();

@@ -62,7 +62,7 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 }
 
 describe('the connection to the server', () => {
-  test('that is cut during a running statement: its lock is released, and no orphan is left', async () => {
+  test('is cut while a statement runs: the lock is released, and no orphan is left', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -79,7 +79,7 @@ describe('the connection to the server', () => {
     await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     // It goes on without its client, within its time limit.
     await looker.query('commit');
-    // Until it has ended: as long as it runs, what it stores is not seen yet.
+    // Wait until the statement has ended: other connections do not see its rows before that.
     const runs = `select from pg_stat_activity where state = 'active' and query like '%turn%' and pid <> pg_backend_pid()`;
     await until(async () => (await other.query(runs)).rowCount === 0);
     await until(async () => !(await isHeld(looker, key)), 10_000);
@@ -272,7 +272,7 @@ describe('a server', () => {
   });
 });
 
-/** What a test says that cannot be run. */
+/** Name of the test that is skipped. */
 const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
 
 describe('a full disk', () => {

@@ -46,7 +46,7 @@ test('that do not arrive are reported', async () => {
   expect(messages.ready).toBe(false);
 });
 
-test('that do not arrive are tried again after half a minute, not at every check, and at once on a new connection', async () => {
+test('that do not arrive are tested again after half a minute, or at once on a new connection, but not at every check', async () => {
   let sent = 0;
   messages = new Messages(
     { connectionString: server.url, application_name: 'listens' },

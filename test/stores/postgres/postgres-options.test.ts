@@ -29,7 +29,7 @@ test.each([
     /Unknown option `ttl` in `postgres`\. The options are `connectionString`/,
   ],
   [url, /to be an object such as `\{ connectionString: url \}`, got a string/],
-] as const)('refuses %j, at the call', (options, message) => {
+] as const)('throws at once for the options %j', (options, message) => {
   expect(() => postgres(options as unknown as PostgresOptions)).toThrow(message);
 });
 

@@ -33,9 +33,9 @@ async function slowDown(milliseconds: number): Promise<void> {
 // Of a node's time limit, which is for so many as are asked for at a time.
 test.each([
   ['all', { count: 600, each: 1, nodeTimeout: 600 }],
-  ['those that are asked for at a time', { count: 260, each: 3, nodeTimeout: 600 }],
+  ['one batch', { count: 260, each: 3, nodeTimeout: 600 }],
 ])(
-  'keeps all locks where the server takes longer than its time limit to renew %s, and grants others meanwhile',
+  'keeps all locks, and grants new ones, when the server needs longer than its time limit to renew %s',
   async (_what, { count, each, nodeTimeout }) => {
     const ttl = 4_000;
     const store = new PostgresStore({ connectionString: server.url }, newTerms());

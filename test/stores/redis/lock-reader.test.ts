@@ -145,7 +145,7 @@ describe('many readers', () => {
     const leaving = Array.from({ length: 1_000 }, () => reader());
     const coming: Lease[] = [];
     const byId = new Map(staying.map((lease) => [lease.id, lease]));
-    /** Who is told with which page while nobody comes and goes. */
+    /** Ids of the readers on each page, recorded while no reader starts or ends. */
     const order: (readonly string[])[] = [];
     let [isCalm, pages] = [true, 0];
     const { node, other } = await nodeAndOther(async (others, _page, told) => {
@@ -155,14 +155,14 @@ describe('many readers', () => {
       }
       const page = pages++;
       for (const lease of leaving.splice(0, 50)) await releaseOn(others, lease);
-      // Each of these ends last for a while, and is among the others again when the next one comes.
+      // Each of these readers is the last to end, until the next one ends even later.
       for (let each = 0; each < 20; each++) {
         const more = TTL + 10_000 * (page + 1) + 100 * each;
         await extendOn(others, staying[(page * 20 + each) * 7]!, more);
         coming.push(reader(more + 50));
         await acquireOn(others, coming.at(-1)!);
       }
-      // In the record just when it would be told, and back in the set after that.
+      // This reader moves into the record just before its page is read, and back into the set after that.
       const next = order[page + 1]?.find((id) => byId.has(id));
       if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
     });

@@ -356,7 +356,7 @@ describe('ACQUIRE_PERMITS', () => {
     );
   });
 
-  test('is refused by an exclusive lock, and refuses one; the record names the holder that ends last', async () => {
+  test('refuses a permit during an exclusive lock, and the reverse; the record names the holder that ends last', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const { holder } = await refused(leaseFor());
@@ -656,7 +656,7 @@ describe('ACQUIRE_PERMITS', () => {
 describe('permits on free keys', () => {
   const wishes = [2, 0, 1].map((slot): SlotWish => ({ slots: [slot], exactly: false }));
 
-  test('take the commands of exclusive locks, and one more for all marks, with any slots', async () => {
+  test('take as many commands as exclusive locks, and one more for all marks, whatever their slots', async () => {
     const keys = ['a', 'b', 'c'];
     for (const key of keys) await release(await hold(key));
     await redis.config('RESETSTAT');
@@ -753,7 +753,7 @@ describe('the tokens of permits', () => {
     },
   );
 
-  test('of all slots are below that of an exclusive lock after them, whichever was the largest and the last', async () => {
+  test('of all slots are smaller than the token of the next exclusive lock, whichever slot had the largest or the last token', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -1178,11 +1178,14 @@ class RandomWalk {
 }
 
 describe('random schedules', () => {
-  test.each([1, 2, 3, 4, 5, 6])('at most n hold, one in each slot, with any lapses (%i)', async (seed) => {
-    const walk = new RandomWalk(seed);
-    for (let step = 0; step < 400; step++) await walk.step();
-    expect(walk.grants).toBeGreaterThan(50);
-  });
+  test.each([1, 2, 3, 4, 5, 6])(
+    'never have more than n holders, or two in one slot, whichever leases lapse (%i)',
+    async (seed) => {
+      const walk = new RandomWalk(seed);
+      for (let step = 0; step < 400; step++) await walk.step();
+      expect(walk.grants).toBeGreaterThan(50);
+    },
+  );
 
   test('grants a thousand at once, and removes a thousand lapsed ones', async () => {
     const leases = Array.from({ length: 1_000 }, () => leaseFor('k', { permits: 1_000 }));
@@ -1375,7 +1378,7 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('a mark keeps later callers out of a free key, with any other requests in their command', async () => {
+  test('a mark refuses later callers on a free key, whatever else their command requests', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1395,7 +1398,7 @@ describe('the queue of a key', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('a phase stores the last token before it as its floor, from any start', async () => {
+  test('a phase stores the previous token as its floor, however the phase starts', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1516,7 +1519,7 @@ describe('the queue of a key', () => {
   });
 });
 
-test('accepts numbers as strings from a client of the user', () => {
+test('accepts a reply whose numbers are strings, as some clients return them', () => {
   const details = `0000000000000005:0002:1700000000000:them`;
   expect(readAcquirePermitsReply(['0', '000000000000000700010003', '2'])).toEqual({
     granted: true,

@@ -99,8 +99,8 @@ test('a permit has the slot of its sent command, though its attempt requests ano
   expect(await reply).toMatchObject({ granted: true, slots: [3] });
 });
 
-describe('scripts that the server forgets (SCRIPT FLUSH)', () => {
-  test('every request works again, and in order', async () => {
+describe('after the server has lost its scripts (SCRIPT FLUSH)', () => {
+  test('acquire, extend and release still work, in this order', async () => {
     const redlock = redlockOn(await openNode());
     for (let round = 0; round < 20; round++) {
       await looker.script('FLUSH');

@@ -85,7 +85,7 @@ describe('on one server', () => {
   });
   beforeEach(() => looker.config('RESETSTAT'));
 
-  test('1,000 locks stay held, for a few commands a second', async () => {
+  test('renews 1,000 locks with a few commands a second', async () => {
     const locks = await acquireMany([node], 1_000, 'many');
     await looker.config('RESETSTAT');
     await renewed(locks);

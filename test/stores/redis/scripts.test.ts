@@ -197,7 +197,7 @@ async function write(
     : redis.set(recordKey(PREFIX, key), record, 'PX', life));
 }
 
-/** As if the ttl had passed: what is left is the linger, or less. */
+/** Makes records look as they do after the ttl: they expire within the linger. */
 async function lapse(...keys: readonly string[]): Promise<void> {
   for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -448,7 +448,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(tokenOf('k')).resolves.toBe(last + 1);
   });
 
-  test('is that of the clock when that is larger than the last', async () => {
+  test('follows the clock when the clock is ahead of the last token', async () => {
     const last = tokenAhead(-3_600_000);
     await write('k', { state: 'F', token: last });
     expect(await granted(leaseFor('k'))).toBeGreaterThan(tokenAhead(-PATIENCE));
@@ -1248,7 +1248,7 @@ describe('the queue of a key', () => {
       const took = await twoTurns(one, two);
       const heard = await toldTo(all);
       for (const { waiter } of all) await leave(waiter);
-      // Who leaves tells the next.
+      // A waiter that leaves notifies the next one.
       await toldTo(all);
       if (took > 40) continue;
       expect(heard).toEqual([
@@ -1264,7 +1264,7 @@ describe('the queue of a key', () => {
     await toldTo(all);
     const three = leaseFor('k');
     await acquire(three, { waiter: b.waiter, waited: 1_000 });
-    // What they were told has passed by then.
+    // After this delay the announced turns have passed.
     await delay(60);
     await release(three);
     expect(await toldTo(all)).toEqual([[], [], [message(0, three, c)], [message(200, three, d)]]);
@@ -1442,7 +1442,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('is left at every key when a lease for several keys is granted, with the flag in each record', async () => {
+  test('is left by a granted waiter at all of its keys, and the flag stays for the other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1546,7 +1546,7 @@ describe('writes a token in 16 digits', () => {
 });
 
 describe('one number in place of answers', () => {
-  test('is the token of each lease: the clock or the proposal', () => {
+  test('is the token of every lease, taken from the clock or from the proposal', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
@@ -1585,7 +1585,7 @@ describe('one number in place of answers', () => {
     expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
   });
 
-  test('is not the answer when a lease is refused: the earlier ones get their tokens', async () => {
+  test('is replaced by separate answers when a lease is refused: earlier leases still get their tokens', async () => {
     await granted(leaseFor('b'));
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await acquireAll(leases.map((lease) => requestFor(lease)));
@@ -1603,7 +1603,7 @@ describe('one number in place of answers', () => {
     await expect(readMarker()).resolves.toMatchObject({ high: high + 1 });
   });
 
-  test('says that a release notified nobody', async () => {
+  test('reports that no release notified a waiter', async () => {
     const lease = leaseFor('k');
     await granted(lease);
     await expect(run(RELEASE, packRelease([{ lease, pause: 0 }], PREFIX, BASE))).resolves.toBe(0);
@@ -1773,7 +1773,7 @@ describe('several leases in one command', () => {
   });
 });
 
-test('accepts numbers as strings from a client of the user', () => {
+test('accepts a reply whose numbers are strings, as some clients return them', () => {
   expect(readAcquireReply('1700000000000000')).toEqual({ granted: true, token: 1_700_000_000_000_000 });
   expect(readAcquireReply(['0', '5', '2'])).toEqual({ granted: true, token: 5, nextIsFirst: true });
   expect(tooYoungFor(['-2', '700'])).toBe(700);

@@ -293,7 +293,7 @@ describe('readers', () => {
     await expect(refusal(reader())).resolves.toMatchObject({ id: lease.id, mode: 'exclusive' });
   });
 
-  test('get a token larger than that of the writer before, and leave a smaller one than the next writer has', async () => {
+  test('get a token between the tokens of the previous and the next writer', async () => {
     const [before, after] = [writer(), writer()];
     const tokens = [await granted(before)];
     await release(before);
@@ -573,7 +573,7 @@ describe('the end of a reader', () => {
     expect(await redis.pttl('lock:{k}')).toBeGreaterThan(LINGER_MS + PATIENCE);
   });
 
-  test('is not later than that of the record, also without its entry', async () => {
+  test('is not later than the end of the record, even if the entry of the reader is missing', async () => {
     const lease = reader('k', { ttl: SHORT });
     await granted(lease);
     const last = reader();

@@ -49,7 +49,7 @@ export class StallDetector {
     client.on('close', handshake(false));
   }
 
-  /** `true` after a silence of such length that further commands are of no use. */
+  /** `true` if the server has been silent for so long that it gets no further commands. */
   get isSilent(): boolean {
     return this.#silent && this.#unanswered > (this.client.isCluster ? CLUSTER_MAY_OWE : 0);
   }

@@ -204,7 +204,6 @@ export class ServerProbe {
   }
 
   #judge(answers: readonly (Answer | undefined)[]): void {
-    // The client of a Cluster finds the masters itself; the check shows if another node has them, too.
     if (this.channel.lacksDatabase) this.#refuse(NO_SUCH_DATABASE);
     const { runIds } = this.context;
     for (const runId of this.#runIds) runIds.delete(runId);
@@ -212,7 +211,7 @@ export class ServerProbe {
     const known = answers.filter((answer) => answer !== undefined);
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
-      // The client of a Cluster finds the masters itself; the check is if another node has them, too.
+      // The client of a Cluster finds the masters itself. Here we only check that no other node has the same server.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
       // Not every server that speaks the protocol has a run id.
       const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));

@@ -94,7 +94,8 @@ export class ClusterDriver extends NodeRedisDriver {
   };
 
   /**
-   * For a master that is gone, node-redis would make a client that tries to connect for ever, and that nobody closes.
+   * Rejects for a master that is gone. node-redis would create a client for it that reconnects for ever and that
+   * nobody closes.
    */
   async #clientOf(master: ClusterMaster): Promise<SingleClient> {
     if (!this.client.masters.includes(master)) throw new Error('is no master of the Cluster any more');

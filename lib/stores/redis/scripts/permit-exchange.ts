@@ -9,7 +9,7 @@ import { END_PERMIT, PERMITS } from './permits.js';
  * failed.
  */
 export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
-    -- Frees its other slots, and then all of them: it is to get a slot of each key or none.
+    -- Frees the other slots of the lease, and then all of them: it must get a slot of each key or none.
     local other = false
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do

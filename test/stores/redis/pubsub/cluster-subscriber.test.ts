@@ -35,7 +35,7 @@ async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFl
 /** Without a message a waiter asks again five seconds after it began to wait, or later. */
 const BY_MESSAGE_MS = 2_500;
 
-/** Milliseconds from a release to when the next one has the lock, at most, over keys on both masters. */
+/** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
 async function slowestHandOver(node: RedisStore): Promise<number> {
   let slowest = 0;
   // Two processes: within one, a call tells the next.
@@ -90,7 +90,7 @@ describe.each<[string, ClusterOptions, typeof Cluster]>([
   });
 });
 
-test('names the channels without permission with the keyPrefix', async () => {
+test('names the channels that lack permission, including the keyPrefix', async () => {
   for (const master of masters) {
     await master.client().call('ACL', 'SETUSER', 'app', 'on', '>secret', '~*', 'resetchannels', '+@all');
   }
