@@ -1,6 +1,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { userInfo } from 'node:os';
+import { asError } from '../core/errors.js';
 import { BoardServer, refuse } from '../live/board-server.js';
 import { History } from '../live/history.js';
 import { LiveLocks, type LockSource } from '../live/live-locks.js';
@@ -43,7 +44,12 @@ export async function board(
   const about = { allowForceRelease: allowRelease, declared: [] };
   const locks = new LiveLocks(source, about, new History(), undefined);
   const pages = new BoardServer(locks, allowRelease);
-  const server = createServer((request, response) => void answer(pages, request, response));
+  const server = createServer((request, response) => {
+    answer(pages, request, response).catch((error: unknown) => {
+      if (response.headersSent) response.destroy();
+      else refuse(response, 500, asError(error).message);
+    });
+  });
   await listen(server, port);
   const { port: given } = server.address() as AddressInfo;
   print(terminal, `Board: http://127.0.0.1:${given}/   Ctrl-C ends`);
@@ -79,7 +85,16 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   if (method !== 'POST' || file !== 'release')
     return refuse(response, 405, 'The board takes no such request.');
   const body = await jsonOf(request);
-  await pages.release({ request, response }, body, userInfo().username);
+  await pages.release({ request, response }, body, userName());
+}
+
+/** The name of the user; `undefined` for a user id without a name, as containers have. */
+function userName(): string | undefined {
+  try {
+    return userInfo().username;
+  } catch {
+    return undefined;
+  }
 }
 
 /** Parsed body; `undefined` when it is too long or not JSON. */

@@ -82,6 +82,8 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
+    // A browser that left while a guard was asked sends no second `close`, so its stream would never end.
+    if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);
     this.#streams.add(end);

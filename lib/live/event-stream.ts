@@ -26,16 +26,22 @@ export function streamTo(response: ServerResponse, locks: LiveLocks, after: stri
     'x-accel-buffering': 'no',
   });
   response.write(`retry: ${RETRY_MS}\n\n`);
+  let stop: (() => void) | undefined;
+  let isOver = false;
   const end = (): void => {
+    isOver = true;
     clearInterval(heartbeat);
-    stop();
+    stop?.();
     response.end();
   };
-  const stop = locks.watch((message, id) => {
+  const heartbeat = setInterval(() => response.write(':\n\n'), HEARTBEAT_MS).unref();
+  response.once('close', end);
+  stop = locks.watch((message, id) => {
+    if (isOver) return;
     response.write(`id: ${id}\ndata: ${message}\n\n`);
     if (response.writableLength > MOST_UNREAD) end();
   }, after);
-  const heartbeat = setInterval(() => response.write(':\n\n'), HEARTBEAT_MS).unref();
-  response.once('close', end);
+  // The first message may have been too much already, before `stop` was there.
+  if (isOver) stop();
   return end;
 }

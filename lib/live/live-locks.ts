@@ -95,7 +95,7 @@ export class LiveLocks {
   watch(viewer: Viewer, after?: string): () => void {
     const missed = after === undefined ? undefined : this.#log.after(after);
     if (missed) {
-      for (const change of missed) viewer(change, this.#log.id);
+      for (const [change, id] of missed) viewer(change, id);
       this.#viewers.add(viewer);
     } else if (this.#isFresh) {
       viewer(this.#snapshot(), this.#log.id);

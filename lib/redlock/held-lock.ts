@@ -386,7 +386,8 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #isOver(delay: number): boolean {
     const limit = this.#limit;
     if (!limit.since) return false;
-    limit.reached = elapsedSince(limit.since) + delay >= limit.duration;
+    // A late answer can plan a renewal that is due already: its delay is negative.
+    limit.reached = elapsedSince(limit.since) + Math.max(0, delay) >= limit.duration;
     return limit.reached;
   }
 

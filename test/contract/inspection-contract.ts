@@ -18,13 +18,19 @@ export interface InspectionContractOptions {
   readonly down?: number;
   /** Whether the stores have all modes. */
   readonly allModes?: boolean;
+
+  /**
+   * Where no messages arrive, calls poll and stand in no queue.
+   * @defaultValue true
+   */
+  readonly queues?: boolean;
 }
 
 /** What looking at locks, and ending them, must do on every kind of node and every number of them. */
 export function inspectionContract(
   name: string,
   start: () => Promise<Backend>,
-  { down = 0, allModes = false }: InspectionContractOptions = {},
+  { down = 0, allModes = false, queues = true }: InspectionContractOptions = {},
 ): void {
   describe(`the contract of inspection on ${name}`, () => {
     let backend: Backend;
@@ -90,34 +96,37 @@ export function inspectionContract(
       }
     });
 
-    test('shows the waiters of all processes in their order, and no key without waiters', async () => {
-      const lock = await alice.acquire(['queue'], once);
-      const wait: AcquireOptions = {
-        ...once,
-        retry: { timeout: TTL, attempts: Infinity, delay: 200, jitter: 0 },
-      };
-      const keys = ['nobody', 'queue'];
-      const waiting = async () => [...(await alices.waiting(keys))];
-      const owners = async () => (await waiting()).flatMap(([, queue]) => queue.map(({ owner }) => owner));
-      const first = bob.acquire(['queue'], wait);
-      await until(async () => (await owners()).length === 1);
-      const second = alice.acquire(['queue'], wait);
-      await until(async () => (await owners()).length === 2);
-      const at = expect.any(Number);
-      const [one, another] = [bob, alice].map(({ process }) => ({ process, mode: 'exclusive', since: at }));
-      await expect(waiting()).resolves.toEqual([
-        [
-          'queue',
+    (queues ? test : test.skip)(
+      'shows the waiters of all processes in their order, and no key without waiters',
+      async () => {
+        const lock = await alice.acquire(['queue'], once);
+        const wait: AcquireOptions = {
+          ...once,
+          retry: { timeout: TTL, attempts: Infinity, delay: 200, jitter: 0 },
+        };
+        const keys = ['nobody', 'queue'];
+        const waiting = async () => [...(await alices.waiting(keys))];
+        const owners = async () => (await waiting()).flatMap(([, queue]) => queue.map(({ owner }) => owner));
+        const first = bob.acquire(['queue'], wait);
+        await until(async () => (await owners()).length === 1);
+        const second = alice.acquire(['queue'], wait);
+        await until(async () => (await owners()).length === 2);
+        const at = expect.any(Number);
+        const [one, another] = [bob, alice].map(({ process }) => ({ process, mode: 'exclusive', since: at }));
+        await expect(waiting()).resolves.toEqual([
           [
-            { ...one, owner: 'bob', number: at },
-            { ...another, owner: 'alice', number: at },
+            'queue',
+            [
+              { ...one, owner: 'bob', number: at },
+              { ...another, owner: 'alice', number: at },
+            ],
           ],
-        ],
-      ]);
-      await lock.release();
-      for (const next of [first, second]) await (await next).release();
-      await until(async () => (await owners()).length === 0);
-    });
+        ]);
+        await lock.release();
+        for (const next of [first, second]) await (await next).release();
+        await until(async () => (await owners()).length === 0);
+      },
+    );
 
     test('reports a free key and a released key', async () => {
       const nobody = { held: false, id: undefined, owner: undefined, since: undefined };

@@ -34,7 +34,7 @@ export class Prices {
       const filled = await this.cache.get<number>(key);
       if (filled !== undefined) return filled;
       const price = await this.supplier.priceOf(article);
-      // Store the price while the lock is held. Otherwise the next holder reads the cache too early.
+      // Under the lock, or the next one looks before it is there.
       await this.cache.set(key, price, 60_000);
       return price;
     });

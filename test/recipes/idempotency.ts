@@ -57,7 +57,7 @@ export class Requests {
     }
     if (known) return known.response;
     const response = await work(client);
-    // If two processes believe that they hold the lock, the primary key lets only one commit. The other rolls back.
+    // Of two that believe in the lock, the primary key lets one commit; the work of the other is rolled back.
     await client.query('insert into requests values ($1, $2, $3)', [key, hash, JSON.stringify(response)]);
     return response;
   }

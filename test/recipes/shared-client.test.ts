@@ -102,12 +102,12 @@ describe('one client for locks, queues and the cache', () => {
 });
 
 describe('a client that must not be shared', () => {
-  test('BullMQ refuses a client with a keyPrefix', async () => {
+  test('one with a keyPrefix, with BullMQ', async () => {
     const client = (await startRedis()).client({ keyPrefix: 'app:', maxRetriesPerRequest: null });
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
 
-  test('a BullMQ worker refuses a client with a limit of retries per command', async () => {
+  test('one with a limit of retries per command, with a worker of BullMQ', async () => {
     // The worker leaves a duplicate of it behind, which must not connect again for ever.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(
@@ -115,7 +115,7 @@ describe('a client that must not be shared', () => {
     );
   });
 
-  test('locks are unavailable over a client that has subscribed', async () => {
+  test('one that has subscribed, with locks', async () => {
     const client = (await startRedis()).client();
     await client.subscribe('news');
     const app = await startApp({}, { nodes: client });

@@ -30,7 +30,7 @@ export class Ids implements OnModuleInit, OnModuleDestroy {
     this.count = now === this.last ? this.count + 1 : 0;
     this.last = now;
     if (this.count > 4_095) throw new Error('4,096 ids in this millisecond: try again in the next');
-    // Check the lock after reading the clock. A pause before this line wastes an id; a pause after it does no harm.
+    // After the moment was read. A pause before this line costs the id; one behind it does no harm.
     this.worker!.assertHeld();
     return (BigInt(now) << 22n) | (BigInt(this.worker!.slot!) << 12n) | BigInt(this.count);
   }
@@ -46,7 +46,7 @@ export class Ids implements OnModuleInit, OnModuleDestroy {
     this.worker = worker;
   }
 
-  /** Tries again until it succeeds, or until the application shuts down. */
+  /** For as long as it takes, until the application shuts down. */
   private async enlistAgain(): Promise<void> {
     while (!this.isClosing) {
       try {

@@ -333,6 +333,17 @@ describe('maxHold', () => {
     expect(jest.getTimerCount()).toBe(0);
   });
 
+  test('starts no renewal when a late confirmation comes after it', async () => {
+    // Renewals at 333, 483, 633 and 783 ms; the first is confirmed at 933 ms, when the next would be over.
+    for (const node of nodes) node.fate = { extend: 600 };
+    const lock = await hold(900);
+    await jest.advanceTimersByTimeAsync(934);
+    expect([lock.state, lock.remaining()]).toEqual(['held', expect.closeTo(988 - 601, 0)]);
+    expect(extensions()).toEqual([4, 4, 4]);
+    await jest.advanceTimersByTimeAsync(3 * TTL);
+    expect([lock.state, extensions()]).toEqual(['lost', [4, 4, 4]]);
+  });
+
   test('counts from the send of the acquisition', async () => {
     for (const node of nodes) node.fate = { acquire: 40 };
     const acquiring = hold(334 + 20);

@@ -3,7 +3,7 @@ import { Pool } from 'pg';
 import { FREE, type Row, type Table } from './table-store.js';
 
 export function sqlTable(connectionString: string): Table {
-  // A separate pool: locked methods can exhaust the application's pool, and their locks could then not be released.
+  // Not the application's pool: one that locked methods have exhausted would never let them go on.
   const pool = new Pool({ connectionString }).on('error', () => undefined);
   return {
     open: () => pool.query('create table if not exists my_locks (key text primary key, lock jsonb not null)'),

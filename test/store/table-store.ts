@@ -46,7 +46,7 @@ export class TableStore implements LockStore, LockDirectory {
           };
         const other = rows.find((row) => row.id !== id && row.ends > now);
         if (other) return { granted: false, holder: holderOf(other, now) };
-        // A repeated request gets the same grant. A lease that has ended, even at one key, is not stored again.
+        // Who asks again gets the same; what has ended, or of which a part is gone, is not stored again.
         if (rows.every((row) => isHeld(row, id, now))) return { granted: true, token: rows[0].token };
         if (rows.some((row) => row.id === id)) throw new Error('was granted before, and has ended');
         const token = Math.max(tokenAt(now), ...rows.map((row) => row.token + 1));

@@ -128,8 +128,9 @@ export class Turns {
       const acquisitions = mayAcquire ? this.#wanted(this.#acquisitions.splice(0, MOST_LEASES)) : [];
       if (releases.length + extensions.length + acquisitions.length === 0) continue;
       const begun = performance.now();
-      await this.#run(releases, extensions, acquisitions);
-      if (extensions.length > 0) this.#extended(extensions.length, performance.now() - begun);
+      const isAnswered = await this.#run(releases, extensions, acquisitions);
+      // A statement that failed tells nothing of the server's speed.
+      if (isAnswered && extensions.length > 0) this.#extended(extensions.length, performance.now() - begun);
     }
     this.#isSending = false;
   }
@@ -165,11 +166,12 @@ export class Turns {
     });
   }
 
+  /** @returns `true` if the server answered */
   async #run(
     releases: readonly Release[],
     extensions: readonly Extension[],
     acquisitions: readonly Acquisition[],
-  ): Promise<void> {
+  ): Promise<boolean> {
     const { connection, schema } = this.context;
     const keys = new Set<string>();
     const stored = (lease: Lease): readonly string[] => {
@@ -194,14 +196,15 @@ export class Turns {
         ? { acquisitions: acquisitions.map((each) => this.#terms(each, stored(each.request.lease))) }
         : {}),
     };
-    if (keys.size === 0) return;
+    if (keys.size === 0) return false;
     let answer: TurnAnswer;
     try {
       const values = [[...keys], JSON.stringify(asked)];
       const text = await connection.run(`select "${schema}".turn($1::text[], $2::jsonb)`, values);
       answer = JSON.parse(text ?? '') as TurnAnswer;
     } catch (thrown) {
-      return this.#failed(possible, extensions, acquisitions, asError(thrown));
+      this.#failed(possible, extensions, acquisitions, asError(thrown));
+      return false;
     }
     this.clock.learn(answer.at);
     for (const [index, { request, tell }] of possible.entries()) {
@@ -211,6 +214,7 @@ export class Turns {
     }
     for (const [index, { tell }] of extensions.entries()) tell(answer.extended?.[index] === true);
     for (const [index, each] of acquisitions.entries()) this.#acquired(each, answer.acquired[index] ?? {});
+    return true;
   }
 
   #terms({ request, ordered, asked }: Acquisition, keys: readonly string[]): object {

@@ -1,0 +1,57 @@
+import { afterAll, beforeAll, expect, test } from '@jest/globals';
+import { request } from 'node:http';
+import { CliProcess, runCli } from '../support/cli.js';
+import { type RedisServer, startRedis } from '../support/redis-server.js';
+
+let redis: RedisServer;
+let command: CliProcess;
+let port: number;
+
+beforeAll(async () => {
+  redis = await startRedis();
+  command = new CliProcess(['board', '--node', redis.url]);
+  await command.says(/Board: .*:\d+\//);
+  port = Number(/:(\d+)\//.exec(command.stdout)?.[1]);
+});
+afterAll(() => redis.stop());
+
+/** The status of a request whose path and headers no client corrects. */
+function statusOf(path: string, method = 'GET', headers: Record<string, string> = {}): Promise<number> {
+  return new Promise((resolve, reject) => {
+    const asking = request({ port, host: '127.0.0.1', path, method, headers }, (response) => {
+      response.resume();
+      resolve(response.statusCode ?? 0);
+    });
+    asking.once('error', reject);
+    asking.end();
+  });
+}
+
+test('answers a path that is no URL with an error, and goes on', async () => {
+  await expect(statusOf('//')).resolves.toBe(500);
+  await expect(statusOf('/')).resolves.toBe(200);
+});
+
+test.each<[string, number, string, string, Record<string, string>]>([
+  ['another host name', 403, '/', 'GET', { host: 'evil.example' }],
+  ['a page of another site', 403, '/', 'GET', { origin: 'http://evil.example' }],
+  ['another method', 405, '/', 'PUT', {}],
+  ['a release without the header of the page', 403, '/release', 'POST', {}],
+  ['a release that is not allowed', 403, '/release', 'POST', { 'x-redlock-board': '1' }],
+  ['a file that is not there', 404, '/__proto__', 'GET', {}],
+])('refuses %s with %i', async (_what, status, path, method, headers) => {
+  await expect(statusOf(path, method, headers)).resolves.toBe(status);
+});
+
+test('rejects a port in use, and names the option', async () => {
+  const { code, stderr } = await runCli(['board', '--node', redis.url, '--port', String(port)]);
+  expect([code, stderr]).toEqual([
+    2,
+    expect.stringContaining(`Port ${port} is in use. Write another one after --port`),
+  ]);
+});
+
+test('ends on Ctrl-C', async () => {
+  command.signal('SIGINT');
+  await expect(command.ended).resolves.toMatchObject({ code: 0, stderr: '' });
+});

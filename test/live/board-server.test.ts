@@ -1,0 +1,47 @@
+import { expect, test } from '@jest/globals';
+import type { ServerResponse } from 'node:http';
+import { BoardServer, type Exchange } from '../../lib/live/board-server.js';
+import { streamTo } from '../../lib/live/event-stream.js';
+import type { LiveLocks, Viewer } from '../../lib/live/live-locks.js';
+
+/** Locks whose viewers get this message at once. */
+function locksWith(message: string) {
+  const viewers = new Set<Viewer>();
+  const watch = (viewer: Viewer): (() => void) => {
+    viewers.add(viewer);
+    viewer(message, '1');
+    return () => viewers.delete(viewer);
+  };
+  return { viewers, locks: { watch } as unknown as LiveLocks };
+}
+
+/** A response that sends nothing. */
+function responseOf(state: { destroyed?: boolean } = {}) {
+  const response = {
+    ...{ destroyed: false, writableLength: 0, isEnded: false, ...state },
+    writeHead: () => response,
+    write(text: string) {
+      response.writableLength += text.length;
+    },
+    end() {
+      response.isEnded = true;
+    },
+    once: () => response,
+  };
+  return response;
+}
+
+test('starts no stream for a browser that left while a guard was asked', () => {
+  const { viewers, locks } = locksWith('{}');
+  const response = responseOf({ destroyed: true });
+  const exchange = { request: { headers: {} }, response } as unknown as Exchange;
+  new BoardServer(locks, false).get(exchange, '/locks/events', 'events');
+  expect(viewers.size).toBe(0);
+});
+
+test('ends a stream whose first message is too long for its reader', () => {
+  const { viewers, locks } = locksWith('x'.repeat(17 * 1_024 * 1_024));
+  const response = responseOf();
+  streamTo(response as unknown as ServerResponse, locks, undefined);
+  expect([viewers.size, response.isEnded]).toEqual([0, true]);
+});

@@ -1,0 +1,39 @@
+import { expect, test } from '@jest/globals';
+import { ChangeLog } from '../../lib/live/change-log.js';
+
+test('gives each missed change with its own id', () => {
+  const log = new ChangeLog();
+  const { id } = log;
+  for (const change of ['a', 'b', 'c']) log.add(change);
+  const missed = log.after(id)!;
+  expect(missed.map(([change]) => change)).toEqual(['a', 'b', 'c']);
+  const [[, afterFirst]] = missed as [[string, string]];
+  expect(log.after(afterFirst)!.map(([change]) => change)).toEqual(['b', 'c']);
+  expect(missed.at(-1)![1]).toBe(log.id);
+  expect(log.after(log.id)).toEqual([]);
+});
+
+test('does not know changes of another log, of the future, or from too long ago', () => {
+  const log = new ChangeLog();
+  const { id } = log;
+  for (let change = 0; change < 61; change++) log.add('change');
+  expect(log.after(id)).toBeUndefined();
+  expect(log.after(new ChangeLog().id)).toBeUndefined();
+  expect(log.after(`${log.epoch}.62`)).toBeUndefined();
+});
+
+test('keeps no more than eight million characters, and none of a longer change', () => {
+  const log = new ChangeLog();
+  const { id } = log;
+  const half = 'x'.repeat(4_000_000);
+  log.add(half);
+  const { id: second } = log;
+  log.add(half);
+  expect(log.after(id)).toHaveLength(2);
+  log.add('y');
+  expect(log.after(id)).toBeUndefined();
+  expect(log.after(second)).toHaveLength(2);
+  log.add(half + half + 'z');
+  expect(log.after(second)).toBeUndefined();
+  expect(log.after(log.id)).toEqual([]);
+});
