@@ -5,7 +5,7 @@ export default {
   testMatch: ['**/*.test.ts'],
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
   // Most tests wait for servers and processes: a worker takes less than half of a processor.
-  maxWorkers: 4,
+  maxWorkers: 5,
   // For what hangs; how long a machine takes that is busy with other things says nothing of the code.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
