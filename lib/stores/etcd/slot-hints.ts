@@ -16,8 +16,8 @@ interface Hint {
 }
 
 /**
- * Which slot of a key with permits is most likely free. A refusal shows all holders of the key, so that 1,000 which each begin
- * at slot 0 read half a million.
+ * Remembers for each key the slot that is most likely free. A refusal lists all holders of the key: without hints, 1,000
+ * permits that each begin at slot 0 read half a million holders.
  */
 export class SlotHints {
   readonly #hints = new Map<string, Hint>();
