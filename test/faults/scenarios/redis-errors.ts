@@ -177,7 +177,8 @@ export const redisErrors: readonly Scenario[] = [
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));
-      await Promise.all(play.stage.servers.map((server) => server.client().del('lock:{k}')));
+      // Not the key of the first node: by then somebody may hold the lock with that node and a mended one.
+      await Promise.all(play.stage.servers.slice(1).map((server) => server.client().del('lock:{k}')));
       await play.stage.acquired(1);
     },
   },
