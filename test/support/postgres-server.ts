@@ -15,6 +15,7 @@ import {
 import { descendantsOf } from './descendants.js';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { processGone } from './process-gone.js';
 import { runFolder } from './run-folder.js';
 import { startWatchdog } from './watchdog.js';
 
@@ -179,23 +180,30 @@ export class PostgresServer {
     throw new Error(`PostgreSQL does not take connections. It said:\n${said}`);
   }
 
-  /** SIGKILL for all its processes, as in a crash. */
+  /**
+   * Sends SIGKILL to all processes of the server, as in a crash. Resolves when all of them have ended: a new server does
+   * not start while a process of the old one still has the shared memory.
+   */
   async kill(): Promise<void> {
     const process = this.#process;
     if (!process?.pid) return;
     process.ref();
-    const all = this.#processes();
+    const all = this.#stopped();
     for (const pid of all) signal(pid, 'SIGKILL');
     await this.#exited;
+    await Promise.all(all.map((pid) => processGone(pid)));
   }
 
-  /** SIGSTOP for all its processes: connections stay open, the kernel still accepts new ones, nothing is answered. */
+  /**
+   * Sends SIGSTOP to all processes of the server: connections stay open, and the kernel accepts new ones, but the server
+   * answers nothing.
+   */
   pause(): void {
-    for (const pid of this.#processes()) signal(pid, 'SIGSTOP');
+    this.#stopped();
   }
 
   resume(): void {
-    for (const pid of this.#processes()) signal(pid, 'SIGCONT');
+    for (const pid of [this.pid, ...descendantsOf(this.pid)]) signal(pid, 'SIGCONT');
   }
 
   /** As in a crash, and back: what was committed is there. */
@@ -214,8 +222,8 @@ export class PostgresServer {
 
   async stop(): Promise<void> {
     this.#forget();
-    await this.#endClients();
-    await this.kill();
+    // A server that is paused takes no farewell: its clients end when the server has been killed.
+    await Promise.all([this.#endClients(), this.kill()]);
     if (this.options.volume !== undefined) execFileSync('umount', ['-l', this.data]);
     await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
@@ -230,8 +238,13 @@ export class PostgresServer {
     return client;
   }
 
-  #processes(): number[] {
-    return [this.pid, ...descendantsOf(this.pid)];
+  /** Stops all processes of the server. The first one is stopped before the others are listed: it starts no more then. */
+  #stopped(): number[] {
+    const first = this.pid;
+    signal(first, 'SIGSTOP');
+    const others = descendantsOf(first);
+    for (const pid of others) signal(pid, 'SIGSTOP');
+    return [first, ...others];
   }
 
   async #endClients(): Promise<void> {
