@@ -113,15 +113,24 @@ export class RedisServer {
     return this.directory;
   }
 
-  /** Used by `startRedis` and `restart`; does nothing when the server runs. */
+  /**
+   * Starts the server if it does not run: after `kill()` on the same port and in the same directory.
+   *
+   * @throws PortTakenError at once for a new server, which can have another port
+   */
   async start(): Promise<void> {
-    if (this.process) {
-      return;
+    const attempts = this.directory === undefined ? 1 : PORT_ATTEMPTS;
+    for (let attempt = 1; !this.process; attempt++) {
+      this.directory ??= await mkdtemp(join(tmpdir(), 'redis-test-'));
+      await rm(pidFile(this.directory), { force: true });
+      this.launch(this.directory);
+      try {
+        await this.waitUntilReady(this.directory);
+      } catch (error) {
+        if (!(error instanceof PortTakenError) || attempt === attempts) throw error;
+        await sleep(100);
+      }
     }
-    this.directory ??= await mkdtemp(join(tmpdir(), 'redis-test-'));
-    await rm(pidFile(this.directory), { force: true });
-    this.launch(this.directory);
-    await this.waitUntilReady(this.directory);
   }
 
   /** SIGKILL, as in a crash: nothing is flushed, no connection is closed politely. */
@@ -147,16 +156,7 @@ export class RedisServer {
    */
   async restart(): Promise<void> {
     await this.kill();
-    for (let attempt = 1; ; attempt++) {
-      try {
-        return await this.start();
-      } catch (error) {
-        if (!(error instanceof PortTakenError) || attempt === PORT_ATTEMPTS) {
-          throw error;
-        }
-        await sleep(100);
-      }
-    }
+    await this.start();
   }
 
   /** Ends the server and its clients and removes its directory. May be called more than once. */
@@ -168,7 +168,8 @@ export class RedisServer {
     this.clients.clear();
     await this.kill();
     if (this.directory !== undefined) {
-      await rm(this.directory, { recursive: true, force: true });
+      // A child of the killed server, which writes a file for it, may still be there for a moment.
+      await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
       this.directory = undefined;
     }
   }
