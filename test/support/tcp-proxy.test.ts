@@ -63,15 +63,19 @@ test('passes everything on unchanged, large values in both directions too', asyn
   await expect(client.get('key')).resolves.toBe(value);
 });
 
+/** Least time of a command that is delayed by three seconds, in milliseconds; timers of Node are right to a millisecond. */
+const DELAYED = 2_998;
+
 test('delays replies: the server has executed the request long before the client knows', async () => {
   proxy.delayReplies(3_000);
   const start = performance.now();
   let known = false;
   const reply = client.set('key', 'value').then(() => (known = true));
   await until(async () => (await direct.get('key')) === 'value');
-  expect(known).toBe(false);
+  // A machine that stood still for the whole delay shows nothing here.
+  if (performance.now() - start < DELAYED) expect(known).toBe(false);
   await reply;
-  expect(performance.now() - start).toBeGreaterThanOrEqual(2_998);
+  expect(performance.now() - start).toBeGreaterThanOrEqual(DELAYED);
 });
 
 test('delays requests: the server executes them later', async () => {
@@ -79,9 +83,11 @@ test('delays requests: the server executes them later', async () => {
   const start = performance.now();
   const reply = client.set('key', 'value');
   await sleep(100);
-  await expect(direct.get('key')).resolves.toBeNull();
+  const early = await direct.get('key');
+  // A machine that stood still for the whole delay shows nothing here.
+  if (performance.now() - start < DELAYED) expect(early).toBeNull();
   await expect(reply).resolves.toBe('OK');
-  expect(performance.now() - start).toBeGreaterThanOrEqual(2_998);
+  expect(performance.now() - start).toBeGreaterThanOrEqual(DELAYED);
 });
 
 test('a delay is per message, not per byte in a queue, and ends when it is set to 0', async () => {
@@ -109,8 +115,8 @@ test('keeps the order when the delay becomes shorter', async () => {
 test('drops replies: the server executes the request, and no reply arrives on that connection', async () => {
   proxy.dropReplies();
   const reply = client.set('key', 'value');
+  await until(async () => (await direct.get('key')) === 'value' && proxy.hasLostBytes);
   expect(await settledWithin(reply, 200)).toBe(false);
-  await expect(direct.get('key')).resolves.toBe('value');
 
   await proxy.heal();
   await expect(reply).rejects.toThrow(/closed|reset|max retries/i);
@@ -119,6 +125,7 @@ test('drops replies: the server executes the request, and no reply arrives on th
 test('drops requests: the server never executes them', async () => {
   proxy.dropRequests();
   const reply = client.set('key', 'value');
+  await until(() => proxy.hasLostBytes);
   expect(await settledWithin(reply, 200)).toBe(false);
 
   await proxy.heal();

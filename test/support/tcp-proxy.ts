@@ -55,6 +55,11 @@ export class TcpProxy {
     return this.connections.size;
   }
 
+  /** True when an open connection has lost bytes to a fault. `heal()` resets such a connection. */
+  get hasLostBytes(): boolean {
+    return [...this.connections].some(({ requests, replies }) => requests.lostBytes || replies.lostBytes);
+  }
+
   /** Delay of data from the server in ms, with its order kept. 0 ends it. */
   delayReplies(ms: number): void {
     this.change('replies', { delay: ms });
