@@ -21,7 +21,8 @@ export async function startSentinelGroup(sentinelCount = 1): Promise<SentinelGro
     args: ['--sentinel'],
     config: [
       `sentinel monitor locks ${master.host} ${master.port} 1`,
-      'sentinel down-after-milliseconds locks 500',
+      // Longer than a busy machine stands still: otherwise a Sentinel fails over when no test wants it to.
+      'sentinel down-after-milliseconds locks 5000',
       'sentinel failover-timeout locks 2000',
       '',
     ].join('\n'),
