@@ -20,7 +20,8 @@ export class Bench {
   run(...args: string[]): Promise<string> {
     const main = join(this.compiled, 'bench', 'main.js');
     const all = ['--expose-gc', main, ...args, '--out', this.out];
-    return runCommand(process.execPath, all, { cwd: process.cwd() });
+    const env = { BENCH_NODE_TIMEOUT: '60000' };
+    return runCommand(process.execPath, all, { cwd: process.cwd(), env });
   }
 
   file(name: string): Promise<string> {
