@@ -27,8 +27,9 @@ export function install(...packages) {
 }
 
 function apt(...args) {
-  // The lock may be held by unattended-upgrades of a machine that has just booted.
-  execFileSync(APT, ['-q', '-o', 'DPkg::Lock::Timeout=120', ...args], {
+  // unattended-upgrades may hold the lock on a machine that has just booted, and a download may fail once.
+  const patience = ['-o', 'DPkg::Lock::Timeout=120', '-o', 'Acquire::Retries=3'];
+  execFileSync(APT, ['-q', ...patience, ...args], {
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
     stdio: ['ignore', 'ignore', 'inherit'],
     timeout: 300_000,

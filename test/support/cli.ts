@@ -20,6 +20,7 @@ export class CliProcess {
   stderr = '';
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
+  #over = false;
 
   constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
     assertBuilt();
@@ -37,15 +38,22 @@ export class CliProcess {
     this.ended = new Promise((done, failed) => {
       this.#child.once('error', failed);
       this.#child.once('close', (code) => {
+        this.#over = true;
         forget();
         done({ code, stdout: this.stdout, stderr: this.stderr });
       });
     });
   }
 
-  /** Resolves when the output has this in it. */
-  says(text: string | RegExp): Promise<void> {
-    return until(() => new RegExp(text).test(this.stdout));
+  /** Resolves when the standard output contains the text; rejects when the command has ended without it. */
+  async says(text: string | RegExp): Promise<void> {
+    const pattern = new RegExp(text);
+    await until(() => {
+      const said = pattern.test(this.stdout);
+      if (!said && this.#over)
+        throw new Error(`the command has ended without ${pattern}:\n${this.stdout}${this.stderr}`);
+      return said;
+    });
   }
 
   signal(name: NodeJS.Signals): void {

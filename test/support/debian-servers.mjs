@@ -117,5 +117,8 @@ function writeWrapper({ program }, folder) {
 }
 
 function apt(...args) {
-  execFileSync('apt-get', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000 });
+  execFileSync('apt-get', ['-o', 'Acquire::Retries=3', ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    timeout: 120_000,
+  });
 }

@@ -224,7 +224,9 @@ export class EtcdServer {
   /** Copies all that it has; gives the file. */
   async copy(): Promise<string> {
     const file = join(this.#folder ?? '', 'copy.db');
-    await etcdctl('--endpoints', this.url, 'snapshot', 'save', file);
+    // By default etcdctl waits for two seconds, which pass while a busy machine stands still.
+    const patience = ['--dial-timeout', '60s', '--command-timeout', '120s'];
+    await etcdctl('--endpoints', this.url, ...patience, 'snapshot', 'save', file);
     return file;
   }
 

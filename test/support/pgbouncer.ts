@@ -66,7 +66,7 @@ export async function startPgBouncer(server: PostgresServer): Promise<string> {
   });
   const url = `postgres://postgres@${LOOPBACK}:${port}/postgres`;
   for (
-    const deadline = performance.now() + 30_000;
+    const deadline = performance.now() + 60_000;
     child.exitCode === null && performance.now() < deadline;
     await sleep(20)
   ) {

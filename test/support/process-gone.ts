@@ -2,11 +2,11 @@ import { readFileSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /** Resolves when the process has ended; rejects when it still lives after `timeout` ms. */
-export async function processGone(pid: number, timeout = 30_000): Promise<void> {
+export async function processGone(pid: number, timeout = 120_000): Promise<void> {
   const deadline = performance.now() + timeout;
   while (exists(pid)) {
     if (performance.now() > deadline) {
-      throw new Error(`process ${pid} is still there`);
+      throw new Error(`process ${pid} has not ended within ${timeout} ms`);
     }
     await sleep(10);
   }

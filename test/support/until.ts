@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves when the condition has come true; rejects when it has not within so many milliseconds. */
-export async function until(condition: () => Promise<boolean> | boolean, within = 30_000): Promise<void> {
+/**
+ * Resolves when the condition has come true.
+ *
+ * @param within - milliseconds after which the call rejects. The default is far longer than a busy machine takes: the
+ * limit only ends a test that hangs.
+ */
+export async function until(condition: () => Promise<boolean> | boolean, within = 120_000): Promise<void> {
   const deadline = performance.now() + within;
   while (!(await condition())) {
     if (performance.now() > deadline)
