@@ -4,7 +4,7 @@ import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { FromInstance, ToInstance } from './instance/instance-messages.js';
 
 const PROGRAM = fileURLToPath(new URL('./instance/instance-process.js', import.meta.url));
-const ANSWER_TIMEOUT_MS = 30_000;
+const ANSWER_TIMEOUT_MS = 120_000;
 
 type Listener = (message: FromInstance) => void;
 

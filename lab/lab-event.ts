@@ -21,8 +21,6 @@ export type LabEntry =
   | { readonly kind: 'strategy'; readonly strategy: StrategyName }
   | { readonly kind: 'settings'; readonly ttl: number; readonly work: number }
   | { readonly kind: 'submitted'; readonly tasks: number }
-  /** An instance begins to ask for the lock, and goes on until it is its turn. */
-  | { readonly kind: 'asking' }
   | { readonly kind: 'note'; readonly text: string };
 
 /** A point of a run in the picture. `who` is an instance, a node, or the lab. */

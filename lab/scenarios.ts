@@ -54,6 +54,12 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
   return { strategy, ttl: 1_500, work: 500, instances: INSTANCES, store: 'redis', nodes: 1, ...parts };
 }
 
+/** The lab must hold back the write of the holder before its work ends, also on a machine that stands still for a second. */
+const PAUSE = { ttl: 3_000, work: 1_500 };
+
+/** A lock that is renewed must not end because a busy machine stands still for a few seconds. */
+const RENEWED = { ttl: 6_000 };
+
 const twoHolders = { duplicates: 'some', lost: 'none', overlaps: 'some' } satisfies Expectation;
 const fine = { duplicates: 'none', lost: 'none' } satisfies Expectation;
 
@@ -137,7 +143,7 @@ const replica: DispatchRun = {
 
 const paused: DispatchRun = {
   title: 'holder paused past its ttl, then writes',
-  plan: plan('owner-id'),
+  plan: plan('owner-id', PAUSE),
   situation: holderIsPaused,
   expected: { duplicates: 'some', doneTwice: 'some', lost: 'none' },
   tell: ({ duplicates, doneTwice }) =>
@@ -164,7 +170,7 @@ const counted: DispatchRun = {
 const starved: DispatchRun = {
   title: 'readers come in whenever no writer is there',
   plan: plan('readers-first', {
-    ttl: 2_500,
+    ...RENEWED,
     work: 900,
     instances: INSTANCES + 1,
     nodes: 3,
@@ -236,7 +242,7 @@ const permits = cured(
     tell: ({ pushes, overlaps }) =>
       `${times(overlaps, 'two at once', 'two at once, %s times')}, never three; ${pushes} tasks pushed once each`,
   },
-  { strategy: 'permits' },
+  { strategy: 'permits', ...RENEWED },
 );
 
 const shared = cured(
@@ -277,7 +283,7 @@ export const SCENARIOS: readonly Scenario[] = [
       {
         ...paused,
         title: 'the same, fencing token checked by PostgreSQL',
-        plan: plan('owner-id-with-token'),
+        plan: plan('owner-id-with-token', PAUSE),
         expected: refusedByToken,
         tell: tellFine,
       },

@@ -196,7 +196,8 @@ export const readersKeepComing: Situation = async (stage) => {
     // So that they do not end together.
     await sleep(stage.plan.work / readers.length);
   }
-  stage.ask(writer);
+  stage.go(writer);
+  await stage.see(writer, 'asking');
   await stage.settle();
   stage.rest(...readers);
   await stage.see(writer, 'released');

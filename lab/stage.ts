@@ -164,12 +164,6 @@ export class Stage {
     for (const { worker } of instances) worker.send({ to: 'set', active: false });
   }
 
-  /** Lets this instance ask for the lock until its turn comes, and tells since when. */
-  ask(instance: LabInstance): void {
-    this.tell(instance.name, { kind: 'asking' });
-    this.go(instance);
-  }
-
   /** Aborts when somebody has asked for an early end. */
   get ended(): AbortSignal {
     return this.recorder.ended;
@@ -363,7 +357,8 @@ export class Stage {
       if (!(error instanceof NotAsDescribedError)) throw error;
     });
     this.finished = true;
-    const { events } = this.recorder.record;
+    // A busy lab receives the messages of several processes in any order. The clock of the machine is common to all.
+    const events = this.recorder.record.events.toSorted((a, b) => a.at - b.at);
     const { pushes, duplicates } = await this.queue.count();
     const spans = spansOf(events);
     const count = (kind: LabEvent['kind']): number => events.filter((event) => event.kind === kind).length;

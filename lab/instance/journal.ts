@@ -2,6 +2,8 @@ import { Injectable } from '@nestjs/common';
 
 /** Steps of an instance. */
 export type JournalEntry =
+  /** Asks for an exclusive lock for the first time, and goes on until its turn comes. */
+  | { readonly kind: 'asking' }
   /** May dispatch. `asked` is how many milliseconds ago it asked; without a `ttl` Redis keeps the lock for ever. */
   | {
       readonly kind: 'acquired';

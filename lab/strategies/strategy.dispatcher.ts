@@ -40,6 +40,7 @@ export class StrategyDispatcher
   private readonly key: string;
   private timer: NodeJS.Timeout | undefined;
   private running: Promise<void> | undefined;
+  private hasAsked = false;
 
   constructor(
     @Inject(ENVIRONMENT) private readonly environment: Environment,
@@ -77,6 +78,9 @@ export class StrategyDispatcher
 
   private async tick(): Promise<void> {
     const asked = Date.now();
+    // The writer tells this itself: a message of the lab to the writer may be late, and readers that come meanwhile are not.
+    if (this.settings.writes && !this.hasAsked) this.journal.tell({ kind: 'asking' });
+    this.hasAsked = true;
     let token: number | undefined;
     try {
       const ran = await this.attempt(async (lock) => {
