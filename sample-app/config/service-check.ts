@@ -2,7 +2,7 @@ import { Redis } from 'ioredis';
 import { Client } from 'pg';
 import type { Environment } from './environment.js';
 
-const ANSWER_TIMEOUT_MS = 3_000;
+const ANSWER_TIMEOUT_MS = 10_000;
 
 /**
  * Asks the database, Redis and etcd for one answer before the application starts. The clients would retry in silence

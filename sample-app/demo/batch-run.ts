@@ -84,8 +84,11 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           // Short, so that a run needs several turns of the dispatcher and the sweep comes within seconds.
           DISPATCH_BATCH: '40',
           MAX_ATTEMPTS: '4',
-          ENQUEUED_TIMEOUT: '15000',
-          PROCESSING_TIMEOUT: '5000',
+          // Instances that read at the same time read the same tasks, and the holder is there to be killed.
+          DISPATCH_WORK: '100',
+          // Longer than a busy machine stands still: a task must not count as lost or abandoned meanwhile.
+          ENQUEUED_TIMEOUT: '30000',
+          PROCESSING_TIMEOUT: '8000',
         },
         stops,
       ),

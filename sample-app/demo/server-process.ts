@@ -3,7 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { guard, unguard } from './orphan-guard.js';
 
 const START_TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 10_000;
+const STOP_TIMEOUT_MS = 30_000;
 const KEPT_OUTPUT = 8_000;
 
 /** A process that this one starts. What it prints is kept, and shown only when it fails. */
