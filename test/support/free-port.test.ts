@@ -20,9 +20,8 @@ describe('ports of the workers', () => {
   test('overlap neither with each other nor with the ports of a process without Jest', () => {
     expect(workers.length).toBeLessThanOrEqual(PORT_SHARES);
     const ranges = workers.map(portsOf).toSorted(([a], [b]) => a - b);
-    for (const [index, [first]] of ranges.entries()) {
-      if (index > 0) expect(first).toBeGreaterThanOrEqual(ranges[index - 1]![1]);
-    }
+    for (const [index, [first]] of ranges.slice(1).entries())
+      expect(first).toBeGreaterThanOrEqual(ranges[index]![1]);
   });
 
   test('leave out the ports of outgoing connections and of the buses of Redis Clusters', () => {
