@@ -4,14 +4,14 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs';
 const APT = '/usr/bin/apt-get';
 const POLICY = '/usr/sbin/policy-rc.d';
 
-/** Can a package be installed without a question: root, on Debian or Ubuntu. */
+/** True if apt-get can install a package without a question: as root, on Debian or Ubuntu. */
 export function canInstall() {
   return process.getuid?.() === 0 && existsSync(APT);
 }
 
-/** Installs packages, whose servers are not started. */
+/** Installs packages, and does not start their servers. */
 export function install(...packages) {
-  // A Debian package starts its server. invoke-rc.d asks this file first; 101 means "do not start".
+  // A Debian package starts its server after the installation. invoke-rc.d runs this file first; 101 means "do not start".
   const ownPolicy = !existsSync(POLICY);
   if (ownPolicy) {
     writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });

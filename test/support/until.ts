@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
 /**
- * Resolves when the condition has come true.
+ * Resolves when the condition is true.
  *
- * @param within - milliseconds after which the call rejects. The default is far longer than a busy machine takes: the
- * limit only ends a test that hangs.
+ * @param within - milliseconds until the call rejects. The default only ends a test that hangs: a busy machine is far
+ * quicker.
  */
 export async function until(condition: () => Promise<boolean> | boolean, within = 120_000): Promise<void> {
   const deadline = performance.now() + within;
