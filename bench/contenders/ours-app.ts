@@ -10,17 +10,20 @@ import {
 } from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
-// Apart from the contender, so that processes that measure others need not load Nest.
+// These functions are not in the file of the contender: processes that measure other contenders need not load Nest.
 
 const PATIENCE = { timeout: 120_000 };
 
 /**
- * Milliseconds that a node may take to answer. The tests of the benchmark set them: a single attempt must not fail because a
- * busy machine stood still. Measurements use the default of the module.
+ * Milliseconds that a node may take to answer. Only the tests of the benchmark set a value: a single attempt must not
+ * fail because the machine is busy. Measurements use the default of the module.
  */
 const NODE_TIMEOUT = Number(process.env['BENCH_NODE_TIMEOUT']) || undefined;
 
-/** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
+/**
+ * Opens this package as its README says, through the container of Nest. Fencing tokens, restart guard and node checks
+ * are on.
+ */
 export async function openService(
   nodes: RedlockModuleOptions['nodes'],
   nodeTimeout = NODE_TIMEOUT,
@@ -32,14 +35,14 @@ export async function openService(
   return { locks: app.get(LockService), close: () => app.close() };
 }
 
-/** Largest number of holders of a lock; one by default. */
+/** Kind of the locks; exclusive by default. */
 export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
 
 /**
- * The same as a contender.
+ * Opens this package as a contender.
  *
- * @param oneKey - whether all lock the same key, whatever key they are asked for
- * @param nodeTimeout - milliseconds; that of the module by default
+ * @param oneKey - true to lock the same key for all given keys
+ * @param nodeTimeout - milliseconds; by default that of the module
  */
 export async function openOurs(
   nodes: RedlockModuleOptions['nodes'],
@@ -72,7 +75,7 @@ export async function openOurs(
   };
 }
 
-/** The same through the decorator. */
+/** Opens this package as a contender that locks through the decorator. */
 export async function openDecorated(urls: readonly string[]): Promise<Session> {
   @Injectable()
   class Tasks {
