@@ -23,13 +23,13 @@ import type { StagePlan } from './stage.js';
 interface Run {
   readonly title: string;
   readonly expected: Expectation;
-  /** Result, in one sentence. */
+  /** Describes the result in one sentence. */
   readonly tell: (outcome: Outcome, events: readonly LabEvent[]) => string;
-  /** Cannot be shown on the embedded default. */
+  /** True if the run needs a redis-server: the built-in js-redis-server cannot show it. */
   readonly needsRealRedis?: boolean;
 }
 
-/** A run of the batch scheduler: a strategy in a situation. */
+/** A run of the batch scheduler with a strategy in a situation. */
 export interface DispatchRun extends Run {
   readonly plan: StagePlan;
   readonly situation: Situation;
@@ -54,10 +54,13 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
   return { strategy, ttl: 1_500, work: 500, instances: INSTANCES, store: 'redis', nodes: 1, ...parts };
 }
 
-/** The lab must hold back the write of the holder before its work ends, also on a machine that stands still for a second. */
+/**
+ * Times of a paused holder. The lab must hold back the write before the work of the holder ends, even if the machine is
+ * paused for a second.
+ */
 const PAUSE = { ttl: 3_000, work: 1_500 };
 
-/** A lock that is renewed must not end because a busy machine stands still for a few seconds. */
+/** Ttl of locks with renewal. They must not end while a busy machine is paused for some seconds. */
 const RENEWED = { ttl: 6_000 };
 
 const twoHolders = { duplicates: 'some', lost: 'none', overlaps: 'some' } satisfies Expectation;
@@ -81,7 +84,7 @@ const tellFine = ({ pushes, refused, unavailable, skips }: Outcome): string =>
     .filter(Boolean)
     .join('; ');
 
-/** Each failing situation, with the lock that fails in it and the settings that both are tried with. */
+/** Each failing situation with the lock that fails in it. Scenario 10 tries `@WithLock` with the same settings. */
 const noLock: DispatchRun = {
   title: 'no lock',
   plan: plan('none', { work: 600 }),
@@ -175,7 +178,7 @@ const starved: DispatchRun = {
     instances: INSTANCES + 1,
     nodes: 3,
     batch: 1,
-    // Without a pause: a reader that has read reads again.
+    // A reader reads again at once.
     every: 20,
     rule: { atOnce: INSTANCES, writer: `instance-${INSTANCES + 1}` },
   }),
@@ -185,7 +188,7 @@ const starved: DispatchRun = {
     `the writer waited ${seconds(waited)}, until no readers came any more; ${overtakes} readers that came later went before it`,
 };
 
-/** The same situation under `@WithLock`. */
+/** Makes a run of the same situation under `@WithLock`. */
 function cured(
   part: DispatchRun,
   changes: Partial<DispatchRun> = {},
@@ -220,7 +223,7 @@ const nodesAway: DispatchRun = {
   },
 };
 
-/** The same load for three ways to dispatch, so that their times can be compared. */
+/** Makes a run with the same load for another way to dispatch, so that their times can be compared. */
 function comparison(title: string, strategy: StrategyName): DispatchRun {
   return {
     title,
@@ -326,7 +329,7 @@ export const SCENARIOS: readonly Scenario[] = [
   { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
 ];
 
-/** Not one of the scenarios: it lasts until it is stopped, and is there for the controls of the page. */
+/** The playground is not one of the scenarios. It runs until a user stops it, and is for the controls of the page. */
 export const PLAYGROUND: Scenario = {
   number: 0,
   title: 'Playground',
@@ -345,7 +348,7 @@ function seconds(ms: number): string {
   return `${(ms / 1_000).toFixed(1)} s`;
 }
 
-/** `one` for one, else `many` with the number in it. */
+/** Returns `one` for the count 1, else `many` with the number in it. */
 function times(count: number, one: string, many: string): string {
   return count === 1 ? one : many.replace('%s', String(count));
 }
