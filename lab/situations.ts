@@ -188,7 +188,7 @@ export const readersKeepComing: Situation = async (stage) => {
   const { writer: name } = stage.plan.rule ?? {};
   const writer = stage.instances.find((each) => each.name === name);
   const readers = stage.instances.filter((each) => each !== writer);
-  if (!writer) throw new Error('no instance has to be alone');
+  if (!writer) throw new Error('the plan names no writer');
   await stage.submit(8 * readers.length);
   for (const reader of readers) {
     stage.go(reader);
