@@ -58,7 +58,7 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
  * Times of a paused holder. The lab must hold back the write before the work of the holder ends, even if the machine is
  * paused for a second.
  */
-const PAUSE = { ttl: 3_000, work: 1_500 };
+const PAUSE = { ttl: 2_000, work: 1_000 };
 
 /** Ttl of locks with renewal. They must not end while a busy machine is paused for some seconds. */
 const RENEWED = { ttl: 6_000 };

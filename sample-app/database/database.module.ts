@@ -17,7 +17,7 @@ export const POOL = Symbol('POOL');
         const pool = new Pool({
           connectionString: DATABASE_URL,
           // With this limit a request gets a 503 if the database does not answer.
-          connectionTimeoutMillis: 3_000,
+          connectionTimeoutMillis: 10_000,
           query_timeout: 10_000,
         });
         // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
