@@ -253,7 +253,7 @@ export async function servePage(lab: Lab, port: number, stops: StopList): Promis
 async function whoHas(port: number): Promise<string> {
   const url = `http://127.0.0.1:${port}`;
   try {
-    const response = await fetch(`${url}/lab`, { signal: AbortSignal.timeout(10_000) });
+    const response = await fetch(`${url}/lab`, { signal: AbortSignal.timeout(5_000) });
     const { lab, pid } = (await response.json()) as { lab?: string; pid?: number };
     if (lab === 'nestjs-redlock') {
       return `A lab is running already (process ${pid}): see ${url}, or end it with Ctrl-C where it was started.`;
