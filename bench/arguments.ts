@@ -5,10 +5,10 @@ import { GROUPS } from './groups/groups.js';
 
 export interface BenchArguments {
   readonly help: boolean;
-  /** In the order given; all of them when none is. */
+  /** Groups in the order of the command line; all groups without one. */
   readonly groups: readonly Group[];
   readonly plan: Plan;
-  /** The folder for the results. */
+  /** Folder for the results. */
   readonly out: string;
 }
 
@@ -21,7 +21,11 @@ export const USAGE = `npm run bench -- [group ...] [options]
   --out       folder for results.json, results.md and the plots; dist/bench-results by default
   --help      this text`;
 
-/** @throws Error that says what is wrong and what to write, in one line */
+/**
+ * Reads the command line.
+ *
+ * @throws Error that says in one line what is wrong and how to correct it
+ */
 export function readArguments(args: readonly string[]): BenchArguments {
   const { values, positionals } = parse(args);
   const groups = positionals.map((name) => {
@@ -63,7 +67,7 @@ function parse(args: readonly string[]) {
       },
     });
   } catch (error) {
-    // Node adds advice for a group that begins with a dash.
+    // Node adds advice about a group whose name begins with a dash; the message leaves it out.
     const [what] = (error as Error).message.split(/[.\n]/);
     throw new Error(`${what}; npm run bench -- --help says what there is`, { cause: error });
   }

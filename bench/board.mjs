@@ -1,6 +1,7 @@
-// Measures the cost of a board for the locks of its process: `npm run bench:board -- redis://localhost:6379`, on a server of your
-// own. Three processes take turns: one without a board, one with a board without viewers, and one with a constant viewer. In each
-// turn they take a thousand locks a second, and then as many as possible with 64 at a time.
+// Measures the cost of a board for the locks of its process: `npm run bench:board -- redis://localhost:6379`, with a
+// server that nothing else uses. Three processes take turns: one without a board, one with a board without viewers, and
+// one whose board has a viewer all the time. In each turn a process acquires a thousand locks a second, and then as
+// many as possible with 64 at a time.
 import 'reflect-metadata';
 import { fork } from 'node:child_process';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -87,7 +88,7 @@ async function compare() {
       return { each, child, page, results: [] };
     }),
   );
-  // Only the last one is looked at.
+  // Only the board of the last process has a viewer.
   const stream = await fetch(`${children.at(-1).page}/events`);
   void (async () => {
     for await (const _ of stream.body);
@@ -96,7 +97,7 @@ async function compare() {
     for (const { child, results } of children) {
       child.send('measure');
       const result = await heard(child);
-      // The first round warms up.
+      // The first round warms the processes up, and does not count.
       if (round > 0) results.push(result);
     }
   }

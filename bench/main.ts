@@ -10,7 +10,7 @@ import { installPeers, ROOT, versionOf } from './peers.js';
 import { inSvg } from './report/plot.js';
 import { inMarkdown, inTerminal } from './report/tables.js';
 
-/** The command line does not say what to do; the code that it has with the command `redlock`. */
+/** Exit code for a wrong command line; the command `redlock` has the same. */
 const WRONG_USAGE = 2;
 
 await main();
@@ -48,7 +48,7 @@ async function bench({ groups, plan, out }: BenchArguments): Promise<void> {
     for (const table of findings.tables) console.log(inTerminal(table));
     console.log(`(${Math.round((performance.now() - begun) / 1_000)} s)`);
     results[group.name] = findings;
-    // Write after each group: the user may stop the program early.
+    // The results are written after each group, because the user may stop the program early.
     write(out, contenders, machine, results);
   }
   console.log(`\nWritten to ${out}`);
@@ -64,7 +64,7 @@ function describeMachine(): string[] {
   ];
 }
 
-/** Everything for machines (JSON), the tables for a page (Markdown), and the plots (SVG). */
+/** Writes all results as JSON, the tables as Markdown, and the plots as SVG. */
 function write(
   out: string,
   contenders: readonly Contender[],

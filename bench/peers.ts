@@ -3,33 +3,34 @@ import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, resolve } from 'node:path';
 
-/** npm runs scripts in the folder of the package. */
+/** Root folder of the repository: npm runs scripts there. */
 export const ROOT = resolve('.');
 
 const FOLDER = join(ROOT, 'bench', 'peers');
 const fromPeers = createRequire(join(FOLDER, 'package.json'));
 const fromHere = createRequire(join(ROOT, 'package.json'));
 
-/** Installs the libraries that are compared, into a folder of their own. */
+/** Installs the compared libraries into their own folder. */
 export function installPeers(): void {
   if (existsSync(join(FOLDER, 'node_modules', 'redlock'))) return;
   console.log('Installing the libraries to compare with, into bench/peers ...');
-  // Not all of them have caught up with the versions of what they build on, which npm would refuse.
+  // Some libraries do not allow the current versions of their peers. npm would refuse them without
+  // `--legacy-peer-deps`.
   const args = ['install', '--no-audit', '--no-fund', '--no-package-lock', '--legacy-peer-deps'];
   execFileSync('npm', args, { cwd: FOLDER, stdio: ['ignore', 'ignore', 'inherit'] });
 }
 
-/** Loads a library from that folder. */
+/** Loads a library from the folder of the compared libraries. */
 export async function importPeer<T>(name: string): Promise<T> {
-  // `require`, as an application in CommonJS loads it: what Nest itself has been until version 12.
+  // An application in CommonJS loads with `require`. NestJS itself was CommonJS until version 12.
   return Promise.resolve(fromPeers(name) as T);
 }
 
-/** The version of a package that is compared, or of one of ours. */
+/** Returns the version of a compared package, or of our own packages. */
 export function versionOf(name: string): string {
   if (name === 'nestjs-redlock') return versionIn(join(ROOT, 'package.json'));
   const from = name === 'ioredis' ? fromHere : fromPeers;
-  // Not every package exports its package.json.
+  // Some packages do not export their package.json, so the search goes up from the main file.
   let folder = dirname(from.resolve(name));
   while (!hasName(folder, name)) folder = dirname(folder);
   return versionIn(join(folder, 'package.json'));

@@ -2,12 +2,12 @@ import { connect, createServer, type Socket } from 'node:net';
 import type { AddressInfo, Server } from 'node:net';
 import TinyQueue from 'tinyqueue';
 
-// A process of its own between clients and servers, which delays what goes through.
+// A process between clients and servers that delays messages.
 
-/** Requests of the parent; the answer is the ports to connect to, or an acknowledgement. */
+/** Requests of the parent process. The answer is a list of ports, or an acknowledgement. */
 export type ProxyRequest =
   | { readonly id: number; readonly job: 'serve'; readonly ports: readonly number[] }
-  /** `jitter`: how much longer a piece may take, on average. */
+  /** `jitter` is the average of a further random delay of each message, in milliseconds. */
   | { readonly id: number; readonly job: 'delay'; readonly ms: number; readonly jitter: number };
 
 const HOST = '127.0.0.1';
@@ -18,18 +18,18 @@ interface Piece {
   readonly due: number;
 }
 
-/** Chunks in transit. */
+/** Chunks that wait for their time. */
 const pieces = new TinyQueue<Piece>([], (a, b) => a.due - b.due);
 let delay = 0;
 let jitter = 0;
-/** Difference in milliseconds between two chunks that are due at the same time, which keeps their order. */
+/** Milliseconds between two chunks of a connection that are due at the same time: they keep their order. */
 const AFTER = 1e-6;
 
 function pass(from: Socket, to: Socket): void {
   let last = 0;
   from.setNoDelay(true);
   from.on('data', (data) => {
-    // Nothing overtakes on one connection.
+    // No chunk overtakes another chunk of its connection.
     const due = performance.now() + delay - Math.log(1 - Math.random()) * jitter;
     last = Math.max(due, last + AFTER);
     pieces.push({ to, data, due: last });
@@ -39,7 +39,10 @@ function pass(from: Socket, to: Socket): void {
   from.on('close', () => to.destroy());
 }
 
-/** Comes back at once, after a look at the sockets: timers of Node, which sleep, are right to a millisecond only. */
+/**
+ * Sends chunks that are due, and runs again after Node has looked at the sockets. It uses no timers, as timers of Node
+ * are exact only to a millisecond.
+ */
 function forward(): void {
   for (let first = pieces.peek(); first && first.due <= performance.now(); first = pieces.peek()) {
     pieces.pop();

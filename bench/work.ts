@@ -1,51 +1,57 @@
 import type { Offer, Offered } from './measure/offer.js';
 
-/** Acquires and releases without renewal or, `hold`, with it; or runs something under the lock. */
+/** Kind of call: acquire and release without renewal, the same with renewal (`hold`), or `withLock`. */
 export type How = 'acquire' | 'hold' | 'withLock';
 
 interface Lanes {
   readonly how: How;
   readonly inFlight: number;
-  /** Of all together. */
+  /** Number of calls of all lanes together. */
   readonly count: number;
 }
 
-/** Tasks of a worker for a group. */
+/** Tasks that a group gives to a worker process. */
 export interface Work {
-  /** Opens a contender; resolves to how long that took, in milliseconds. */
+  /** Opens a contender. Resolves to the time that this took, in milliseconds. */
   open(args: { readonly name: string; readonly urls: readonly string[] }): Promise<number>;
 
-  /** Calls of a kind, until their code is compiled for speed; no longer than so many milliseconds. */
+  /** Makes calls of a kind until their code is compiled for speed, for `within` milliseconds at most. */
   warmUp(args: { readonly how: How; readonly within: number }): Promise<undefined>;
 
   /**
-   * So many calls, one after the other, on keys that are free; what each took, in milliseconds. `release` is 0 for
-   * `withLock`.
+   * Makes `count` calls, one after the other, on free keys. Resolves to the milliseconds of each call; `release` is 0
+   * for `withLock`.
    */
   calls(args: {
     readonly how: How;
     readonly count: number;
   }): Promise<{ acquire: number[]; release: number[] }>;
 
-  /** Acquires and releases locks, several at a time, each on its own key. Returns milliseconds, also of CPU time. */
+  /**
+   * Acquires and releases locks, several at a time, each lane with its own key. Resolves to milliseconds of time and of
+   * CPU time.
+   */
   lanes(args: Lanes): Promise<{ took: number; cpu: number }>;
 
-  /** The same; bytes of the objects that were made for each lock. */
+  /** Does the same as `lanes`. Resolves to the bytes of the objects that were made for each lock. */
   objects(args: Lanes): Promise<number>;
 
-  /** Acquires locks, so many at a time, and keeps them without renewal until they are released. */
+  /** Acquires locks, `inFlight` at a time, and keeps them without renewal until `release`. */
   take(args: { readonly keys: readonly string[]; readonly inFlight: number }): Promise<undefined>;
 
-  /** Acquires and releases each key of `start0`, `start1`, ... once, so many at a time. */
+  /** Acquires and releases each of the keys `start0`, `start1`, ... once, `inFlight` at a time. */
   visit(args: { readonly start: string } & Omit<Lanes, 'how'>): Promise<undefined>;
 
-  /** Acquires and releases, one after the other; milliseconds. */
+  /** Acquires and releases locks, one after the other. Resolves to milliseconds. */
   cycles(args: {
     readonly count: number;
     readonly within: number;
   }): Promise<{ p50: number; slowest: number }>;
 
-  /** So many wait for one key, `each` times; `took` is infinite when they were not served within the time. */
+  /**
+   * Lets `waiters` wait for one key, each of them `each` times. `took` is infinite if not all of them got the lock
+   * within the time.
+   */
   queue(args: {
     readonly key: string;
     readonly waiters: number;
@@ -54,7 +60,10 @@ export interface Work {
     readonly within: number;
   }): Promise<{ took: number; counts: number[]; waits: number[] }>;
 
-  /** Acquires and keeps; resolves to the bytes of heap for each lock. What is lost while `watched` is told to the parent at once. */
+  /**
+   * Acquires locks and keeps them with renewal. Resolves to the bytes of heap for each lock. With `watched`, the worker
+   * reports a lost lock to the parent process at once.
+   */
   hold(args: {
     readonly keys: readonly string[];
     readonly ttl: number;
@@ -64,17 +73,17 @@ export interface Work {
   /** Releases the held locks, `inFlight` at a time. */
   release(args: { readonly inFlight: number }): Promise<undefined>;
 
-  /** Makes attempts in parallel that must all fail. `late` is the time by which the slowest error missed its budget. */
+  /** Makes parallel attempts that must all fail. `late` is the time by which the slowest error missed its budget. */
   fail(args: {
     readonly attempts: number;
     readonly budget: number;
     readonly within: number;
   }): Promise<{ late: number; heap: number }>;
 
-  /** Asks for permits of a key at random times. */
+  /** Asks for permits of one key at random times. */
   offer(args: Offer): Promise<Offered>;
 
-  /** CPU time of the process so far, in milliseconds. */
+  /** Resolves to the CPU time of the process until now, in milliseconds. */
   cpu(args: undefined): Promise<number>;
 }
 

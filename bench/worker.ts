@@ -5,7 +5,7 @@ import { bytesMade } from './measure/allocations.js';
 import { median } from './measure/statistics.js';
 import type { How, Request, Work } from './work.js';
 
-// A process of its own for one contender: it can be fresh, one of several, or end while calls hang.
+// A worker process measures one contender. A group can start a new process, start several, or end one while calls hang.
 
 const TTL = 10_000;
 const WARM_UP = 4_000;
@@ -145,7 +145,7 @@ const work: Work = {
     };
   },
 
-  // Only here: it loads Nest, which others need not have.
+  // This import loads Nest, which the other tasks may not need.
   offer: async (args) => (await import('./measure/offer.js')).offer(args),
 
   cpu() {
@@ -156,7 +156,7 @@ const work: Work = {
 
 const nothing = (): Promise<void> => Promise.resolve();
 
-/** Acquires and releases; `acquired` is called in between, but for `withLock`. */
+/** Acquires and releases. Except for `withLock`, calls `acquired` in between. */
 async function lock(how: How, key: string, acquired?: () => void): Promise<void> {
   const current = opened();
   if (how === 'withLock') {
@@ -168,7 +168,7 @@ async function lock(how: How, key: string, acquired?: () => void): Promise<void>
   await release?.();
 }
 
-/** Each lane takes the next turn when it is through with the one before. */
+/** Each lane takes the next turn when its turn before has ended. */
 async function inLanes(
   lanes: number,
   count: number,
@@ -181,7 +181,7 @@ async function inLanes(
   await Promise.all(Array.from({ length: lanes }, (_, lane) => goOn(lane)));
 }
 
-/** A batch begins when all of the one before have ended. */
+/** A batch begins when all items of the batch before have ended. */
 async function inBatches<T>(
   items: readonly T[],
   size: number,
@@ -191,7 +191,7 @@ async function inBatches<T>(
 }
 
 function opened(): Session {
-  if (!session) throw new Error('nothing is open');
+  if (!session) throw new Error('no contender is open: send the task `open` first');
   return session;
 }
 
@@ -200,9 +200,9 @@ function usedHeap(): number {
   return process.memoryUsage().heapUsed;
 }
 
-// A library that is left hanging must not take the measurement with it.
+// A call of a library that fails after its measurement must not end the process.
 process.on('unhandledRejection', () => undefined);
-// Otherwise it would outlive a parent that was stopped.
+// Ends the process when its parent has ended.
 process.once('disconnect', () => process.exit());
 process.on('message', (request: Request) => {
   const perform = work[request.job] as (args: unknown) => Promise<unknown>;

@@ -3,15 +3,15 @@ import { isLockStore, LOCK_STORES, type LockStore } from '../sample-app/config/e
 import { type Scenario, SCENARIOS } from './scenarios.js';
 
 export interface LabArguments {
-  /** In the order given; all of them when none is. */
+  /** Scenarios in the order of the command line; all of them without one. */
   readonly scenarios: readonly Scenario[];
-  /** Open the page in a browser, and go on until Ctrl-C. */
+  /** True to open the page in a browser, and to run until Ctrl-C. */
   readonly open: boolean;
-  /** Port of the page; 0 for any. */
+  /** Port of the page; 0 for any free port. */
   readonly port: number;
-  /** The file that the page is written to after the runs. */
+  /** Path of the file for the page after the runs. */
   readonly report: string;
-  /** The one that the page offers first for the playground. */
+  /** Store that the page selects first for the playground. */
   readonly store: LockStore | undefined;
 }
 
@@ -24,7 +24,11 @@ npm run lab -- --open       opens the page, to start scenarios there; ends with 
 
 ${SCENARIOS.map(({ number, title }) => `${String(number).padStart(4)}  ${title}`).join('\n')}`;
 
-/** @throws Error that says what is wrong and what there is */
+/**
+ * Reads the command line.
+ *
+ * @throws Error that says what is wrong, and lists the options
+ */
 export function readArguments(args: readonly string[]): LabArguments {
   const { values, positionals } = parse(args);
   const scenarios = positionals.map((given) => {

@@ -4,7 +4,7 @@ import type { ServerProcess } from '../sample-app/demo/server-process.js';
 import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { LockServer } from './lock-server.js';
 
-/** Start and crash of a program. */
+/** Start and crash of a server program. */
 interface Program {
   readonly url: string;
   launch(): ServerProcess;
@@ -12,7 +12,7 @@ interface Program {
   readonly crash: NodeJS.Signals;
 }
 
-/** A PostgreSQL or an etcd that is there for locks alone, and has them on disk: after a crash it comes back with them. */
+/** A PostgreSQL or an etcd for locks alone. It has its data on disk, and still has its locks after a crash. */
 export class DurableServer implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = false;
@@ -25,8 +25,8 @@ export class DurableServer implements LockServer {
 
   static async startPostgres(name: string, stops: StopList): Promise<DurableServer> {
     const prepared = await preparePostgres(stops);
-    // Its "immediate" shutdown: nothing is written any more, and the next start recovers. SIGKILL would end one of its
-    // processes, and the others might still be there then, which keeps it from starting.
+    // SIGQUIT is the "immediate" shutdown of PostgreSQL: it writes nothing more, and the next start recovers. SIGKILL
+    // would end only one process: the others might still run, and PostgreSQL would not start again.
     return this.open(name, { ...prepared, isReady: takesConnections, crash: 'SIGQUIT' }, stops);
   }
 

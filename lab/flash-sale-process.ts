@@ -4,11 +4,12 @@ import { NestFactory } from '@nestjs/core';
 import { Redis } from 'ioredis';
 import { LockService, RedlockModule } from 'nestjs-redlock';
 
-// Many customers of one shop process want one item each of a stock that is not enough for all. For scenario 12.
+// A shop process for scenario 12. Each of its many customers wants one item, and the stock is too small for all of
+// them.
 
 const { SALE_REDIS = '', SALE_KEY = '', SALE_WAY = '', SALE_BUYERS = '' } = process.env;
 
-/** Checks and takes in one step: a script runs alone. */
+/** Checks and takes in one step: Redis runs one script at a time. */
 const TAKE_ONE = `
   if tonumber(redis.call('GET', KEYS[1])) <= 0 then return 0 end
   redis.call('DECR', KEYS[1])
@@ -25,7 +26,7 @@ const app = await NestFactory.createApplicationContext(ShopModule, {
 const locks = app.get(LockService);
 const redis = new Redis(SALE_REDIS);
 
-/** Right only when nobody else is between reading and writing. */
+/** Correct only if no other customer buys between the read and the write. */
 async function readThenWrite(): Promise<boolean> {
   const stock = Number(await redis.get(SALE_KEY));
   if (stock <= 0) return false;

@@ -17,7 +17,7 @@ export interface SalePlan {
 
 type Message = { readonly kind: 'open' } | { readonly kind: 'sold'; readonly count: number };
 
-/** Several processes sell the same stock at once. */
+/** Lets several processes sell the same stock at the same time. */
 export async function runFlashSale(
   { way, shops, buyersPerShop, stock }: SalePlan,
   redis: RedisNode,

@@ -4,7 +4,7 @@ import type { StopList } from '../sample-app/demo/stop-list.js';
 import type { FromInstance, ToInstance } from './instance/instance-messages.js';
 
 const PROGRAM = fileURLToPath(new URL('./instance/instance-process.js', import.meta.url));
-const ANSWER_TIMEOUT_MS = 30_000;
+const ANSWER_TIMEOUT_MS = 120_000;
 
 type Listener = (message: FromInstance) => void;
 
@@ -23,7 +23,7 @@ export class Worker {
       for (const listener of this.listeners) listener(message as FromInstance);
     });
     this.booted = this.answer('booted');
-    // `take` awaits it and reports the error; until then the rejection must not count as unhandled.
+    // `take` awaits this Promise and reports the error. Until then its rejection must not count as unhandled.
     this.booted.catch(() => undefined);
   }
 
@@ -40,7 +40,11 @@ export class Worker {
     this.server.send(message);
   }
 
-  /** @throws Error when the process says that it failed, ends, or takes too long */
+  /**
+   * Waits for a message of this kind.
+   *
+   * @throws Error when the process reports a failure, ends, or takes too long
+   */
   async answer<K extends FromInstance['kind']>(kind: K): Promise<Extract<FromInstance, { kind: K }>> {
     let stop = (): unknown => undefined;
     try {
@@ -79,14 +83,14 @@ export class Worker {
   }
 }
 
-/** Idle processes. Each is ready to run an instance. */
+/** Idle processes, each ready to run an instance. */
 export class InstancePool {
   private readonly idle: Worker[] = [];
   private started = 0;
 
   constructor(private readonly stops: StopList) {}
 
-  /** Starts processes until so many are idle, without waiting until they are ready. */
+  /** Starts processes until `count` of them are idle. Does not wait until they are ready. */
   async prepare(count: number): Promise<void> {
     while (this.idle.length < count) {
       const worker = new Worker(`process ${++this.started}`);
@@ -104,7 +108,7 @@ export class InstancePool {
     return worker;
   }
 
-  /** Gives a process back whose instance was closed. */
+  /** Returns a process to the pool after its instance was closed. */
   give(worker: Worker): void {
     this.idle.push(worker);
   }

@@ -2,7 +2,7 @@ import type { Outcome } from './lab-event.js';
 
 type Amount = 'none' | 'some' | 'all';
 
-/** The outcome that is expected of a run; figures that are not named are not checked. */
+/** Expected outcome of a run. Figures without an expectation are not checked. */
 export interface Expectation {
   readonly duplicates?: Amount;
   readonly lost?: Amount;
@@ -28,7 +28,11 @@ const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
   doneTwice: 'tasks done twice',
 };
 
-/** @returns where the run did not come out as described; nothing when it did */
+/**
+ * Compares the outcome of a run with its description.
+ *
+ * @returns the differences; an empty list without any
+ */
 export function deviations(expected: Expectation, outcome: Outcome): string[] {
   const found = (Object.keys(WORDS) as (keyof typeof WORDS)[]).flatMap((what) => {
     const amount = expected[what];

@@ -5,7 +5,7 @@ import type { StrategyName } from './strategies/strategy-names.js';
 /** Limit of concurrent dispatchers; one by default. */
 export interface Rule {
   readonly atOnce?: number;
-  /** The instance that must be alone, whatever the number is. */
+  /** Name of the instance that must be alone, whatever `atOnce` is. */
   readonly writer?: string;
 }
 
@@ -16,56 +16,57 @@ export type LabEntry =
   | { readonly kind: 'paused' }
   | { readonly kind: 'resumed' }
   | { readonly kind: 'node-killed' }
-  /** `empty`: without the locks that it had. */
+  /** `empty` is true if the node has lost its locks. */
   | { readonly kind: 'node-started'; readonly empty: boolean }
   | { readonly kind: 'strategy'; readonly strategy: StrategyName }
   | { readonly kind: 'settings'; readonly ttl: number; readonly work: number }
   | { readonly kind: 'submitted'; readonly tasks: number }
-  /** An instance begins to ask for the lock, and goes on until it is its turn. */
-  | { readonly kind: 'asking' }
   | { readonly kind: 'note'; readonly text: string };
 
-/** A point of a run in the picture. `who` is an instance, a node, or the lab. */
+/** An event of a run. `who` is an instance, a node, or the lab. */
 export type LabEvent = (JournalEntry | LabEntry) & {
   readonly at: number;
   readonly who: string;
-  /** With `pushed`: which of the jobs had been pushed before. */
+  /** Jobs of a `pushed` event that had been pushed before. */
   readonly duplicates?: readonly string[];
 };
 
 /** Measurements of one run. */
 export interface Outcome {
   readonly tasks: number;
-  /** Jobs in the queue, counted there. */
+  /** Number of jobs, counted in the queue. */
   readonly pushes: number;
-  /** Jobs that are there for the second time: the same dispatch of the same task. */
+  /** Number of jobs with a dispatch of a task that another job already has. */
   readonly duplicates: number;
-  /** Tasks that were not done at the end. */
+  /** Number of tasks that were not done at the end. */
   readonly lost: number;
-  /** Tasks whose work was done more than once. */
+  /** Number of tasks whose work was done more than once. */
   readonly doneTwice: number;
-  /** Number of dispatches that began during another one's. */
+  /** Number of dispatches that began during a dispatch of another instance. */
   readonly overlaps: number;
-  /** Number of dispatches that began above the limit. */
+  /** Number of dispatches that began although the limit was reached. */
   readonly tooMany: number;
-  /** Number of times that an instance acquired again before one that was already waiting. */
+  /** Number of times that an instance acquired the lock again before an instance that was already waiting. */
   readonly overtakes: number;
-  /** Milliseconds that the one has waited that has to be alone. */
+  /** Milliseconds that the instance with the exclusive lock has waited. */
   readonly waited?: number | undefined;
   /** Number of grants while another holder's lock had neither ended nor been released by it. */
   readonly grantedTwice: number;
-  /** Writes that the database refused by their token. */
+  /** Number of writes that the database refused because of their token. */
   readonly refused: number;
   readonly skips: number;
-  /** Attempts that failed because too few nodes voted. */
+  /** Number of attempts that failed because too few nodes voted. */
   readonly unavailable: number;
   /** Milliseconds from the first task to the last push. */
   readonly took: number;
-  /** Milliseconds from the fault to the next push; `never` when the lock's key has no expiry, `undefined` without a fault. */
+  /**
+   * Milliseconds from the fault to the next push; `never` if the key of the lock has no expiry, `undefined` without a
+   * fault.
+   */
   readonly recovery?: number | 'never';
 }
 
-/** Everything about one run; the page draws it. */
+/** Record of one run, which the page draws. */
 export interface RunRecord {
   readonly id: number;
   readonly scenario: number;
@@ -74,7 +75,7 @@ export interface RunRecord {
   readonly ttl: number;
   readonly work: number;
   readonly instances: readonly string[];
-  /** Location of the locks. */
+  /** Store of the locks. */
   readonly store: LockStore;
   readonly nodes: readonly string[];
   readonly rule?: Rule | undefined;
@@ -83,10 +84,10 @@ export interface RunRecord {
   endedAt?: number;
   faultAt?: number;
   outcome?: Outcome;
-  /** A sentence with the numbers. */
+  /** Sentence about the outcome, with its numbers. */
   happened?: string;
-  /** Differences from the description. Empty without any. */
+  /** Differences from the description; an empty list without any. */
   deviations?: readonly string[];
-  /** Why it was not run. */
+  /** Reason why the run did not take place. */
   notRun?: string;
 }

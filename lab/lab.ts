@@ -8,7 +8,7 @@ import type { Part, Scenario } from './scenarios.js';
 import { type LabServices, Stage, type StagePlan } from './stage.js';
 import type { StoreChoice } from './store-choices.js';
 
-/** Receives what happens in the runs. */
+/** Receives the events of the runs. */
 export interface LabWatcher {
   runStarted(record: RunRecord): void;
   event(run: number, event: LabEvent): void;
@@ -19,24 +19,26 @@ export interface LabWatcher {
 export class Lab {
   readonly records: RunRecord[] = [];
   readonly watchers = new Set<LabWatcher>();
-  /** The run that is under way. */
+  /** Stage of the current run. */
   stage: Stage | undefined;
   private recorder: Recorder | undefined;
   private stopping = false;
   busy = false;
 
-  /** Set when the servers have started. */
+  /** Services of the lab, after their start. */
   services: LabServices | undefined;
 
-  /** @param stores - that the playground can run on */
+  /** @param stores - stores for the playground */
   constructor(
     private readonly stops: StopList,
     readonly stores: readonly StoreChoice[],
   ) {}
 
   /**
-   * @param settings - in place of those that the scenario plans
-   * @returns the record of each of its runs
+   * Runs a scenario.
+   *
+   * @param settings - settings that replace those of the scenario
+   * @returns the records of its runs
    */
   async run(scenario: Scenario, settings: Partial<StagePlan> = {}): Promise<RunRecord[]> {
     if (this.busy) throw new Error('a scenario is under way');
@@ -55,7 +57,7 @@ export class Lab {
     }
   }
 
-  /** Ends the scenario that is under way. */
+  /** Ends the current scenario. */
   stop(): void {
     this.stopping = true;
     this.recorder?.end();
@@ -148,7 +150,7 @@ function numbered(name: string, count: number): string[] {
   return Array.from({ length: count }, (_, index) => `${name}-${index + 1}`);
 }
 
-/** An event that did not come is a result: the run did not come out as described. */
+/** Waits for a situation. An event that did not come is a result: the run differs from its description. */
 async function outcomeOf(situation: Promise<void>): Promise<string[]> {
   try {
     await situation;

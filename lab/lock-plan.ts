@@ -5,14 +5,14 @@ import type { LockServer } from './lock-server.js';
 import type { RedisKind } from './redis-kind.js';
 import { RedisNode } from './redis-node.js';
 
-/** Location of the locks of a run. */
+/** Store of the locks of a run, and number of its servers. */
 export interface LockPlan {
   readonly store: LockStore;
-  /** Number of servers that vote; `replicated`: one Redis master with a replica, reached by one name. */
+  /** Number of servers that vote. `replicated` is one Redis master with a replica under one name. */
   readonly nodes: number | 'replicated';
 }
 
-/** Names of the servers of a plan. */
+/** Returns the names of the servers of a plan. */
 export function namesOfServers({ store, nodes }: LockPlan): string[] {
   if (store === 'postgres') return ['PostgreSQL'];
   if (store === 'etcd') return ['etcd'];
@@ -20,7 +20,7 @@ export function namesOfServers({ store, nodes }: LockPlan): string[] {
   return Array.from({ length: nodes }, (_, index) => `node-${index + 1}`);
 }
 
-/** Starts the servers of a plan, which belong to its run alone. */
+/** Starts the servers of a plan. Only its run uses them. */
 export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList): Promise<LockServer[]> {
   return Promise.all(
     namesOfServers(plan).map((name) => {
@@ -36,7 +36,11 @@ export function startServers(plan: LockPlan, redis: RedisKind, stops: StopList):
   );
 }
 
-/** Settings that give an instance its locks. @param urls - of the servers, as the instance reaches them */
+/**
+ * Returns the settings of an instance for its locks.
+ *
+ * @param urls - URLs of the servers for this instance
+ */
 export function lockEnvironment(store: LockStore, urls: readonly string[]): Record<string, string> {
   const variable = { redis: 'LOCK_REDIS_URLS', postgres: 'LOCK_DATABASE_URL', etcd: 'ETCD_URLS' }[store];
   return { LOCK_STORE: store, [variable]: urls.join(',') };

@@ -16,11 +16,11 @@ import { recoveryOf, resultTable } from './result-table.js';
 import type { LabServices } from './stage.js';
 import { findStores } from './store-choices.js';
 
-/** Everything came out as described. */
+/** Exit code: all runs matched their descriptions. */
 const AS_DESCRIBED = 0;
-/** Something did not, or the lab could not run at all. */
+/** Exit code: a run differed from its description, or the lab could not run. */
 const FAILED = 1;
-/** All runs matched their descriptions, but some could not run here. */
+/** Exit code: all runs matched their descriptions, but some could not run on this machine. */
 const INCOMPLETE = 3;
 
 async function main(
@@ -28,7 +28,7 @@ async function main(
   stops: StopList,
 ): Promise<number> {
   const lab = new Lab(stops, await findStores(store));
-  // First, because it is the quickest to fail: another lab may be running.
+  // The page comes first: if another lab is running, this fails at once.
   const url = await servePage(lab, port, stops);
   lab.services = await startServices(stops);
   console.log(`Page:       ${url}`);
@@ -50,7 +50,7 @@ async function main(
   return exitCode(lab.records);
 }
 
-/** Nothing depends on it: the URL is printed. */
+/** Opens a browser. The lab prints the URL, so it works without a browser. */
 function openBrowser(url: string): void {
   const [command, ...args] =
     platform() === 'darwin' ? ['open'] : platform() === 'win32' ? ['cmd', '/c', 'start', ''] : ['xdg-open'];
@@ -102,7 +102,7 @@ const stops = new StopList();
 let interruption = '';
 const untilInterrupted = new Promise<void>((resolve) => {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    // Stays in place, so that a second Ctrl-C does not cut the stopping short.
+    // The listener stays, so that a second Ctrl-C does not interrupt the clean-up.
     process.on(signal, () => {
       interruption ||= signal;
       resolve();

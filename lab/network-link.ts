@@ -6,7 +6,7 @@ interface Address {
   readonly port: number;
 }
 
-/** One direction of one connection. It passes data on in order: at once, later, or when the link is healed. */
+/** One direction of one connection. It forwards data in order: at once, after a delay, or after `heal()`. */
 class OneWay {
   private readonly queue: { readonly data: Buffer | undefined; readonly due: number }[] = [];
   private timer: NodeJS.Timeout | undefined;
@@ -54,7 +54,10 @@ interface Connection {
   readonly replies: OneWay;
 }
 
-/** The network between an instance and a server: a proxy on the loopback interface that can delay, hold and cut. */
+/**
+ * The network between an instance and a server: a proxy on the loopback interface that can delay, hold and cut
+ * connections.
+ */
 export class NetworkLink {
   private readonly listener: Server;
   private readonly connections = new Set<Connection>();
@@ -78,7 +81,7 @@ export class NetworkLink {
     return typeof address === 'object' && address ? address.port : 0;
   }
 
-  /** The server executes a command long before the client receives its reply. */
+  /** Delays replies: the server executes a command long before the client receives the reply. */
   delayReplies(ms: number): void {
     this.replies.delay = ms;
   }
@@ -91,19 +94,19 @@ export class NetworkLink {
     this.requests.hold = true;
   }
 
-  /** Ends all connections, and every new one at once, as when nobody listens. */
+  /** Ends all connections, and each new connection at once, as if no server listened. */
   disconnect(): void {
     this.refusing = true;
     this.cut();
   }
 
-  /** From now on everything goes to another server, as with a changed DNS entry. */
+  /** Connects to another server from now on, as after a change of a DNS entry. */
   redirect(target: Address): void {
     this.target = target;
     this.cut();
   }
 
-  /** Delivers held data now, in order. */
+  /** Delivers the held data now, in order. */
   heal(): void {
     Object.assign(this.requests, { delay: 0, hold: false });
     Object.assign(this.replies, { delay: 0, hold: false });
@@ -148,8 +151,8 @@ export class NetworkLink {
   }
 }
 
-// Not `resetAndDestroy()`: on a socket that `end()` was called for, Node 20 leaves the handle open, and the process
-// never ends.
+// `resetAndDestroy()` would not do: after `end()` on the socket, Node 20 leaves the handle open, and the process never
+// ends.
 function end({ client, server, requests, replies }: Connection): void {
   requests.stop();
   replies.stop();

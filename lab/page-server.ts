@@ -40,7 +40,7 @@ const PAGE = new URL('./page.html', import.meta.url);
 const POLICY =
   "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:";
 
-/** The page with runs in it, complete in one file. */
+/** Returns the page with its runs, complete in one file. */
 export async function pageWith(records: readonly RunRecord[] | null): Promise<string> {
   const page = await readFile(PAGE, 'utf8');
   const json = JSON.stringify(records).replaceAll('<', '\\u003c');
@@ -50,7 +50,7 @@ export async function pageWith(records: readonly RunRecord[] | null): Promise<st
   );
 }
 
-/** The page says so too. */
+/** Error for a store with a scenario. The page says this, too. */
 const ONLY_REDIS = 'The scenarios run on Redis; a store can be chosen for the playground';
 
 const milliseconds = z.int().min(0).max(60_000);
@@ -80,8 +80,8 @@ const commandSchema = z.discriminatedUnion('do', [
 type Command = z.output<typeof commandSchema>;
 
 /**
- * Other pages in the same browser can send requests here, and their host name can be made to resolve to this machine
- * (DNS rebinding). Only requests that this page would send are answered.
+ * Other pages in the same browser can send requests to this server, and can make their host name resolve to this
+ * machine (DNS rebinding). The guard admits only requests that this page would send.
  */
 @Injectable()
 class OnlyThisPage implements CanActivate {
@@ -105,7 +105,7 @@ class PageController {
     return pageWith(null);
   }
 
-  /** Lets a second lab on the same port find out that one is running. */
+  /** Tells a second lab on the same port that this lab is running. */
   @Get('lab')
   identity(): { lab: string; pid: number } {
     return { lab: 'nestjs-redlock', pid: process.pid };
@@ -233,7 +233,7 @@ class PageModule {
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {
   const app = await NestFactory.create<NestExpressApplication>(PageModule.register(lab), {
-    // No logger yet: if the port is taken, we print our own message.
+    // Nest logs nothing yet: if the port is taken, the lab prints its own message.
     logger: false,
     abortOnError: false,
     forceCloseConnections: true,
@@ -253,13 +253,13 @@ export async function servePage(lab: Lab, port: number, stops: StopList): Promis
 async function whoHas(port: number): Promise<string> {
   const url = `http://127.0.0.1:${port}`;
   try {
-    const response = await fetch(`${url}/lab`, { signal: AbortSignal.timeout(2_000) });
+    const response = await fetch(`${url}/lab`, { signal: AbortSignal.timeout(5_000) });
     const { lab, pid } = (await response.json()) as { lab?: string; pid?: number };
     if (lab === 'nestjs-redlock') {
       return `A lab is running already (process ${pid}): see ${url}, or end it with Ctrl-C where it was started.`;
     }
   } catch {
-    // Something else, then.
+    // Another program has the port.
   }
   return `Port ${port} is in use. Choose another one: npm run lab -- --port 4180`;
 }

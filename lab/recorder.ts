@@ -2,10 +2,13 @@ import type { LabEvent, RunRecord } from './lab-event.js';
 
 const PATIENCE_MS = 40_000;
 
-/** An expected event did not come, or a forbidden one did. That is a result of the run, and no failure of the lab. */
+/**
+ * An expected event did not come, or a forbidden event came. The lab works; its run has a result that differs from its
+ * description.
+ */
 export class NotAsDescribedError extends Error {}
 
-/** Writes down what happens in a run, and lets others wait for it. */
+/** Records the events of a run, and lets callers wait for events. */
 export class Recorder {
   private readonly ending = new AbortController();
   private readonly pushed = new Set<string>();
@@ -16,7 +19,7 @@ export class Recorder {
     private readonly publish: (event: LabEvent) => void,
   ) {}
 
-  /** Aborts when somebody has asked for an early end of the run. */
+  /** Aborts when a user asks for an early end of the run. */
   get ended(): AbortSignal {
     return this.ending.signal;
   }
@@ -36,15 +39,16 @@ export class Recorder {
     for (const watcher of this.watchers) watcher(complete);
   }
 
-  /** By the events of the instances; the count that is judged comes from the queue. */
+  /** Number of duplicates by the events of the instances. The outcome counts in the queue instead. */
   get duplicates(): number {
     return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
   }
 
   /**
-   * Resolves with the first event that fits, at once if it was recorded already.
-   * @param from - how many events to leave out: what was recorded before does not count
-   * @throws NotAsDescribedError
+   * Resolves with the first event that fits, at once if the event is already recorded.
+   *
+   * @param from - number of recorded events that do not count
+   * @throws NotAsDescribedError when no such event comes
    */
   async see(what: string, fits: (event: LabEvent) => boolean, from = 0): Promise<LabEvent> {
     const early = this.record.events.slice(from).find(fits);

@@ -1,6 +1,6 @@
 import { redisOnPath } from '../sample-app/demo/embedded-redis.js';
 
-/** Kind of the lab's Redis servers: processes of the one on the PATH, or of the one that comes with the sample. */
+/** Kind of the Redis servers of the lab: the `redis-server` on the PATH, or the `js-redis-server` of the sample. */
 export interface RedisKind {
   readonly kind: 'redis-server' | 'js-redis-server';
   readonly description: string;

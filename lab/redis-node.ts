@@ -10,11 +10,11 @@ import type { RedisKind } from './redis-kind.js';
 const JS_REDIS = fileURLToPath(new URL('../sample-app/demo/js-redis.js', import.meta.url));
 const PORT_ATTEMPTS = 5;
 
-/** A Redis without persistence in its own process: after a crash it comes back empty. */
+/** A Redis without persistence in its own process. After a crash it starts empty. */
 export class RedisNode implements LockServer {
   readonly host = '127.0.0.1';
   readonly forgets = true;
-  /** Connected directly, without a link that can fail; only to read the node's keys, and to promote a replica. */
+  /** Client with a direct connection, which no fault affects. The lab only reads keys with it, and promotes a replica. */
   readonly client: Redis;
   private server: ServerProcess | undefined;
 
@@ -35,7 +35,7 @@ export class RedisNode implements LockServer {
         await node.start();
         return node;
       } catch (error) {
-        // Somebody else may have taken the port meanwhile.
+        // Another process may have taken the port meanwhile.
         if (attempt === PORT_ATTEMPTS) throw error;
       }
     }
@@ -49,7 +49,7 @@ export class RedisNode implements LockServer {
     return this.server?.running === true;
   }
 
-  /** Starts it without data, as it has saved none. */
+  /** Starts the server without data, as it has saved none. */
   async start(): Promise<void> {
     if (this.running) return;
     const [command, args] =
@@ -66,7 +66,7 @@ export class RedisNode implements LockServer {
     await this.client.ping();
   }
 
-  /** As in a crash. */
+  /** Ends the server as in a crash. */
   async kill(): Promise<void> {
     await this.server?.kill();
   }

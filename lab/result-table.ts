@@ -1,7 +1,7 @@
 import Table from 'cli-table3';
 import type { RunRecord } from './lab-event.js';
 
-/** All runs, one line each. */
+/** Formats all runs as a table, one line each. */
 export function resultTable(records: readonly RunRecord[]): string {
   const table = new Table({
     head: ['', 'scenario', 'what happened', 'duplicates', 'lost', 'time to recover', 'as described'],

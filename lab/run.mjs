@@ -1,4 +1,4 @@
-// `npm run lab`: runs the compiled lab in this process, so that signals reach it directly and not a shell in between.
+// `npm run lab` runs the compiled lab in this process: signals reach the lab directly, not a shell in between.
 import { build } from '../sample-app/build.mjs';
 
 build({

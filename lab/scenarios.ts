@@ -23,13 +23,13 @@ import type { StagePlan } from './stage.js';
 interface Run {
   readonly title: string;
   readonly expected: Expectation;
-  /** Result, in one sentence. */
+  /** Describes the result in one sentence. */
   readonly tell: (outcome: Outcome, events: readonly LabEvent[]) => string;
-  /** Cannot be shown on the embedded default. */
+  /** True if the run needs a redis-server: the built-in js-redis-server cannot show it. */
   readonly needsRealRedis?: boolean;
 }
 
-/** A run of the batch scheduler: a strategy in a situation. */
+/** A run of the batch scheduler with a strategy in a situation. */
 export interface DispatchRun extends Run {
   readonly plan: StagePlan;
   readonly situation: Situation;
@@ -54,6 +54,15 @@ function plan(strategy: StrategyName, parts: Partial<StagePlan> = {}): StagePlan
   return { strategy, ttl: 1_500, work: 500, instances: INSTANCES, store: 'redis', nodes: 1, ...parts };
 }
 
+/**
+ * Times of a paused holder. The lab must hold back the write before the work of the holder ends, even if the machine is
+ * paused for a second.
+ */
+const PAUSE = { ttl: 2_000, work: 1_000 };
+
+/** Ttl of locks with renewal. They must not end while a busy machine is paused for some seconds. */
+const RENEWED = { ttl: 6_000 };
+
 const twoHolders = { duplicates: 'some', lost: 'none', overlaps: 'some' } satisfies Expectation;
 const fine = { duplicates: 'none', lost: 'none' } satisfies Expectation;
 
@@ -75,7 +84,7 @@ const tellFine = ({ pushes, refused, unavailable, skips }: Outcome): string =>
     .filter(Boolean)
     .join('; ');
 
-/** Each failing situation, with the lock that fails in it and the settings that both are tried with. */
+/** Each failing situation with the lock that fails in it. Scenario 10 tries `@WithLock` with the same settings. */
 const noLock: DispatchRun = {
   title: 'no lock',
   plan: plan('none', { work: 600 }),
@@ -137,7 +146,7 @@ const replica: DispatchRun = {
 
 const paused: DispatchRun = {
   title: 'holder paused past its ttl, then writes',
-  plan: plan('owner-id'),
+  plan: plan('owner-id', PAUSE),
   situation: holderIsPaused,
   expected: { duplicates: 'some', doneTwice: 'some', lost: 'none' },
   tell: ({ duplicates, doneTwice }) =>
@@ -164,12 +173,12 @@ const counted: DispatchRun = {
 const starved: DispatchRun = {
   title: 'readers come in whenever no writer is there',
   plan: plan('readers-first', {
-    ttl: 2_500,
+    ...RENEWED,
     work: 900,
     instances: INSTANCES + 1,
     nodes: 3,
     batch: 1,
-    // Without a pause: a reader that has read reads again.
+    // A reader reads again at once.
     every: 20,
     rule: { atOnce: INSTANCES, writer: `instance-${INSTANCES + 1}` },
   }),
@@ -179,7 +188,7 @@ const starved: DispatchRun = {
     `the writer waited ${seconds(waited)}, until no readers came any more; ${overtakes} readers that came later went before it`,
 };
 
-/** The same situation under `@WithLock`. */
+/** Makes a run of the same situation under `@WithLock`. */
 function cured(
   part: DispatchRun,
   changes: Partial<DispatchRun> = {},
@@ -214,7 +223,7 @@ const nodesAway: DispatchRun = {
   },
 };
 
-/** The same load for three ways to dispatch, so that their times can be compared. */
+/** Makes a run with the same load for another way to dispatch, so that their times can be compared. */
 function comparison(title: string, strategy: StrategyName): DispatchRun {
   return {
     title,
@@ -236,7 +245,7 @@ const permits = cured(
     tell: ({ pushes, overlaps }) =>
       `${times(overlaps, 'two at once', 'two at once, %s times')}, never three; ${pushes} tasks pushed once each`,
   },
-  { strategy: 'permits' },
+  { strategy: 'permits', ...RENEWED },
 );
 
 const shared = cured(
@@ -277,7 +286,7 @@ export const SCENARIOS: readonly Scenario[] = [
       {
         ...paused,
         title: 'the same, fencing token checked by PostgreSQL',
-        plan: plan('owner-id-with-token'),
+        plan: plan('owner-id-with-token', PAUSE),
         expected: refusedByToken,
         tell: tellFine,
       },
@@ -320,7 +329,7 @@ export const SCENARIOS: readonly Scenario[] = [
   { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
 ];
 
-/** Not one of the scenarios: it lasts until it is stopped, and is there for the controls of the page. */
+/** The playground is not one of the scenarios. It runs until a user stops it, and is for the controls of the page. */
 export const PLAYGROUND: Scenario = {
   number: 0,
   title: 'Playground',
@@ -339,7 +348,7 @@ function seconds(ms: number): string {
   return `${(ms / 1_000).toFixed(1)} s`;
 }
 
-/** `one` for one, else `many` with the number in it. */
+/** Returns `one` for the count 1, else `many` with the number in it. */
 function times(count: number, one: string, many: string): string {
   return count === 1 ? one : many.replace('%s', String(count));
 }

@@ -3,13 +3,13 @@ import type { LabEvent } from './lab-event.js';
 import { NotAsDescribedError } from './recorder.js';
 import type { LabInstance, Stage } from './stage.js';
 
-/** Makes something happen to a stage, and ends when its consequences are there. */
+/** Causes faults on a stage, and ends after their consequences. */
 export type Situation = (stage: Stage) => Promise<void>;
 
-// None of them waits for luck. What must come in a certain order waits for the event before it, and a job that must
-// outlast something does so by a factor. So they come out the same on a machine that is busy with other things.
+// No situation depends on luck. An action that must follow an event waits for that event. A job that must outlast a
+// time is longer by a factor. So a run on a busy machine has the same outcome.
 
-/** Every timer fires, nothing goes wrong. */
+/** All timers fire, and there is no fault. */
 export const nothingHappens: Situation = async (stage) => {
   await stage.submit(20);
   stage.go(...stage.instances);
@@ -28,12 +28,12 @@ export const holderIsKilled: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** The instance is killed when Redis has granted its lock, and the reply has not arrived yet. */
+/** The instance is killed after Redis has granted its lock, and before the reply arrives. */
 export const killedBetweenTwoCommands: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [node] = stage.redisNodes;
   if (!node) return;
-  // One dispatch without tasks: the first use of a script takes another round trip, for its text.
+  // The first dispatch has no tasks: the first use of a script needs another round trip for its text.
   stage.go(first);
   await stage.seeAny('the first read of the tasks', ({ kind, who }) => kind === 'read' && who === first.name);
   await stage.until('the first release', async () => (await stage.lockLeft(node)) === 0);
@@ -46,7 +46,7 @@ export const killedBetweenTwoCommands: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** The job takes longer than the ttl; more tasks come when the first of them are pushed. */
+/** The job takes longer than the ttl. More tasks come when the first tasks are pushed. */
 export const jobOutlastsTtl: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   await stage.submit(10);
@@ -58,7 +58,7 @@ export const jobOutlastsTtl: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Redis answers one of the instances so late that its lock has ended by then. */
+/** Redis answers one instance so late that the lock of the instance has ended. */
 export const replyComesLate: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [node] = stage.redisNodes;
@@ -70,7 +70,7 @@ export const replyComesLate: Situation = async (stage) => {
   stage.go(first);
   await stage.until('the lock on the node', async () => (await stage.lockLeft(node)) > 0);
   stage.go(...others);
-  // There is always work, so that the holder of the lock is using it.
+  // New tasks keep coming, so that the holder of the lock always works.
   const end = Date.now() + 3 * delay;
   while (Date.now() < end) {
     await sleep(stage.plan.work / 3);
@@ -80,7 +80,7 @@ export const replyComesLate: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** The master dies before the lock has reached its replica, which takes its place. */
+/** The master dies before its replica has the lock, and the replica becomes the master. */
 export const failOver: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [, replica] = stage.nodes;
@@ -101,7 +101,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
-  // Messages to the database from here on are in transit while it is paused.
+  // The link keeps messages to the database from now on: they are on the way during the pause.
   first.toDatabase.holdRequests();
   await stage.see(first, 'writing');
   stage.pause(first);
@@ -112,13 +112,13 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
   first.toDatabase.heal();
   stage.resume(first);
-  // It may notice the loss of its lock before; what counts is whether its write goes through.
+  // The holder may notice the loss of its lock before its write. The run is judged by the fate of the write.
   const ends = new Set(['pushed', 'refused', 'failed']);
   await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
   await stage.settle();
 };
 
-/** One of the three nodes that granted the lock loses it. */
+/** One of the three nodes that granted the lock forgets it. */
 export const nodeForgets: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
   const [, , third] = stage.nodes;
@@ -135,7 +135,7 @@ export const nodeForgets: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Two of five nodes die, then a third one; then they come back, without their data. Tasks keep coming. */
+/** Two of five nodes die, and later a third node. Then all of them come back without their data. Tasks keep coming. */
 export const nodesGoAndReturn: Situation = async (stage) => {
   const { instances, nodes, recorder } = stage;
   const isPush = ({ kind }: LabEvent): boolean => kind === 'pushed';
@@ -149,7 +149,7 @@ export const nodesGoAndReturn: Situation = async (stage) => {
 
     for (const node of nodes.slice(2, 3)) await stage.killNode(node);
     let since = recorder.length;
-    // The holder may finish its work; after that every instance is refused.
+    // The holder may still finish its work; then every instance is refused.
     for (const instance of instances) await stage.see(instance, 'unavailable', since);
     since = recorder.length;
     for (const instance of instances) await stage.see(instance, 'unavailable', since);
@@ -174,7 +174,7 @@ export const muchToDispatch: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Each instance reaches all nodes but one, and each another two of three. */
+/** Each instance can reach two of three nodes, and each misses another node. */
 export const eachMissesAnotherNode: Situation = async (stage) => {
   for (const [index, { toNodes }] of stage.instances.entries()) toNodes[index]?.disconnect();
   stage.note('each instance is cut off from another node, and reaches two of three');
@@ -183,20 +183,21 @@ export const eachMissesAnotherNode: Situation = async (stage) => {
   await stage.settle();
 };
 
-/** Readers come as long as there are tasks, each when the one before has read for a while; meanwhile a writer asks. */
+/** Readers come as long as there are tasks, one a while after the other. Meanwhile a writer asks for the lock. */
 export const readersKeepComing: Situation = async (stage) => {
   const { writer: name } = stage.plan.rule ?? {};
   const writer = stage.instances.find((each) => each.name === name);
   const readers = stage.instances.filter((each) => each !== writer);
-  if (!writer) throw new Error('no instance has to be alone');
+  if (!writer) throw new Error('the plan names no writer');
   await stage.submit(8 * readers.length);
   for (const reader of readers) {
     stage.go(reader);
     await stage.see(reader, 'read');
-    // So that they do not end together.
+    // The pauses keep the readers from ending together.
     await sleep(stage.plan.work / readers.length);
   }
-  stage.ask(writer);
+  stage.go(writer);
+  await stage.see(writer, 'asking');
   await stage.settle();
   stage.rest(...readers);
   await stage.see(writer, 'released');

@@ -1,26 +1,30 @@
 import type { LabEvent, Rule } from './lab-event.js';
 
-/** A time in which an instance was dispatching, and believed that it held the lock. */
+/** A time in which an instance dispatched, and believed that it held the lock. */
 export interface Span {
   readonly who: string;
   readonly from: number;
-  /** `undefined` while it lasts. */
+  /** End of the time; `undefined` while it lasts. */
   readonly to?: number;
   /** Time for which Redis keeps the lock after each acquisition or extension. */
   readonly ttl?: number;
-  /** When its lock ends unless it is renewed. */
+  /** Time at which the lock ends without another renewal. */
   readonly lockEnds?: number;
   readonly token?: number;
   readonly slot?: number;
   /** True if there was a lock. */
   readonly locked: boolean;
-  /** Cause of its end. */
+  /** Event that ended the time. */
   readonly end?: LabEvent['kind'];
 }
 
 const ENDS: ReadonlySet<LabEvent['kind']> = new Set(['released', 'lost', 'refused', 'failed', 'killed']);
 
-/** @param events - in the order in which they happened */
+/**
+ * Returns the spans of all instances.
+ *
+ * @param events - events in the order of their times
+ */
 export function spansOf(events: readonly LabEvent[]): Span[] {
   const spans: Span[] = [];
   const open = new Map<string, number>();
@@ -30,7 +34,7 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
     if (event.kind === 'acquired') {
       open.set(event.who, spans.length);
       const { who, at, asked, token, slot, ttl, locked = true } = event;
-      // Redis counts from when it executed the command, which is at the earliest when it was sent.
+      // Redis counts the ttl from the execution of the command, at the earliest from its sending.
       spans.push({
         who,
         from: at,
@@ -50,7 +54,7 @@ export function spansOf(events: readonly LabEvent[]): Span[] {
   return spans;
 }
 
-/** Number of spans that began during a span of another instance. */
+/** Counts the spans that began during a span of another instance. */
 export function countOverlaps(spans: readonly Span[]): number {
   return spans.filter(({ who, from }) =>
     spans.some(
@@ -59,7 +63,7 @@ export function countOverlaps(spans: readonly Span[]): number {
   ).length;
 }
 
-/** Number of spans that began while another instance's lock had neither ended nor been released by it. */
+/** Counts the spans that began while another instance had a lock that had neither ended nor been released. */
 export function countGrantedTwice(spans: readonly Span[]): number {
   return spans.filter(({ who, from }) =>
     spans.some(
@@ -69,7 +73,7 @@ export function countGrantedTwice(spans: readonly Span[]): number {
   ).length;
 }
 
-/** Number of spans that began while the number of others broke the rule. */
+/** Counts the spans that began while the number of other spans broke the rule. */
 export function countTooMany(spans: readonly Span[], rule: Rule): number {
   return spans.filter(({ who, from }, index) => {
     const others = spans.filter(
@@ -81,8 +85,8 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
 }
 
 /**
- * Number of times that an instance began to work again after another one asked for an exclusive lock: so it came later
- * than that one.
+ * Counts the dispatches that an instance began again after another instance had asked for an exclusive lock, and before
+ * that instance got the lock.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {
   const asked = events.findIndex(({ kind }) => kind === 'asking');
@@ -95,14 +99,18 @@ export function countOvertakes(events: readonly LabEvent[]): number {
   return began.length - new Set(began.map(({ who }) => who)).size;
 }
 
-/** Wait in milliseconds of the waiter for an exclusive lock; `undefined` when it did not acquire. */
+/** Returns the milliseconds that the instance has waited for its exclusive lock; `undefined` if it did not get the lock. */
 export function waitOf(events: readonly LabEvent[]): number | undefined {
   const asking = events.find(({ kind }) => kind === 'asking');
   const turn = events.find(({ kind, who }) => kind === 'acquired' && who === asking?.who);
   return asking && turn && turn.at - asking.at;
 }
 
-/** The times in which more were dispatching than may. @param now - the end of spans that still last */
+/**
+ * Returns the times in which more instances dispatched than the rule allows.
+ *
+ * @param now - end of the spans that still last
+ */
 export function overlapsOf(
   spans: readonly Span[],
   now: number,

@@ -17,13 +17,13 @@ import { createPushesTable } from './strategies/database-dispatch.js';
 import type { StrategyName } from './strategies/strategy-names.js';
 
 const POLL_MS = 50;
-/** Milliseconds between two dispatches of an instance; short, so that runs are. */
+/** Milliseconds between two dispatches of an instance, for short runs. */
 const DISPATCH_EVERY_MS = 150;
 /** Milliseconds after which a run counts as stuck. */
 const SETTLE_MS = 60_000;
-/** Milliseconds that the work under way may take to finish at the end of a run. */
+/** Milliseconds for the work in progress to finish at the end of a run. */
 const REST_MS = 15_000;
-/** When each instance was refused so often, and the key has no expiry, nobody will ever get that lock. */
+/** Number of refusals of each instance after which a lock without an expiry counts as lost for ever. */
 const SKIPS_OF_A_STUCK_LOCK = 10;
 /** Answers of PTTL for a missing key, and for a key without an expiry. */
 const NO_KEY = -2;
@@ -39,13 +39,13 @@ export interface LabServices {
   readonly pool: InstancePool;
 }
 
-/** The parts of one run. */
+/** Settings of one run. */
 export interface StagePlan extends LockPlan {
   readonly strategy: StrategyName;
   readonly ttl: number;
   readonly work: number;
   readonly instances: number;
-  /** The most tasks that an instance takes at once. */
+  /** Largest number of tasks in one dispatch. */
   readonly batch?: number;
   /** Limit of concurrent dispatchers; one instance by default. */
   readonly rule?: Rule;
@@ -57,21 +57,21 @@ export interface StagePlan extends LockPlan {
 export interface LabInstance {
   readonly name: string;
   readonly worker: Worker;
-  /** Empty while it starts. */
+  /** URL of the instance; empty during its start. */
   url: string;
-  /** A link for each node. */
+  /** Links to the nodes, in the order of the nodes. */
   readonly toNodes: readonly NetworkLink[];
   readonly toDatabase: NetworkLink;
   state: 'running' | 'paused' | 'killed';
-  /** Aborts when it is paused or killed: then it does not answer requests. */
+  /** Aborts when the instance is paused or killed, as it answers no requests then. */
   serving: AbortController;
 }
 
-/** The processes of one run and the network between them, with everything that can happen to them. */
+/** The processes of one run, the network between them, and all faults that a run can cause. */
 export class Stage {
   readonly instances: LabInstance[] = [];
   readonly nodes: LockServer[] = [];
-  /** Nodes that nobody gets an answer from. */
+  /** Nodes whose links hold all data. */
   private readonly silent = new Set<LockServer>();
   private readonly name = `lab_${randomBytes(4).toString('hex')}`;
   private readonly stops = new StopList();
@@ -97,7 +97,7 @@ export class Stage {
     this.database.on('error', () => undefined);
   }
 
-  /** Starts everything; the instances do not dispatch before they are told to {@link go}. */
+  /** Starts all processes of a run. The instances do not dispatch until {@link go}. */
   static async open(
     services: LabServices,
     plan: StagePlan,
@@ -120,14 +120,16 @@ export class Stage {
     this.tell('lab', { kind: 'note', text });
   }
 
-  /** An instance that takes requests. */
+  /** First instance that accepts requests. */
   get serving(): LabInstance | undefined {
     return this.instances.find(({ state, url }) => state === 'running' && url !== '');
   }
 
   /**
-   * A user of the page may stop the instance or the run during the request: then nobody knows whether it took the tasks.
-   * @throws NotAsDescribedError when no instance is running, or the run was stopped before
+   * Sends new tasks to an instance. A user of the page may stop the instance or the run during the request: then the
+   * lab does not know if the instance has stored the tasks.
+   *
+   * @throws NotAsDescribedError when no instance is running, or when the run was stopped before
    */
   async submit(count: number): Promise<void> {
     this.ended.throwIfAborted();
@@ -154,23 +156,17 @@ export class Stage {
     }
   }
 
-  /** Lets these instances dispatch, on their timers. */
+  /** Lets these instances dispatch with their timers. */
   go(...instances: readonly LabInstance[]): void {
     for (const { worker } of instances) worker.send({ to: 'set', active: true });
   }
 
-  /** Instances finish the dispatches that they have begun. */
+  /** Lets these instances finish their current dispatches, and begin no further ones. */
   rest(...instances: readonly LabInstance[]): void {
     for (const { worker } of instances) worker.send({ to: 'set', active: false });
   }
 
-  /** Lets this instance ask for the lock until its turn comes, and tells since when. */
-  ask(instance: LabInstance): void {
-    this.tell(instance.name, { kind: 'asking' });
-    this.go(instance);
-  }
-
-  /** Aborts when somebody has asked for an early end. */
+  /** Aborts when a user asks for an early end of the run. */
   get ended(): AbortSignal {
     return this.recorder.ended;
   }
@@ -187,7 +183,10 @@ export class Stage {
     this.tellSettings();
   }
 
-  /** The ttl is part of an instance's configuration, so the instances start again one by one, as in a deployment. */
+  /**
+   * Changes the ttl. It is part of the configuration of an instance, so the instances restart one by one, as in a
+   * deployment.
+   */
   async setTtl(ttl: number): Promise<void> {
     this.settings.ttl = ttl;
     this.tellSettings();
@@ -204,7 +203,7 @@ export class Stage {
     this.tell('lab', { kind: 'settings', ttl, work });
   }
 
-  /** A new process takes the place of one that was killed. */
+  /** Starts a new process in place of one that was killed. */
   async revive(instance: LabInstance): Promise<void> {
     if (instance.state !== 'killed') return;
     this.instances.splice(this.instances.indexOf(instance), 1);
@@ -249,7 +248,7 @@ export class Stage {
     this.tell(node.name, { kind: 'node-started', empty: node.forgets });
   }
 
-  /** Connections stay open and nothing comes through them, as when the node stands still or its network is gone. */
+  /** Holds all data to and from a node. Connections stay open, as if the node were paused or its network interrupted. */
   pauseNode(node: LockServer): void {
     if (!node.running || this.silent.has(node)) return;
     this.silent.add(node);
@@ -257,7 +256,7 @@ export class Stage {
     this.tell(node.name, { kind: 'paused' });
   }
 
-  /** Delivers held data now. */
+  /** Delivers the held data now. */
   resumeNode(node: LockServer): void {
     if (!this.silent.delete(node)) return;
     for (const link of this.linksTo(node)) link.heal();
@@ -269,7 +268,7 @@ export class Stage {
     return this.instances.flatMap(({ toNodes }) => toNodes[index] ?? []);
   }
 
-  /** Nodes that can be inspected: the scenarios run on Redis. */
+  /** Nodes whose keys the lab can read: the scenarios run on Redis. */
   get redisNodes(): readonly RedisNode[] {
     return this.nodes.filter((node) => node instanceof RedisNode);
   }
@@ -286,13 +285,13 @@ export class Stage {
     this.note('the replica is in step with the master');
   }
 
-  /** Replication is asynchronous: from here on, what the master confirms has not reached the replica yet. */
+  /** Holds the replication. It is asynchronous: the master confirms commands that the replica does not have. */
   holdReplication(): void {
     this.replication?.holdReplies();
     this.note('replication falls behind');
   }
 
-  /** The master dies and its replica takes its name. */
+  /** Kills the master, and makes its replica the master under the same name. */
   async failOver(): Promise<void> {
     const [master, replica] = this.redisNodes;
     if (!master || !replica) return;
@@ -302,7 +301,7 @@ export class Stage {
     this.fault('the replica is the master now; the lock had not reached it');
   }
 
-  /** The moment from which the time to recover counts. */
+  /** Notes the time of the fault, from which the recovery counts. */
   fault(text: string): void {
     this.note(text);
     this.recorder.record.faultAt = Date.now();
@@ -321,7 +320,11 @@ export class Stage {
     return this.recorder.see(what, fits, from);
   }
 
-  /** @throws NotAsDescribedError when it does not come true, or somebody ends the run */
+  /**
+   * Waits until the condition is true.
+   *
+   * @throws NotAsDescribedError when the condition does not become true, or when a user ends the run
+   */
   async until(what: string, condition: () => Promise<boolean> | boolean): Promise<void> {
     await this.wait(
       what,
@@ -334,19 +337,19 @@ export class Stage {
   }
 
   /**
-   * Milliseconds for which a node still holds the dispatcher's lock without a renewal; `Infinity` for a key
-   * without an end, 0 when the lock is free there.
+   * Returns the milliseconds that a node keeps the lock of the dispatcher without a renewal: `Infinity` for a key
+   * without an expiry, 0 if the lock is free on that node.
    */
   async lockLeft({ client }: RedisNode): Promise<number> {
     const homeMade = await client.pttl(`${this.name}:batch:task:list`);
     if (homeMade !== NO_KEY) return homeMade === NO_END ? Infinity : homeMade;
     const key = `${this.name}:lock:{batch:task:list}`;
     const [record, left] = await Promise.all([client.get(key), client.pttl(key)]);
-    // The library keeps the record of a lock that was released, which begins with `F`, or that has lapsed.
+    // The library keeps the record of a released lock, which begins with `F`, and that of a lock that has ended.
     return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
   }
 
-  /** Waits until every task is done, or until it is certain that no further task will be done. */
+  /** Waits until all tasks are done, or until the lab is certain that no further task will be done. */
   async settle(): Promise<void> {
     await this.until('the end of all tasks', () => this.isSettled());
   }
@@ -355,15 +358,16 @@ export class Stage {
     return this.count(`status not in ('done', 'dead')`);
   }
 
-  /** Ends the work that is under way, and counts. */
+  /** Waits for the end of the current work, and counts. */
   async finish(): Promise<Outcome> {
     this.rest(...this.instances.filter(({ state }) => state === 'running'));
     await this.comeToRest().catch((error: unknown) => {
-      // Work that does not finish is counted as it is.
+      // Work that does not finish in time counts as lost.
       if (!(error instanceof NotAsDescribedError)) throw error;
     });
     this.finished = true;
-    const { events } = this.recorder.record;
+    // A busy lab receives messages of several processes in any order. All processes share the clock of the machine.
+    const events = this.recorder.record.events.toSorted((a, b) => a.at - b.at);
     const { pushes, duplicates } = await this.queue.count();
     const spans = spansOf(events);
     const count = (kind: LabEvent['kind']): number => events.filter((event) => event.kind === kind).length;
@@ -387,8 +391,8 @@ export class Stage {
   }
 
   /**
-   * Stops the servers of the run and gives its processes back to the pool. A run that is under way ends: the events that
-   * it waits for would not come any more. May be called more than once.
+   * Stops the servers of the run, and returns its processes to the pool. The current run ends, as its events would not
+   * come any more. May be called more than once.
    */
   close(): Promise<void> {
     this.closed = true;
@@ -405,7 +409,7 @@ export class Stage {
         ({ who, to }) => to !== undefined || !running.has(who),
       );
     });
-    // A late write puts tasks back into the queue that were done before.
+    // A late write returns tasks to the queue that were already done.
     await this.wait('the end of all tasks', () => this.isSettled());
     await this.wait('an empty queue', async () => (await this.queue.waiting()) === 0);
   }
@@ -452,7 +456,7 @@ export class Stage {
       ({ name }) =>
         since.filter(({ who, kind }) => who === name && kind === 'skipped').length >= SKIPS_OF_A_STUCK_LOCK,
     );
-    // In other stores every lock has an end.
+    // In other stores than Redis, all locks have an expiry.
     const [node] = this.redisNodes;
     if (!refused || since.some(({ kind }) => kind === 'pushed') || !node) return false;
     return (await this.lockLeft(node)) === Infinity;
@@ -508,7 +512,7 @@ export class Stage {
         ),
         KEY_PREFIX: this.name,
         LOCK_TTL: String(settings.ttl),
-        // The longest timeout that the library allows, so that a busy machine does not change the result of a run.
+        // This is the longest time limit that the library allows: a busy machine must not change the outcome.
         LOCK_NODE_TIMEOUT: String(Math.floor(settings.ttl / 5)),
         ...(toNodes.length >= 3 && { LOCK_RESTART_GUARD: String(settings.ttl) }),
         DISPATCH_BATCH: String(plan.batch ?? 100),
@@ -535,7 +539,7 @@ export class Stage {
     return instance;
   }
 
-  /** Nodes in the settings of the instances. */
+  /** Nodes that the settings of the instances name. */
   private get namedNodes(): readonly LockServer[] {
     return this.plan.nodes === 'replicated' ? this.nodes.slice(0, 1) : this.nodes;
   }
@@ -546,7 +550,7 @@ export class Stage {
     return link;
   }
 
-  /** Closes the instance, so that its process can run another one; after an interrupted run the process is killed. */
+  /** Closes the instance, so that its process can run another instance. Kills the process after an interrupted run. */
   private async giveBack(
     { worker, state, toNodes, toDatabase }: LabInstance,
     forget: () => void,
@@ -573,7 +577,7 @@ function silence(link: NetworkLink): void {
   link.holdReplies();
 }
 
-/** The same URL, for one who comes over this link. */
+/** Changes a URL so that its connections use this link. */
 function through({ port }: NetworkLink, url: string): string {
   const changed = new URL(url);
   changed.host = `127.0.0.1:${port}`;

@@ -3,20 +3,20 @@ import { locateBinaries } from '../sample-app/demo/embedded-postgres.js';
 import { etcdOnPath, HOW_TO_GET_ETCD } from '../sample-app/demo/path-etcd.js';
 import type { LockPlan } from './lock-plan.js';
 
-/** Stores in which the playground can keep its locks. */
+/** A store of locks for the playground. */
 export interface StoreChoice {
   readonly name: string;
   readonly title: string;
-  /** Description of its behaviour. */
+  /** Description of its behaviour for the page. */
   readonly note: string;
   readonly plan: LockPlan & { readonly ttl?: number };
-  /** Why it cannot be had here, and how it can. */
+  /** Reason why the store is missing on this machine, and how to install it. */
   readonly missing?: string | undefined;
   /** True for the store that the page selects at first. */
   readonly preselected: boolean;
 }
 
-/** Milliseconds. */
+/** Least ttl of etcd and its step, in milliseconds. */
 const ETCD_TTL = { least: 2_000, step: 1_000 };
 
 const FORGETS = 'A Redis that is killed comes back without its data.';
@@ -47,8 +47,10 @@ const CHOICES: readonly Omit<StoreChoice, 'preselected'>[] = [
 ];
 
 /**
- * @param preferred - the store that is preselected
- * @throws Error that says how to get it, when it is missing
+ * Finds the stores of this machine.
+ *
+ * @param preferred - store that the page selects first
+ * @throws Error that says how to install the preferred store, if it is missing
  */
 export async function findStores(preferred: LockStore = 'redis'): Promise<StoreChoice[]> {
   const missing: Record<LockStore, string | undefined> = {
@@ -68,7 +70,7 @@ export async function findStores(preferred: LockStore = 'redis'): Promise<StoreC
   }));
 }
 
-/** Problem of a ttl for this store; `undefined` when the store can keep it. */
+/** Returns the problem of a ttl with this store; `undefined` without one. */
 export function problemOfTtl(store: LockStore, ttl: number): string | undefined {
   const { least, step } = ETCD_TTL;
   if (store !== 'etcd' || (ttl >= least && ttl % step === 0)) return undefined;

@@ -39,7 +39,8 @@ export class AppModule {
         BullModule.forRoot({
           connection: { url: REDIS_URLS[0], maxRetriesPerRequest: null },
           prefix: KEY_PREFIX,
-          // A finished job says nothing that the database does not; kept for a while for those who look.
+          // The database has all results, so finished jobs stay in the queue only for a while, for people who look at
+          // the queue.
           defaultJobOptions: { removeOnComplete: { age: 3_600 }, removeOnFail: { age: 86_400 } },
         }),
         ScheduleModule.forRoot(),

@@ -1,5 +1,5 @@
-// Compiles what `npm run demo` and other programs of this repository run, but only when something is newer than what is
-// there: one that is under way starts more processes from those files, and must not find them half-written.
+// Compiles the programs of `npm run demo` and of other scripts, but only if a source is newer than the build. A running
+// program starts more processes from the build, and must not find half-written files.
 import { execSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
@@ -15,12 +15,12 @@ const COMMON = [
 ];
 
 /**
- * Builds quietly, in the folder of the project; ends this process when that fails.
+ * Builds without output, in the folder of the project. Ends this process when the build fails.
  *
  * @param {object} program
- * @param {readonly string[]} program.scripts - of package.json, that build it
- * @param {string} program.last - a file that the last of them writes, and only when it succeeds
- * @param {readonly string[]} [program.sources] - beside those of the library and the sample
+ * @param {readonly string[]} program.scripts - scripts of package.json that build the program
+ * @param {string} program.last - file that the last script writes, only if it succeeds
+ * @param {readonly string[]} [program.sources] - sources in addition to those of the library and the sample
  */
 export function build({ scripts, last, sources = [] }) {
   const built = statSync(last, { throwIfNoEntry: false })?.mtimeMs ?? 0;
@@ -34,7 +34,7 @@ export function build({ scripts, last, sources = [] }) {
   }
 }
 
-/** Folders too: their time tells that a file was taken away. */
+/** Lists files and folders: the time of a folder shows that a file was removed. */
 function filesIn(path) {
   if (!statSync(path).isDirectory()) return [path];
   return [path, ...readdirSync(path, { recursive: true }).map((name) => join(path, name))];

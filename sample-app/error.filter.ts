@@ -9,16 +9,19 @@ import {
 } from '@nestjs/common';
 import { BaseExceptionFilter } from '@nestjs/core';
 
-/** The largest body of a request, in bytes. */
+/** Largest body of a request, in bytes. */
 export const BODY_LIMIT = 2 ** 20;
 
-/** Error codes of Node for a connection, and PostgreSQL's classes 08 (connection), 53 (resources), 57P (shutdown). */
+/**
+ * Codes of connection errors: those of Node, and classes 08 (connection), 53 (resources) and 57P (shutdown) of
+ * PostgreSQL.
+ */
 const CONNECTION_CODE = /^(ECONN|EPIPE|ETIMEDOUT|EHOSTUNREACH|ENETUNREACH|ENOTFOUND|EAI_AGAIN|08|53|57P)/;
-/** `pg` reports these without a code. */
+/** Messages of connection errors that `pg` reports without a code. */
 const CONNECTION_MESSAGE =
   /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout)/;
 
-/** Gives the errors of the database driver and of the body parser the answers that tell clients what to do. */
+/** Turns errors of the database driver and of the body parser into answers that tell clients what to do. */
 @Catch()
 export class ErrorFilter extends BaseExceptionFilter {
   private readonly logger = new Logger(ErrorFilter.name);

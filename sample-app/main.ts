@@ -18,7 +18,7 @@ async function start(): Promise<void> {
   try {
     await app.listen(environment.PORT, environment.HOST);
   } catch (error) {
-    // Timers and consumers run already; without this they would keep an instance alive that nobody can reach.
+    // Timers and consumers already run. They would keep an instance alive that no client can reach.
     await app.close();
     throw error;
   }

@@ -1,48 +1,54 @@
-/** Gives a lock back. */
+/** Releases a lock. */
 export type Release = () => Promise<unknown>;
 
-/** A way to lock, opened on some nodes. Each method is the one that its documentation recommends for the case. */
+/**
+ * A contender that is connected to nodes. Each method calls what the documentation of the contender recommends for the
+ * case.
+ */
 export interface Session {
-  /** One attempt on a free key; rejects when the key is held. */
+  /** Makes one attempt on a free key; rejects when the key is held. */
   acquire(key: string, ttl: number): Promise<Release>;
 
-  /** Runs `task` under the lock, which is renewed meanwhile where that is offered. */
+  /** Runs `task` under the lock, with renewal if the contender has it. */
   withLock(key: string, ttl: number, task: () => Promise<void>): Promise<unknown>;
 
-  /** Waits for the lock, for a long time. */
+  /** Waits for the lock for a long time. */
   wait(key: string, ttl: number): Promise<Release>;
 
-  /** Like {@link wait}, for `budget` milliseconds. Missing where there is no such limit. */
+  /** Waits for `budget` milliseconds. Missing if the contender has no such limit. */
   tryFor?(key: string, ttl: number, budget: number): Promise<Release>;
 
   /**
-   * Acquires and keeps the lock by renewal until it is released; `lost`, if given, is called when the library tells that
-   * the lock is lost. Missing where there is no renewal.
+   * Acquires the lock, and renews it until it is released. Calls `lost` when the library reports that the lock is lost.
+   * Missing if the contender has no renewal.
    */
   hold?(key: string, ttl: number, lost?: () => void): Promise<Release>;
 
   close(): Promise<void>;
 }
 
-/** A library, or code written by hand, that is compared. */
+/** A library or hand-written code that the benchmark compares. */
 export interface Contender {
   readonly name: string;
-  /** The packages whose versions are reported. */
+  /** Packages whose versions are in the results. */
   readonly packages: readonly string[];
-  /** True if it can lock on several independent nodes. */
+  /** True if the contender can lock on several independent nodes. */
   readonly quorum: boolean;
-  /** The contender that it is a thin layer over; groups that take long leave it out where that one is measured. */
+  /**
+   * Name of the contender below this thin layer. Groups that take long leave out the layer when they measure the other
+   * one.
+   */
   readonly over?: string;
-  /** Milliseconds that its keys outlive their locks; 0 by default. */
+  /** Milliseconds that keys stay in Redis after their locks have ended; 0 by default. */
   readonly linger?: number;
-  /** Commands that it sends outside of scripts, beside those that no script calls. */
+  /** Commands that the contender sends outside of scripts, in addition to commands that no script calls. */
   readonly sends: readonly string[];
-  /** Features that it lacks, for speed or otherwise. */
+  /** Features that the contender does not have. */
   readonly lacks: readonly string[];
   open(urls: readonly string[]): Promise<Session>;
 }
 
-/** A promise and the way to settle it, for work that lasts until somebody says so. */
+/** Makes a promise and the function that resolves it. */
 export function gate(): { readonly opened: Promise<void>; readonly open: () => void } {
   let open: () => void = () => {};
   const opened = new Promise<void>((resolve) => {
@@ -51,7 +57,7 @@ export function gate(): { readonly opened: Promise<void>; readonly open: () => v
   return { opened, open };
 }
 
-/** For libraries that renew only around a function: holds until the release. */
+/** Holds a lock of a library that renews only around a function: the function ends with the release. */
 export async function holdInside(
   run: (task: (signal: AbortSignal | undefined) => Promise<void>) => Promise<unknown>,
   lost?: () => void,

@@ -8,7 +8,7 @@ import { redisSemaphore, redisSemaphorePermits } from './redis-semaphore.js';
 import { nestRedlock, redlock } from './redlock.js';
 import { redlockUniversal } from './redlock-universal.js';
 
-/** In the order of the tables; ratios are to the first. */
+/** All contenders in the order of the tables. Ratios refer to the first one. */
 export const CONTENDERS: readonly Contender[] = [
   raw,
   ours,
@@ -20,7 +20,7 @@ export const CONTENDERS: readonly Contender[] = [
   nestjsRedisLock,
 ];
 
-/** The contender of this name. */
+/** Returns the contender with this name. */
 export function contender(name: string): Contender {
   const found = [...CONTENDERS, oursDecorated, ...KINDS, redisSemaphorePermits].find(
     (each) => each.name === name,

@@ -10,14 +10,23 @@ import {
 } from '../../lib/index.js';
 import { holdInside, type Release, type Session } from './contender.js';
 
-// Apart from the contender, so that processes that measure others need not load Nest.
+// These functions are not in the file of the contender: processes that measure other contenders need not load Nest.
 
 const PATIENCE = { timeout: 120_000 };
 
-/** This package as its README says, through the container of Nest. Fencing tokens, guard and node checks are on. */
+/**
+ * Milliseconds that a node may take to answer. Only the tests of the benchmark set a value: a single attempt must not
+ * fail because the machine is busy. Measurements use the default of the module.
+ */
+const NODE_TIMEOUT = Number(process.env['BENCH_NODE_TIMEOUT']) || undefined;
+
+/**
+ * Opens this package as its README says, through the container of Nest. Fencing tokens, restart guard and node checks
+ * are on.
+ */
 export async function openService(
   nodes: RedlockModuleOptions['nodes'],
-  nodeTimeout?: number,
+  nodeTimeout = NODE_TIMEOUT,
 ): Promise<{ locks: LockService; close: () => Promise<void> }> {
   @Module({ imports: [RedlockModule.forRoot({ nodes, nodeTimeout })] })
   class BenchModule {}
@@ -26,14 +35,14 @@ export async function openService(
   return { locks: app.get(LockService), close: () => app.close() };
 }
 
-/** Largest number of holders of a lock; one by default. */
+/** Kind of the locks; exclusive by default. */
 export type Kind = Pick<AcquireOptions, 'mode' | 'permits'>;
 
 /**
- * The same as a contender.
+ * Opens this package as a contender.
  *
- * @param oneKey - whether all lock the same key, whatever key they are asked for
- * @param nodeTimeout - milliseconds; that of the module by default
+ * @param oneKey - true to lock the same key for all given keys
+ * @param nodeTimeout - milliseconds; by default that of the module
  */
 export async function openOurs(
   nodes: RedlockModuleOptions['nodes'],
@@ -66,7 +75,7 @@ export async function openOurs(
   };
 }
 
-/** The same through the decorator. */
+/** Opens this package as a contender that locks through the decorator. */
 export async function openDecorated(urls: readonly string[]): Promise<Session> {
   @Injectable()
   class Tasks {
@@ -76,7 +85,10 @@ export async function openDecorated(urls: readonly string[]): Promise<Session> {
     }
   }
 
-  @Module({ imports: [RedlockModule.forRoot({ nodes: urls })], providers: [Tasks] })
+  @Module({
+    imports: [RedlockModule.forRoot({ nodes: urls, nodeTimeout: NODE_TIMEOUT })],
+    providers: [Tasks],
+  })
   class BenchModule {}
 
   const app = await NestFactory.createApplicationContext(BenchModule, { logger: false });

@@ -15,8 +15,8 @@ function script(lua: string): { readonly lua: string; readonly sha: string } {
 }
 
 /**
- * A hand-written lock: `SET NX PX`, and a script that compares and deletes. On several nodes the same, sent to
- * all at once, and answered when a majority has.
+ * A hand-written lock: `SET NX PX`, and a script that compares and deletes. It sends the same commands to all of
+ * several nodes, and its call settles when a majority has answered.
  */
 export const raw: Contender = {
   name: 'raw',

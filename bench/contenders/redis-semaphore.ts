@@ -36,7 +36,7 @@ export const redisSemaphore: Contender = {
 
 const PERMITS = 5;
 
-/** Its semaphore, of as many permits as ours in the comparison of kinds. */
+/** The semaphore of the library, with as many permits as ours in the comparison of kinds. */
 export const redisSemaphorePermits: Contender = {
   ...redisSemaphore,
   name: `redis-semaphore, ${PERMITS} permits`,

@@ -18,7 +18,10 @@ interface Redlock {
 
 type RedlockClass = new (clients: Redis[], settings?: object) => Redlock;
 
-/** Its defaults, but for the number of attempts: two seconds of waiting are too few for the groups with many waiters. */
+/**
+ * The defaults of the library, except for the number of attempts: by default a call waits for two seconds, too short
+ * for the groups with many waiters.
+ */
 const WAITING = { retryCount: -1 };
 const ONCE = { retryCount: 0 };
 
@@ -53,7 +56,7 @@ export const nestRedlock: Contender = {
       '@anchan828/nest-redlock',
     );
     const clients = connect(urls);
-    // The settings of its README, but for the number of attempts.
+    // These are the settings of its README, except for the number of attempts.
     const settings = {
       driftFactor: 0.01,
       retryDelay: 200,

@@ -9,16 +9,16 @@ import type { Release, Session } from './contender.js';
 export interface StoreUrls {
   readonly redis: string;
   readonly postgres: string;
-  /** Missing where there is none on the PATH. */
+  /** URL of etcd; missing if there is no `etcd` on the PATH. */
   readonly etcd: string | undefined;
 }
 
-/** A store, and who locks in it. */
+/** A library that locks in a store. */
 export interface StoreWay {
   readonly name: string;
-  /** True if the locks of two sessions exclude each other; in memory there is one session. */
+  /** True if the locks of two sessions exclude each other. Locks in memory have one session. */
   readonly isShared: boolean;
-  /** True if it can hold thousands of locks at a time. */
+  /** True if a session can hold thousands of locks at a time. */
   readonly holdsMany: boolean;
   open(urls: StoreUrls): Promise<Pick<Session, 'acquire' | 'wait' | 'hold' | 'close'>>;
 }
@@ -28,7 +28,10 @@ async function ours(nodes: RedlockModuleOptions['nodes'], nodeTimeout?: number):
   return openOurs(nodes, {}, false, nodeTimeout);
 }
 
-/** Thousands of locks at once take etcd longer than a twentieth of their ttl, in milliseconds. */
+/**
+ * Time limit of etcd in milliseconds. For thousands of locks at once it needs more than the default, a twentieth of
+ * their ttl.
+ */
 const ETCD_TIMEOUT = 2_000;
 
 export const OUR_STORES: readonly StoreWay[] = [
@@ -49,7 +52,7 @@ export const oursInEtcd: StoreWay = {
   open: (urls) => ours(etcd({ endpoints: urls.etcd ?? '' }), ETCD_TIMEOUT),
 };
 
-/** As the package declares them; in CommonJS. */
+/** The types of the package, which is CommonJS. */
 interface AdvisoryLock {
   readonly default: (url: string) => (name: string) => {
     tryLock(): Promise<Release | undefined>;
@@ -57,7 +60,7 @@ interface AdvisoryLock {
   };
 }
 
-/** Session advisory locks: a connection for each lock that is held or waited for. */
+/** Session advisory locks: each held lock and each waiter has its own connection. */
 export const advisoryLock: StoreWay = {
   name: 'advisory-lock, PostgreSQL',
   isShared: true,
@@ -71,7 +74,7 @@ export const advisoryLock: StoreWay = {
         return release;
       },
       wait: (key) => mutexOf(key).lock(),
-      // Its connections end without being waited for.
+      // The library does not tell when its connections have ended.
       close: () => sleep(200),
     };
   },

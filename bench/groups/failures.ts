@@ -12,13 +12,13 @@ import type { Employed } from './sessions.js';
 const NODES = 5;
 const SLOWER = 100;
 const BUDGET = 1_000;
-/** Calls side by side, so few that their errors take no time. */
+/** Number of parallel calls whose errors together take no noticeable time. */
 const FEW = 10;
 const LOST_TTL = 3_000;
 /** Time in milliseconds after which a call counts as hanging. */
 const PATIENCE = 2_500;
 
-/** Behaviour under faults: slow, hanging and dead nodes, and lost locks. */
+/** Measures contenders with slow, hanging and dead nodes, and with lost locks. */
 export const failures: Group = {
   name: 'failures',
   about: 'on five nodes: one slower, two hung or killed, a quorum impossible, a lock lost',
@@ -31,7 +31,7 @@ export const failures: Group = {
       return await withWorkers(contenders.length, async (workers) => {
         const staff = contenders.map((contender, index) => ({ contender, worker: workers[index]! }));
         for (const { contender, worker } of staff) {
-          // In this process the proxy would take part in what is measured.
+          // The calls run in workers: in this process the proxy would be part of the measurement.
           const through = [proxy.url, ...servers.urls.slice(1)];
           await worker.ask('open', { name: contender.name, urls: through }, 2 * PATIENCE);
           await worker.ask('cycles', { count: 200, within: 1_000 }, PATIENCE);
@@ -45,7 +45,7 @@ export const failures: Group = {
       });
     } finally {
       await servers.stop();
-      // It resets its connections, and nothing of it keeps the process alive.
+      // Closing only resets connections, and nothing of the proxy keeps the process alive.
       void proxy.close();
     }
   },
@@ -145,7 +145,7 @@ async function withNodesAway(staff: readonly Employed[], servers: Servers, plan:
   };
 }
 
-/** Processes that have just started, as when nodes were away before. */
+/** Measures new processes, which start while nodes are away. */
 function fresh(
   staff: readonly Employed[],
   urls: readonly string[],
@@ -166,7 +166,7 @@ function fresh(
   });
 }
 
-/** Three of five hang. */
+/** Measures calls while three of five nodes hang. */
 function impossible(contender: Contender, servers: Servers, plan: Plan): Promise<Sample> {
   return withWorkers(1, async ([worker]) => {
     for (const server of servers.all.slice(2)) server.resume();
@@ -176,14 +176,14 @@ function impossible(contender: Contender, servers: Servers, plan: Plan): Promise
     const fail = (attempts: number) =>
       worker?.ask('fail', { attempts, budget: BUDGET, within: PATIENCE }, PATIENCE + 3_000);
     const late = (await fail(FEW))?.late ?? Infinity;
-    // If ten calls hang, so do more.
+    // If ten calls hang, more calls hang, too.
     if (late === Infinity) return { late, lateMany: late, heap: NaN };
     const many = await fail(times(500, plan, 10));
     return { late, lateMany: many?.late ?? Infinity, heap: many?.heap ?? NaN };
   });
 }
 
-/** Is a holder told that the lock is lost before its keys would have ended, had it not been renewed again? */
+/** Measures if a holder learns of the loss before its keys would have ended without another renewal. */
 async function withLocksLost(contenders: readonly Contender[], servers: Servers): Promise<ResultTable> {
   const majority = servers.all.slice(2);
   const quorum = await lose(contenders, servers, () => {
@@ -214,7 +214,7 @@ async function withLocksLost(contenders: readonly Contender[], servers: Servers)
   };
 }
 
-/** All at the same time: it takes seconds, and what is measured is not a matter of microseconds. */
+/** All contenders run at the same time: a run takes seconds, and the results need no microseconds. */
 function lose(
   contenders: readonly Contender[],
   servers: Servers,
@@ -235,7 +235,7 @@ function lose(
           worker.onLost = () => resolve(performance.now());
         });
         await worker.ask('hold', { keys: [key], ttl: LOST_TTL, watched: true }, PATIENCE);
-        // Past the first renewal of those that renew at a third.
+        // Contenders that renew at a third of the ttl have renewed once by now.
         await sleep(LOST_TTL / 2);
         const left = await servers.remaining(key, contenders[index]!.linger);
         const struck = performance.now();

@@ -3,12 +3,12 @@ import type { Figures } from '../measure/rounds.js';
 import type { ResultTable } from '../report/tables.js';
 import type { Plot } from '../report/plot.js';
 
-/** Environment of a group. */
+/** Settings of a run. */
 export interface Plan {
   readonly contenders: readonly Contender[];
-  /** Multiplies rounds and repetitions: 1 for the figures of the documentation, less to see that it runs. */
+  /** Factor for rounds and repetitions: 1 for the figures of the documentation, less for a trial. */
   readonly effort: number;
-  /** Numbers of nodes to measure on. */
+  /** Numbers of nodes for the measurements. */
   readonly nodes: readonly number[];
 }
 
@@ -25,12 +25,12 @@ export interface Group {
   run(plan: Plan): Promise<Findings>;
 }
 
-/** So many, at the effort of the plan, but not less than `least`. */
+/** Multiplies `count` by the effort of the plan; the result is at least `least`. */
 export function times(count: number, { effort }: Plan, least = 1): number {
   return Math.max(least, Math.round(count * effort));
 }
 
-/** Contenders that can lock on that many nodes. */
+/** Returns the contenders that can lock on so many nodes. */
 export function fit(contenders: readonly Contender[], nodes: number): readonly Contender[] {
   return contenders.filter(({ quorum }) => quorum || nodes === 1);
 }
@@ -40,7 +40,7 @@ export function distinct(contenders: readonly Contender[]): readonly Contender[]
   return contenders.filter(({ over }) => !contenders.some(({ name }) => name === over));
 }
 
-/** The numbers of nodes to measure on where three are of interest: those of the plan, and three if there are several. */
+/** Returns the numbers of nodes of the plan, and three if the plan has several nodes. */
 export function withThree({ nodes }: Plan): readonly number[] {
   const all = nodes.some((count) => count > 1) ? [...nodes, 3] : nodes;
   return [...new Set(all)].toSorted((a, b) => a - b);
@@ -50,13 +50,13 @@ export function nodesTitle(nodes: number): string {
   return nodes === 1 ? 'one node' : `${nodes} nodes`;
 }
 
-/** Base of the ratios of a table: the first contender that was measured. */
+/** Names the base of the ratios of a table: the first contender of the rows. */
 export function toFirst(rows: Figures): string {
   const [first = ''] = rows.keys();
   return `to ${first}`;
 }
 
-/** Prints the progress of a long group. It is not part of the results. */
+/** Prints the progress of a long group. The results do not contain it. */
 export function progress(text: string): void {
   process.stderr.write(`   ... ${text}\n`);
 }

@@ -19,7 +19,7 @@ import { throughput } from './throughput.js';
 import { timeouts } from './timeouts.js';
 import { weight } from './weight.js';
 
-/** In the order in which they run. */
+/** All groups in the order in which they run. */
 export const GROUPS: readonly Group[] = [
   latency,
   network,

@@ -16,10 +16,10 @@ const KEYS = [1, 10, 100, 1_000, 10_000];
 const WAITERS = [1, 8, 32, 100, 300, 1_000];
 const HELD = [1, 100, 10_000, 50_000];
 
-/** The figures of a curve, by the size that they were measured at. */
+/** Figures of a curve, by size. */
 type Curve = ReadonlyMap<number, Sample>;
 
-/** Growth of the cost of this package. */
+/** Measures how the cost of this package grows. */
 export const growth: Group = {
   name: 'growth',
   about: 'how cost grows with nodes, with the keys of a lock, with waiters, and with held locks',
@@ -42,7 +42,7 @@ interface Grown {
   readonly plot: Plot;
 }
 
-/** Sizes up to what the effort allows. */
+/** Returns the sizes that the effort allows. */
 function upTo(sizes: readonly number[], { effort }: Plan): readonly number[] {
   return sizes.slice(0, Math.max(1, Math.ceil(sizes.length * effort)));
 }

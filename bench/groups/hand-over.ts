@@ -11,12 +11,12 @@ import { type Opened, withSessions } from './sessions.js';
 const WAITERS = 32;
 const HOLD = 1;
 const TTL = 10_000;
-/** Milliseconds after which a caller is surely in the queue, even on a busy machine. */
+/** Milliseconds after which a caller is in the queue, even on a busy machine. */
 const QUEUED = 300;
 /** Time limit of a waiter, in milliseconds. */
 const PATIENCE = 5_000;
 
-/** Cost of waiting, and the order of acquisitions. */
+/** Measures the cost of waiting, and the order of acquisitions. */
 export const handOver: Group = {
   name: 'hand-over',
   about: `from release to the next holder; ${WAITERS} waiters that hold for ${HOLD} ms, in one process and in eight`,
@@ -32,7 +32,7 @@ export const handOver: Group = {
   },
 };
 
-/** One session holds the lock, another waits. */
+/** Measures hand-overs: one session holds the lock, and another one waits. */
 async function single(contenders: readonly Contender[], nodes: number, plan: Plan): Promise<ResultTable> {
   const rows = await withSessions(nodes, contenders, async (holders, servers) => {
     const waiting = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
@@ -57,7 +57,7 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
     const figures = await interleaved(
       exchanges.map((exchange, index) => ({
         name: contenders[index]!.name,
-        // Not in step with anybody's polling interval.
+        // The time is random, so that it does not follow the polling interval of a library.
         run: async () => ({ took: await exchange(50 + Math.random() * 400) }),
       })),
       times(5, plan, 2),
@@ -74,7 +74,7 @@ async function single(contenders: readonly Contender[], nodes: number, plan: Pla
 
 const FAULTS = ['killed', 'stopped'] as const;
 
-/** A waiter that is first in line dies: what that costs the next one. */
+/** Measures the delay of the next waiter when the first waiter dies. */
 async function behindTheDead(contenders: readonly Contender[], plan: Plan): Promise<ResultTable> {
   const rows = await withSessions(1, contenders, async (holders, servers) => {
     const next = await Promise.all(contenders.map((contender) => contender.open(servers.urls)));
@@ -110,7 +110,10 @@ async function behindTheDead(contenders: readonly Contender[], plan: Plan): Prom
   };
 }
 
-/** For each contender: milliseconds from the release until the second waiter has the lock, or Infinity if it gets none in time. */
+/**
+ * Returns for each contender the milliseconds from the release until the second waiter has the lock, or Infinity if it
+ * does not get the lock in time.
+ */
 function delaysBehind(
   holders: readonly Opened[],
   next: readonly Session[],
@@ -133,7 +136,7 @@ function delaysBehind(
       }),
     );
     const delays: number[] = [];
-    // One after the other: concurrent measurements disturb each other.
+    // The measurements run one after the other, as concurrent ones disturb each other.
     for (const { first, release, served } of queues) {
       if (fault === 'killed') await first?.end();
       else first?.pause();
@@ -145,7 +148,7 @@ function delaysBehind(
   });
 }
 
-/** Gives the lock back at once; resolves to when it came. */
+/** Waits for the lock, releases it at once, and resolves to the time of the acquisition. */
 async function waited(session: Session, key: string): Promise<number> {
   const release = await session.wait(key, TTL);
   const at = performance.now();
@@ -201,14 +204,14 @@ async function many(contenders: readonly Contender[], nodes: number, plan: Plan)
 export interface Turns {
   /** Number of locks that each waiter acquires. */
   readonly each: number;
-  /** Milliseconds for all of it. */
+  /** Milliseconds for all turns together. */
   readonly within: number;
 }
 
-/** Every waiter takes the lock once. The measurement does not wait for waiters that are late. */
+/** Each waiter acquires the lock once. The measurement does not wait for waiters that are late. */
 const ONCE: Turns = { each: 1, within: PATIENCE };
 
-/** Result of a number of waiters for one key in a number of processes; figures are named `run.figure`. */
+/** Measures waiters for one key in several processes. The figures are named `run.figure`. */
 export function queue(
   contender: Contender,
   servers: Servers,

@@ -7,14 +7,14 @@ import type { ResultTable } from '../report/tables.js';
 import { distinct, fit, type Group, nodesTitle, type Plan, times } from './group.js';
 
 /**
- * Short where it shall only be seen to run, but long enough for a busy machine to renew in time. Renewals are due every
- * third of the ttl, so less than a ttl may show none.
+ * Returns the ttl of the held locks in milliseconds. It is short in a trial, but long enough for a busy machine to
+ * renew in time. Renewals are due each third of the ttl, so a shorter measurement may see none.
  */
 export function heldTtl({ effort }: Plan): number {
   return effort < 0.5 ? 5_000 : 10_000;
 }
 
-/** Many locks that are held for long. */
+/** Measures many locks that are held for long. */
 export const held: Group = {
   name: 'held',
   about: 'what 10,000 held locks with a ttl of 10 s cost while they are renewed',
@@ -28,7 +28,7 @@ export const held: Group = {
         await servers.oldEnough();
         const rows = new Map<string, Readonly<Record<string, Figure>>>();
         const contenders = distinct(fit(plan.contenders, nodes));
-        // It takes ten seconds for each: on several nodes ours alone.
+        // A measurement takes ten seconds, so several nodes are measured with our package alone.
         for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           const sample = await hold(contender, servers, count, ttl);
           if (sample) rows.set(contender.name, once(sample));
@@ -52,7 +52,11 @@ export const held: Group = {
   },
 };
 
-/** @returns `undefined` for a library without renewal */
+/**
+ * Measures held locks of a contender.
+ *
+ * @returns `undefined` for a library without renewal
+ */
 export function hold(
   contender: Contender,
   servers: Servers,

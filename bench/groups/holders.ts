@@ -9,16 +9,19 @@ import { type Group, type Plan, progress, times } from './group.js';
 const PERMITS = 1_000;
 const TTL = 120_000;
 const IN_FLIGHT = 100;
-/** The memory of a server varies by some kilobytes; of fewer, these are more than what the holders take. */
+/**
+ * Smallest number of holders for the figure of memory. The memory of a server varies by some kilobytes, which is more
+ * than fewer holders take.
+ */
 const FEWEST_FOR_BYTES = 100;
 
 interface Crowd {
   readonly title: string;
   readonly key: string;
   readonly kind: Kind;
-  /** Number of holders of the key during the measurement. */
+  /** Numbers of holders of the key during the measurements. */
   readonly sizes: readonly number[];
-  /** Request that is refused with that many holders. */
+  /** A request that is refused because of the holders. */
   readonly refused: (locks: LockService) => Promise<LockHandle | null>;
 }
 
@@ -39,7 +42,7 @@ const CROWDS: readonly Crowd[] = [
   },
 ];
 
-/** A key with very many holders. */
+/** Measures a key with very many holders. */
 export const holders: Group = {
   name: 'holders',
   about:
@@ -59,7 +62,7 @@ async function growing({ title, key, kind, sizes, refused }: Crowd, plan: Plan):
   const take = (): Promise<LockHandle> =>
     locks.acquire(key, { ttl: TTL, renew: false, retry: false, ...kind });
   try {
-    // The first calls load scripts into the server and compile code here.
+    // The first calls load scripts into the server, and let V8 compile code.
     for (let call = 0; call < times(500, plan, 20); call++) await (await take()).release();
     const empty = (await servers.stored()).bytes;
     const rows = new Map<string, ReturnType<typeof once>>();

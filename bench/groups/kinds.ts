@@ -12,7 +12,7 @@ const NOTES = [
   'has a slot and a token of its own; a semaphore of redis-semaphore has neither, and on several nodes each counts by itself.',
 ];
 
-/** A permit and a shared lock beside an exclusive one. */
+/** Measures permits and shared locks in comparison with exclusive locks. */
 export const kinds: Group = {
   name: 'kinds',
   about: 'a permit and a shared lock beside an exclusive one of ours; semaphores of redis-semaphore',
@@ -35,7 +35,7 @@ export const kinds: Group = {
           await throughputTable(`Kinds of lock, 64 in flight, ${title}`, staff, servers, plan),
           await serverTimeTable(
             `Kinds of lock, server time, ${title}, us, of each node`,
-            // It takes more locks than there are permits, and holds them all.
+            // This measurement holds more locks at once than there are permits.
             staff.filter(({ contender }) => contender !== sharedKey && contender !== permitsKey),
             servers,
             plan,

@@ -6,7 +6,7 @@ import { fit, type Group, nodesTitle, type Plan, times, toFirst } from './group.
 import { type Employed, withStaff } from './sessions.js';
 import type { Servers } from '../measure/servers.js';
 
-/** Sequential calls on free keys. */
+/** Measures sequential calls on free keys. */
 export const latency: Group = {
   name: 'latency',
   about: 'acquire and release; a whole withLock with renewal; one after the other, on free keys',
@@ -29,7 +29,7 @@ export const latency: Group = {
   },
 };
 
-/** Acquire and release, one after the other. */
+/** Measures acquire and release, one after the other. */
 export async function latencyTable(
   title: string,
   staff: readonly Employed[],
@@ -88,7 +88,7 @@ async function wholes(title: string, staff: readonly Employed[], plan: Plan): Pr
   };
 }
 
-/** Cost of a lock around a task, and of a decorator, compared with a manual lock. */
+/** Measures `withLock` and the decorator in comparison with acquire and release. */
 async function decorator(title: string, staff: readonly Employed[], plan: Plan): Promise<ResultTable> {
   const workerOf = (name: string) => staff.find(({ contender }) => contender.name === name)!.worker;
   const [plain, decorated] = [workerOf(ours.name), workerOf(oursDecorated.name)];

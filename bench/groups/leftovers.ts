@@ -9,7 +9,7 @@ import { distinct, fit, type Group, nodesTitle, progress, times } from './group.
 const IN_FLIGHT = 64;
 const KEYS = 100_000;
 
-/** Keys that stay in Redis after their locks. */
+/** Measures the keys that stay in Redis after their locks. */
 export const leftovers: Group = {
   name: 'leftovers',
   about: `what is left in Redis a minute after ${KEYS.toLocaleString('en')} different keys were locked and released`,
@@ -17,13 +17,13 @@ export const leftovers: Group = {
     const tables: ResultTable[] = [];
     const count = times(KEYS, plan, 100);
     const seconds = plan.effort < 0.5 ? 1 : 60;
-    // All wait for the same minute; that of the first is over when the last begins its own, or nearly.
+    // The minutes of all contenders overlap: the first minute is nearly over when the last one begins.
     const waiting: { readonly nodes: number; readonly name: string; readonly sample: Promise<Sample> }[] = [];
     const ends: (() => Promise<void>)[] = [];
     try {
       for (const nodes of plan.nodes) {
         const contenders = distinct(fit(plan.contenders, nodes));
-        // It takes a server and a process for each: on several nodes ours alone.
+        // Each contender needs a server and a process, so several nodes are measured with our package alone.
         for (const contender of nodes === 1 ? contenders : contenders.filter(({ name }) => name === 'ours')) {
           progress(`${contender.name}, ${nodesTitle(nodes)}`);
           const { sample, end } = await visit(contender, nodes, count, seconds);
@@ -56,7 +56,7 @@ export const leftovers: Group = {
   },
 };
 
-/** Locks and releases each key once; what is left then and later. */
+/** Locks and releases each key once. The sample has the rest in Redis at once and later. */
 async function visit(
   { name }: Contender,
   nodes: number,
@@ -86,7 +86,7 @@ async function visit(
       };
     };
     const sample = later();
-    // It is waited for later, or not at all.
+    // The caller awaits the sample later, or not at all after an error.
     sample.catch(() => undefined);
     return { sample, end };
   } catch (error) {

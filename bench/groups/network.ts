@@ -4,10 +4,10 @@ import { fit, type Group, nodesTitle, type Plan } from './group.js';
 import { latencyTable } from './latency.js';
 import { withStaff } from './sessions.js';
 
-/** Time of a round trip between two machines of one data centre, in milliseconds. */
+/** Added time of each round trip in milliseconds, as between two machines of one data centre. */
 const ADDED = 0.5;
 
-/** A way between client and servers, which the loopback has not and users have. */
+/** Measures a network between client and servers: users have one, the loopback interface has none. */
 export const network: Group = {
   name: 'network',
   about: `acquire and release, one after the other, with ${ADDED} ms added to each round trip`,
@@ -41,7 +41,7 @@ export const network: Group = {
   },
 };
 
-/** Each call takes a millisecond here. */
+/** A call takes a millisecond in this group, so there are fewer calls. */
 function fewer(plan: Plan): Plan {
   return { ...plan, effort: plan.effort / 4 };
 }

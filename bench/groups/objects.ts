@@ -5,7 +5,7 @@ import { withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
 
-/** Work of the garbage collector for a lock. */
+/** Measures the objects that a lock leaves to the garbage collector. */
 export const objects: Group = {
   name: 'objects',
   about: `bytes of the objects made for a lock, one at a time and ${IN_FLIGHT} in flight`,

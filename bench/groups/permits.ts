@@ -8,14 +8,14 @@ import { type Group, nodesTitle, type Plan, progress, times, withThree } from '.
 const PERMITS = [3, 10, 50];
 const LOADS = [0.3, 0.7, 0.95];
 const PROCESSES = 4;
-/** Shortest time of a round trip, and its variation, both in milliseconds: as between machines of one region. */
+/** Shortest time of a round trip, and its average variation, in milliseconds: as between machines of one region. */
 const ADDED = 1;
 const JITTER = 0.3;
-/** Largest rate of requests per second: more would measure the machine. */
+/** Largest number of requests per second. A higher rate would measure the machine. */
 const MOST_PER_SECOND = 200;
 const SHORTEST_HOLD = 20;
 
-/** Share of permits that take one round trip on several nodes, which must grant the same slot. */
+/** Measures the share of permits that take one round trip on several nodes, which must grant the same slot. */
 export const roundTrips: Group = {
   name: 'permits',
   about: 'permits on several nodes: how often one round trip is enough, by load',
@@ -74,7 +74,7 @@ async function offer(
   load: number,
   plan: Plan,
 ): Promise<Sample> {
-  // Permits that are held on average are those that come while one is held.
+  // The average number of held permits is the number of requests during one hold.
   const hold = Math.max(SHORTEST_HOLD, (1_000 * permits) / MOST_PER_SECOND);
   const every = (hold * PROCESSES) / (permits * load);
   const within = times(10_000, plan, 400);
@@ -91,12 +91,13 @@ async function offer(
     raised: (100 * sum('raised')) / granted,
     anew: (100 * sum('anew')) / asked,
     refused: (100 * (asked - granted)) / asked,
-    // Uses the measured requests and holds: a real hold is longer by a round trip, and by the delays of a busy machine.
+    // The formula uses measured requests and holds: a real hold is longer by a round trip, and by delays of a busy
+    // machine.
     full: 100 * erlangB(permits, (asked / within) * (sum('held') / granted)),
   };
 }
 
-/** Share of time in which all permits are taken, for an average number of wanted permits. */
+/** Returns the share of time in which all permits are taken, for an average number of wanted permits. */
 function erlangB(servers: number, offered: number): number {
   let blocked = 1;
   for (let count = 1; count <= servers; count++) blocked = (offered * blocked) / (count + offered * blocked);

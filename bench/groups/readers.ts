@@ -12,7 +12,7 @@ const PROCESSES = 4;
 const HOLD = 5;
 const WRITERS = [0, 1, 4];
 
-/** Shares of readers and writers under a constant stream of readers. */
+/** Measures the shares of readers and writers under a constant stream of readers. */
 export const readers: Group = {
   name: 'readers',
   about: `${READERS} readers in ${PROCESSES} processes that read for ${HOLD} ms again and again, and writers among them`,
@@ -53,7 +53,7 @@ export const readers: Group = {
   },
 };
 
-/** Counts of readers and writers of one key. */
+/** Runs readers and writers of one key, and counts their locks. */
 function stream(servers: Servers, reading: Contender, writers: number, plan: Plan): Promise<Sample> {
   return withWorkers(PROCESSES + 1, async (workers) => {
     const within = times(5_000, plan, 500);

@@ -6,7 +6,7 @@ import { type Employed, withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
 
-/** Cost of a lock for the servers, which have one thread for all clients. */
+/** Measures the time that a lock takes on servers, which have one thread for all clients. */
 export const serverTime: Group = {
   name: 'server-time',
   about: `microseconds of a server for an acquire and for a release, one at a time and ${IN_FLIGHT} at once`,
@@ -24,7 +24,7 @@ export const serverTime: Group = {
   },
 };
 
-/** Cost of an acquire and a release for a server. */
+/** Measures the time of a server for an acquire and for a release. */
 export async function serverTimeTable(
   title: string,
   staff: readonly Employed[],

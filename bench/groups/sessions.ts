@@ -4,13 +4,13 @@ import { withWorkers, type Worker } from '../measure/workers.js';
 
 const WARM_UP = 200;
 
-/** An open contender. */
+/** An open contender in this process. */
 export interface Opened {
   readonly contender: Contender;
   readonly session: Session;
 }
 
-/** Starts servers, opens all contenders on them, and closes everything afterwards. */
+/** Starts servers, opens all contenders on them, and closes all of them afterwards. */
 export async function withSessions<T>(
   nodes: number,
   contenders: readonly Contender[],
@@ -23,7 +23,7 @@ export async function withSessions<T>(
     for (const contender of contenders) {
       const session = await contender.open(servers.urls);
       opened.push({ contender, session });
-      // The first calls load scripts into the servers and compile code here.
+      // The first calls load scripts into the servers, and let V8 compile code.
       for (let call = 0; call < WARM_UP; call++) await session.withLock('warm-up', 10_000, async () => {});
     }
     return await use(opened, servers);
@@ -33,24 +33,24 @@ export async function withSessions<T>(
   }
 }
 
-/** A contender in a process of its own. */
+/** A contender in its own worker process. */
 export interface Employed {
   readonly contender: Contender;
   readonly worker: Worker;
 }
 
-/** Addresses for contenders, and the end of the servers that were started for them. */
+/** Addresses of the servers for contenders, and a function that closes the path to them. */
 export interface Way {
   readonly urls: readonly string[];
   close(): Promise<void>;
 }
 
 /**
- * Starts servers, opens each contender in a process of its own, and ends everything afterwards.
+ * Starts servers, opens each contender in its own process, and ends all of them afterwards.
  *
- * In one process they would not be measured alike: once code ran in an AsyncLocalStorage, as it does in our `withLock`,
- * Node 20 does more for each promise of the process (see the group `objects`); and what
- * one leaves behind is collected in the time of another. So, too, whoever uses `withLock` here does it last.
+ * Contenders in one process would disturb each other. Garbage of one is collected in the time of another. And
+ * `withLock` of our package runs code in an AsyncLocalStorage: after that, Node 20 does more work for each promise of
+ * the process (see the group `objects`). So a group measures `withLock` after all other calls.
  */
 export async function withStaff<T>(
   nodes: number,

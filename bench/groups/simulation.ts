@@ -13,7 +13,7 @@ const NEAR = 0.5;
 const ROUND_TRIPS = [1, 10, 40, 80];
 const INSTANCES = [10, 100, 500];
 
-/** More instances, and longer ways, than one machine has. */
+/** Simulates more instances and longer network paths than one machine has. */
 export const simulation: Group = {
   name: 'simulation',
   about: `simulated: many instances, and round trips of ${ROUND_TRIPS.join(', ')} ms between regions`,
@@ -94,7 +94,7 @@ function simulate(
   };
 }
 
-/** Cost of a request for a server and a client here. */
+/** Measures the time of a request on a real server and on a client. */
 async function calibrate(cycles: number): Promise<{ service: number; client: number }> {
   const servers = await Servers.start(1);
   try {

@@ -11,12 +11,12 @@ import { heldTtl } from './held.js';
 
 const TTL = 60_000;
 const IN_FLIGHT = 64;
-/** So many of those that are held are taken at a time, which a busy machine does within the time limit. */
+/** Number of held locks that are acquired at a time: a busy machine acquires them within the time limit. */
 const AT_ONCE = 500;
-/** Longer than it takes to be in line, in milliseconds. */
+/** Milliseconds after which a caller is in the queue. */
 const IN_LINE = 30;
 
-/** The same lock in each store, and others who lock in PostgreSQL. */
+/** Measures the same lock in each store, and another library for PostgreSQL. */
 export const stores: Group = {
   name: 'stores',
   about:
@@ -24,11 +24,11 @@ export const stores: Group = {
   async run(plan) {
     const servers = await Servers.start(1);
     const database = await startPostgresServer();
-    // With the timing that etcd has by default.
+    // This is the default timing of etcd.
     const cluster = hasEtcd() ? await startEtcd({ timing: { heartbeat: 100, election: 1_000 } }) : undefined;
     try {
       const urls: StoreUrls = { redis: servers.urls[0] ?? '', postgres: database.url, etcd: cluster?.url };
-      // `--only ours` does without the libraries that are to be installed.
+      // The run installs other libraries only if `--only` allows more than `raw` and `ours`.
       const hasOthers = plan.contenders.some(({ name }) => name !== 'raw' && name !== 'ours');
       const rows = new Map<string, Readonly<Record<string, Figure>>>();
       const ways = [...OUR_STORES, ...(cluster ? [oursInEtcd] : []), ...(hasOthers ? [advisoryLock] : [])];
@@ -113,7 +113,7 @@ async function throughputOf(session: Opened, count: number): Promise<number> {
   return (1_000 * count) / (performance.now() - begun);
 }
 
-/** The lock goes to and fro between two. */
+/** Measures hand-overs of one lock between two sessions. */
 async function handOverOf([one, other]: readonly [Opened, Opened], count: number): Promise<number> {
   const taken: number[] = [];
   let release = await one.acquire('hand-over', TTL);

@@ -6,7 +6,7 @@ import { type Employed, withStaff } from './sessions.js';
 
 const IN_FLIGHT = 64;
 
-/** As many calls as come through, with many in flight. */
+/** Measures the largest number of calls per second, with many calls in flight. */
 export const throughput: Group = {
   name: 'throughput',
   about: `acquire and release with ${IN_FLIGHT} in flight, each on a key of its own`,
@@ -24,7 +24,7 @@ export const throughput: Group = {
   },
 };
 
-/** Acquire and release, with many in flight. */
+/** Measures acquire and release with many calls in flight. */
 export async function throughputTable(
   title: string,
   staff: readonly Employed[],

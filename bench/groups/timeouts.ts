@@ -7,15 +7,15 @@ import { importPeer } from '../peers.js';
 import type { ResultTable } from '../report/tables.js';
 import { type Group, nodesTitle, type Plan, progress, withThree } from './group.js';
 
-/** Equal to the time for which a new node does not vote; see `Servers.oldEnough`. */
+/** Ttl of a long permit in milliseconds; also the time for which a new node does not vote, see `Servers.oldEnough`. */
 const LONG = 10_000;
 const SHORT = 1_000;
-/** Longer than `SHORT`, with a margin for a busy machine. */
+/** Milliseconds until the next requests; longer than `SHORT`, with a margin for a busy machine. */
 const LATER = 1_500;
 
 /**
- * Loss of a permit of ten seconds when another process asks for one of a second: by the purge of another lockTimeout, or
- * by an expiry of all.
+ * Measures if a permit of ten seconds is lost when another process asks for a permit of a second. A library may purge
+ * by the lockTimeout of another caller, or give the whole key one expiry.
  */
 export const timeouts: Group = {
   name: 'timeouts',
@@ -50,7 +50,7 @@ async function onNodes(nodes: number, { contenders }: Plan): Promise<ResultTable
   }
 }
 
-/** A permit of a semaphore: its release, or `undefined` when it was refused. */
+/** Takes a permit of a semaphore; resolves to its release, or to `undefined` when the permit was refused. */
 type Take = (key: string, permits: number, ttl: number) => Promise<(() => Promise<unknown>) | undefined>;
 
 function tableOf(rows: Figures, nodes: string): ResultTable {
@@ -76,7 +76,7 @@ async function holdersOf(take: Take): Promise<{ ofOne: number; ofTwo: number }> 
   const count = (of: readonly unknown[]): number => of.filter((held) => held !== undefined).length;
   return {
     ofOne: count([long[0], later[0]]),
-    // The one of a second is over by now.
+    // The permit of a second has ended by now.
     ofTwo: count([long[1], later[1], later[2]]),
   };
 }

@@ -6,12 +6,12 @@ import { interleaved, once, type Runner } from '../measure/rounds.js';
 import { installPeers, ROOT } from '../peers.js';
 import { type Group, times } from './group.js';
 
-/** An application that has what all of them build on. */
+/** Folder of an application with the packages that all contenders build on. */
 const APP = join(ROOT, 'bench', 'peers');
 const BUILT_ON = ['reflect-metadata', '@nestjs/common', '@nestjs/core', 'rxjs', 'ioredis', 'redis'];
 const OURS = 'nestjs-redlock';
 
-/** Cost of a library before its first lock. */
+/** Measures size and load time of a library. */
 export const weight: Group = {
   name: 'weight',
   about: 'bytes to download and on disk, and the time to load, once what the libraries build on is there',
@@ -64,7 +64,7 @@ export const weight: Group = {
   },
 };
 
-/** Puts what would be published next to the other libraries. */
+/** Unpacks the package that would be published, beside the other libraries. */
 function unpackOurs(folder: string): void {
   if (!existsSync(join(ROOT, 'dist', 'esm', 'index.js'))) throw new Error('Run "npm run build:lib" first.');
   mkdirSync(folder, { recursive: true });
@@ -74,7 +74,7 @@ function unpackOurs(folder: string): void {
   rmSync(join(APP, tarball.filename));
 }
 
-/** Bytes of the tarballs of installed packages, by name. */
+/** Returns the bytes of the tarballs of installed packages, by name. */
 function packedSizes(names: readonly string[]): ReadonlyMap<string, number> {
   const packed = npmPack('--dry-run', ...names.map((name) => join(APP, 'node_modules', name)));
   return new Map(packed.map(({ name, size }) => [name, size]));
@@ -89,11 +89,11 @@ function npmPack(...args: string[]): { name: string; filename: string; size: num
   return Object.values(JSON.parse(output) as object);
 }
 
-/** The folder of a package and those of its dependencies, and theirs; what the application has is not counted. */
+/** Lists the folder of a package and those of all its dependencies. Packages that the application has do not count. */
 function broughtBy(name: string): ReadonlySet<string> {
   const has = new Set(BUILT_ON.map((each) => join(APP, 'node_modules', each)));
   const folders = new Set([join(APP, 'node_modules', name)]);
-  // A set goes through what is added meanwhile, too.
+  // The loop also visits elements that are added during the loop.
   for (const folder of folders) {
     const { dependencies = {} } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8')) as {
       dependencies?: object;
@@ -113,7 +113,7 @@ function installedFor(folder: string, name: string): string {
   return installedFor(dirname(folder), name);
 }
 
-/** Without those of packages in it. */
+/** Lists the files of a package without those of nested packages. */
 function filesIn(folder: string): string[] {
   return readdirSync(folder, { withFileTypes: true }).flatMap((entry) => {
     if (entry.isDirectory()) return entry.name === 'node_modules' ? [] : filesIn(join(folder, entry.name));
@@ -121,7 +121,7 @@ function filesIn(folder: string): string[] {
   });
 }
 
-/** An application in CommonJS loads it; ours also one in ECMAScript modules. */
+/** Loads a library as an application in CommonJS; our package also as one in ECMAScript modules. */
 function loaders({ name, packages: [library = ''] }: Contender): readonly Runner[] {
   const requiring = (each: string): string => `require(${JSON.stringify(each)})`;
   const importing = (each: string): string => `await import(${JSON.stringify(each)})`;
@@ -134,7 +134,7 @@ function loaders({ name, packages: [library = ''] }: Contender): readonly Runner
 }
 
 function loader(name: string, library: string, load: (name: string) => string, ...options: string[]): Runner {
-  // Work that others deferred to the next turn must not be counted.
+  // Work that other packages have deferred to the next turn must not count.
   const script = `${BUILT_ON.map((each) => `${load(each)};`).join('')}
     setImmediate(async () => {
       const begun = performance.now();

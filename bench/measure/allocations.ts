@@ -1,6 +1,6 @@
 import { Session } from 'node:inspector';
 
-/** Bytes between two samples, on average. Of 10 MB in all that makes 2,500 of them, so the sum is right to 2 %. */
+/** Average number of bytes between two samples. 10 MB in all give 2,500 samples, so the sum is exact to 2 %. */
 const INTERVAL = 4_096;
 
 interface ProfileNode {
@@ -9,8 +9,8 @@ interface ProfileNode {
 }
 
 /**
- * Bytes of the objects that this process makes while `work` runs, also of those that are collected by then. On the heap of
- * V8: the contents of buffers are elsewhere.
+ * Measures the bytes of objects that this process makes while `work` runs. Collected objects count, too. Only the heap
+ * of V8 counts: the contents of buffers are elsewhere.
  */
 export async function bytesMade(work: () => Promise<unknown>): Promise<number> {
   const session = new Session();

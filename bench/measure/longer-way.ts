@@ -9,11 +9,11 @@ const SCRIPT = fileURLToPath(new URL('../proxy.js', import.meta.url));
 const PINGS = 300;
 const CORRECTIONS = 3;
 
-/** A longer way to some servers, as if they were elsewhere: a process of its own delays each direction. */
+/** A longer network path to some servers. A proxy process delays messages in both directions. */
 export class LongerWay {
-  /** A `PING` takes this many milliseconds longer through the proxy than directly, after all corrections. */
+  /** Milliseconds that a `PING` takes longer through the proxy than directly, after all corrections. */
   added: { readonly p50: number; readonly p90: number } = { p50: NaN, p90: NaN };
-  /** The proxy delays each message by this many milliseconds. The rest of `added` is the time of its own work. */
+  /** Milliseconds that the proxy delays each message. The rest of `added` is its own work. */
   heldBack = NaN;
   #requests = 0;
 
@@ -23,9 +23,11 @@ export class LongerWay {
   ) {}
 
   /**
-   * @param added - milliseconds for both directions together; what the process between costs by itself is part of them,
-   * as far as a quiet moment shows it
-   * @param jitter - how much longer a message may take in each direction, on average
+   * Opens a longer network path.
+   *
+   * @param added - milliseconds for both directions together. They include the own work of the proxy, as measured
+   * without other load.
+   * @param jitter - average of a further random delay of each message in each direction, in milliseconds
    */
   static async open(urls: readonly string[], added: number, jitter = 0): Promise<LongerWay> {
     const proxy = fork(SCRIPT);
@@ -68,7 +70,7 @@ async function ask(proxy: ChildProcess, request: ProxyRequest): Promise<readonly
   return [reply.result];
 }
 
-/** Turn and turn about, so that what disturbs the machine disturbs both. */
+/** Both clients take turns, so that other load of the machine disturbs both. */
 async function compare(direct: Redis, around: Redis): Promise<{ p50: number; p90: number }> {
   const took = [direct, around].map((client) => ({ client, times: [] as number[] }));
   for (let index = -PINGS / 3; index < PINGS; index++) {

@@ -5,7 +5,7 @@ import { makeRuntime } from '../../lib/module/open-runtime.js';
 import { Leaders } from '../../lib/service/leader/leaders.js';
 import { LockService } from '../../lib/service/lock.service.js';
 
-/** Outcome of requests for permits. */
+/** Result of requests for permits at random times. */
 export interface Offered {
   readonly asked: number;
   readonly granted: number;
@@ -15,9 +15,9 @@ export interface Offered {
   readonly mended: number;
   /** Number of grants for which some nodes were asked again, for the token of the other nodes. */
   readonly raised: number;
-  /** Milliseconds that all which were granted were held, until a quorum had confirmed the release. */
+  /** Sum of the milliseconds that permits were held, until a quorum had confirmed the release. */
   readonly held: number;
-  /** Number of repeated requests, when the nodes did not agree on one slot. */
+  /** Number of requests that were repeated because the nodes did not agree on one slot. */
   readonly anew: number;
 }
 
@@ -25,7 +25,7 @@ export interface Offer {
   readonly urls: readonly string[];
   readonly key: string;
   readonly permits: number;
-  /** Milliseconds on average, exponential, as is the time until the next one asks. */
+  /** Average milliseconds that a permit is held (`hold`), and between two requests (`every`). Both are exponential. */
   readonly hold: number;
   readonly every: number;
   readonly within: number;
@@ -33,7 +33,7 @@ export interface Offer {
 
 const TTL = 10_000;
 
-/** Asks for permits at random times, and counts the round trips of each, by what the nodes are asked. */
+/** Asks for permits at random times. Counts the round trips of each request by the requests to the nodes. */
 export async function offer({ urls, key, permits, hold, every, within }: Offer): Promise<Offered> {
   const mended = new Set<string>();
   const raised = new Set<string>();
@@ -76,7 +76,7 @@ export async function offer({ urls, key, permits, hold, every, within }: Offer):
   };
 }
 
-/** The store, which notes the leases that it is asked for again. */
+/** Changes a store so that it notes the leases for which it is asked again. */
 function counted(store: Store, leases: Set<string>, mended: Set<string>, raised: Set<string>): Store {
   const { acquire, raise } = store;
   store.acquire = (requests, ordered, tell) => {
@@ -94,7 +94,10 @@ function counted(store: Store, leases: Set<string>, mended: Set<string>, raised:
   return store;
 }
 
-/** Nodes that gave another slot are asked again also when a quorum has given one: then nobody waits for it. */
+/**
+ * True if the node must grant the slot of the other nodes. Such a request does not count after a quorum has agreed on a
+ * slot: the caller does not wait for it.
+ */
 function isMended({ wish, lease }: AcquireRequest): boolean {
   return wish?.exactly === true && lease.slots === undefined;
 }

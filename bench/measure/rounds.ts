@@ -1,17 +1,17 @@
 import { spreadOf, type Spread } from './statistics.js';
 
-/** Result of one round for one contender, by the name of the figure. */
+/** Figures of one round for one contender, by name. */
 export type Sample = Readonly<Record<string, number>>;
 
-/** A contender that is measured once in every round. */
+/** A contender that runs once in each round. */
 export interface Runner {
   readonly name: string;
   run(round: number): Promise<Sample>;
 }
 
-/** A figure over all rounds. */
+/** A figure of all rounds. */
 export interface Figure extends Spread {
-  /** To the first runner's, taken round by round. */
+  /** Ratio to the first runner, calculated in each round. */
   readonly ratio: Spread | undefined;
 }
 
@@ -48,17 +48,17 @@ function figuresOf(samples: readonly Sample[], baseline: readonly Sample[] | und
   );
 }
 
-/** A figure that is compared with nothing. */
+/** Makes a figure without a ratio. */
 export function alone(values: readonly number[]): Figure {
   return { ...spreadOf(values), ratio: undefined };
 }
 
-/** Figures that were measured once, by name. */
+/** Makes figures from one measurement, by name. */
 export function once(sample: Sample): Readonly<Record<string, Figure>> {
   return Object.fromEntries(Object.entries(sample).map(([name, value]) => [name, alone([value])]));
 }
 
-/** The same figures under names of their own, `prefix.figure`, beside those of other runs. */
+/** Renames figures to `prefix.figure`, so that they differ from the figures of other runs. */
 export function prefixed(prefix: string, sample: Sample): Sample {
   return Object.fromEntries(Object.entries(sample).map(([name, value]) => [`${prefix}.${name}`, value]));
 }

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Redis } from 'ioredis';
 import { type RedisServer, startRedisNodes } from '../../test/support/redis-server.js';
 
-/** Commands that scripts do not call, so that each of them was sent by a client. */
+/** Commands that no script calls: a client sent each of them. */
 const SENT = new Set([
   'eval',
   'evalsha',
@@ -19,15 +19,15 @@ const SENT = new Set([
 ]);
 
 /**
- * Age of a server from which the restart guard lets it vote: a ttl of ten seconds, and the two that Redis and the
- * guard take off.
+ * Age in milliseconds from which the restart guard lets a server vote: a ttl of ten seconds, and two margins, of Redis
+ * and of the guard.
  */
 const OLD_ENOUGH_MS = 13_000;
 
-/** A lock of any group, and what a record outlives it by, end sooner; the ticks of schedules do not. */
+/** Longest remaining time of a lock of any group and of its record, in milliseconds. Ticks of schedules last longer. */
 const LONGEST_LOCK_MS = 60_000;
 
-/** Real servers for a group; all contenders use the same, without persistence. */
+/** Real servers for a group, without persistence. All contenders use the same servers. */
 export class Servers {
   private readonly admins: readonly Redis[];
   private readonly since = performance.now();
@@ -39,7 +39,7 @@ export class Servers {
   static async start(count: number): Promise<Servers> {
     const servers = new Servers(await startRedisNodes(count));
     if (count === 1) return servers;
-    // The guard of several counts from this marker, which the first client would leave.
+    // The restart guard of several nodes counts from this marker. Without it, the first client would write the marker.
     const born = `${String(Date.now()).padStart(16, '0')}:${'0'.repeat(16)}`;
     await Promise.all(servers.admins.map((admin) => admin.set('lock:redlock-node', born)));
     return servers;
@@ -49,22 +49,22 @@ export class Servers {
     return this.all.map(({ url }) => url);
   }
 
-  /** Waits until the guard of several nodes lets them vote. A single node has none. */
+  /** Waits until the restart guard of several nodes lets them vote. A single node has no guard. */
   async oldEnough(): Promise<void> {
     if (this.all.length > 1) await sleep(Math.max(0, this.since + OLD_ENOUGH_MS - performance.now()));
   }
 
-  /** Number of commands from clients so far, per node; without commands of scripts. */
+  /** Number of commands that clients have sent to each node, without commands of scripts. */
   sent(beside: readonly string[]): Promise<number> {
     return this.commandStats('calls', beside);
   }
 
-  /** Microseconds that a node has worked on what clients have sent so far, with what their scripts call. */
+  /** Microseconds that a node has spent on commands of clients and on the commands of their scripts. */
   served(beside: readonly string[]): Promise<number> {
     return this.commandStats('usec', beside);
   }
 
-  /** Keys on all nodes, and bytes of memory that they use, without those for connections. */
+  /** Number of keys on all nodes, and bytes of their memory without that of connections. */
   async stored(): Promise<{ keys: number; bytes: number }> {
     const each = await Promise.all(
       this.admins.map(async (admin) => {
@@ -78,24 +78,27 @@ export class Servers {
     return { keys: sum('keys'), bytes: sum('bytes') };
   }
 
-  /** Milliseconds of CPU time that the first node has used so far. */
+  /** Milliseconds of CPU time that the first node has used. */
   async worked(): Promise<number> {
     const used = [...(await this.admins[0]!.info('cpu')).matchAll(/^used_cpu_(?:sys|user):([\d.]+)/gm)];
     return used.reduce((sum, [, seconds]) => sum + 1_000 * Number(seconds), 0);
   }
 
-  /** Deletes what is stored for a lock, on the first three nodes. */
+  /** Deletes the keys of a lock on the first three nodes. */
   async remove(key: string): Promise<void> {
     await this.onKeys(3, key, (admin, name) => admin.del(name));
   }
 
-  /** Milliseconds that the first two nodes still give a lock, at most, by keys that outlive it by `linger`; 0 when it is gone. */
+  /**
+   * Largest remaining time of a lock on the first two nodes, in milliseconds; 0 if the lock has ended. `linger` is the
+   * time that its keys outlive the lock.
+   */
   async remaining(key: string, linger = 0): Promise<number> {
     const lives = await this.onKeys(2, key, (admin, name) => admin.pttl(name));
     return Math.max(0, ...lives.filter((life) => life <= LONGEST_LOCK_MS).map((life) => life - linger));
   }
 
-  /** Number of locks on the first node with keys that begin with `start`; `linger` as in {@link remaining}. */
+  /** Number of locks on the first node whose keys begin with `start`. For `linger` see {@link remaining}. */
   async locksOf(start: string, linger = 0): Promise<number> {
     const admin = this.admins[0]!;
     const names = (await admin.keys('*')).filter((name) => name.includes(start));
@@ -117,7 +120,7 @@ export class Servers {
     return counts.reduce((sum, count) => sum + count, 0) / counts.length;
   }
 
-  /** Every library makes names of its own from a key. */
+  /** Finds the names that each library makes from a key. */
   private async onKeys(
     nodes: number,
     key: string,

@@ -8,20 +8,20 @@ const SCRIPT = fileURLToPath(new URL('../worker.js', import.meta.url));
 type Reply =
   { readonly id: number; readonly result?: unknown; readonly error?: string } | { readonly lost: string };
 
-/** Another process that does work for a group; see `worker.ts`. */
+/** A worker process; see `worker.ts`. */
 export class Worker {
   readonly #child: ChildProcess;
-  /** Settles when the process has ended, even by itself: some libraries crash during the faults. */
+  /** Settles when the process has ended, even by a crash: some libraries crash under the faults. */
   readonly #ended: Promise<unknown>;
   readonly #pending = new Map<number, (reply: { result?: unknown; error?: string }) => void>();
   #requests = 0;
-  /** Called when a lock that the worker holds is lost. */
+  /** Called when the worker has lost a lock. */
   onLost: (key: string) => void = () => {};
 
   constructor() {
     this.#child = fork(SCRIPT, { execArgv: ['--expose-gc'], serialization: 'advanced' });
     this.#ended = new Promise((resolve) => this.#child.once('exit', resolve));
-    // It cannot be told anything any more.
+    // An error means that the process takes no further messages.
     this.#child.on('error', () => undefined);
     this.#child.on('message', (reply: Reply) => {
       if ('lost' in reply) this.onLost(reply.lost);
@@ -32,7 +32,11 @@ export class Worker {
     });
   }
 
-  /** @returns `undefined` when it has not answered within so many milliseconds, or has failed or ended */
+  /**
+   * Sends a task to the worker.
+   *
+   * @returns `undefined` if the worker gave no result within the time, or failed, or has ended
+   */
   async ask<Job extends keyof Work>(
     job: Job,
     args: Parameters<Work[Job]>[0],
@@ -56,7 +60,11 @@ export class Worker {
     return Promise.race([answered, gone, sleep(within, { error: undefined }, { ref: false })]);
   }
 
-  /** @throws Error when there is no answer: {@link ask} is for what may fail */
+  /**
+   * Sends a task to the worker that must succeed; {@link ask} is for tasks that may fail.
+   *
+   * @throws Error without a result
+   */
   async must<Job extends keyof Work>(
     job: Job,
     args: Parameters<Work[Job]>[0],
@@ -66,19 +74,19 @@ export class Worker {
     return reply.result as Awaited<ReturnType<Work[Job]>>;
   }
 
-  /** Nothing in it runs any more; its connections stay open. */
+  /** Pauses the process; its connections stay open. */
   pause(): void {
     this.#child.kill('SIGSTOP');
   }
 
   async end(): Promise<void> {
-    // A hanging call would keep the worker alive.
+    // SIGKILL also ends a worker with a hanging call.
     this.#child.kill('SIGKILL');
     await this.#ended;
   }
 }
 
-/** Starts so many workers, lets them work, and ends them. */
+/** Starts `count` workers, passes them to `use`, and ends them. */
 export async function withWorkers<T>(
   count: number,
   use: (workers: readonly Worker[]) => Promise<T>,

@@ -1,14 +1,14 @@
 import { scaleLinear, scaleLog } from 'd3-scale';
 
-/** A line through points; the horizontal axis is logarithmic. */
+/** A line through points. */
 export interface Line {
   readonly name: string;
   readonly points: readonly (readonly [x: number, y: number])[];
 }
 
-/** Lines over a logarithmic axis, for a page. */
+/** A plot for a page. Its horizontal axis is logarithmic. */
 export interface Plot {
-  /** Of the file, without its ending. */
+  /** Name of the file without its extension. */
   readonly file: string;
   readonly title: string;
   readonly xTitle: string;
@@ -25,7 +25,7 @@ const TOP = 40;
 const BOTTOM = 48;
 const COLOURS = ['#4e79a7', '#e15759', '#59a14f', '#f28e2b', '#b07aa1', '#76b7b2', '#9c755f', '#555555'];
 
-/** An SVG image, readable on light and dark pages. */
+/** Makes an SVG image that is readable on light and on dark pages. */
 export function inSvg({ title, xTitle, yTitle, logY = false, lines }: Plot): string {
   const xs = lines.flatMap(({ points }) => points.map(([x]) => x));
   const ys = lines.flatMap(({ points }) => points.map(([, y]) => y));
@@ -66,13 +66,13 @@ interface Scale {
   at(value: number): number;
 }
 
-/** Some ticks of the axis, and where values lie on it. */
+/** Makes some ticks of an axis, and a function from values to positions. */
 function scale(values: readonly number[], logarithmic: boolean, from: number, to: number): Scale {
   const range = [from, to];
   const domain = [Math.min(...values), Math.max(...values)];
   const axis = logarithmic ? scaleLog(domain, range) : scaleLinear(domain, range).nice(5);
   const at = (value: number): number => Math.round(10 * axis(value)) / 10;
-  // A logarithmic axis has many ticks, and room for the labels of some: for the others the format is empty.
+  // A logarithmic axis has many ticks and space for few labels. The format of the other ticks is empty.
   const label = axis.tickFormat(4, '~s');
   const ticks = axis.ticks(5).filter((tick) => label(tick) !== '');
   return { at, ticks: ticks.map((tick) => [short(tick), at(tick)] as const) };

@@ -3,15 +3,15 @@ import type { Figure, Figures } from '../measure/rounds.js';
 
 /** A figure of a table. */
 export interface Column {
-  /** Of the figure in the samples. */
+  /** Name of the figure in the samples. */
   readonly figure: string;
   readonly title: string;
   readonly digits: number;
-  /** True to show the ratio to the first row, too. */
+  /** True if the cell also shows the ratio to the first row. */
   readonly ratio?: boolean;
 }
 
-/** Results of a group: names down, figures across. */
+/** Results of a group: one row for each name, one column for each figure. */
 export interface ResultTable {
   readonly title: string;
   readonly columns: readonly Column[];
@@ -19,7 +19,7 @@ export interface ResultTable {
   readonly notes?: readonly string[];
 }
 
-/** For the terminal. */
+/** Formats a table for the terminal. */
 export function inTerminal({ title, columns, rows, notes = [] }: ResultTable): string {
   const table = new Table({
     head: ['', ...columns.map((column) => column.title)],
@@ -30,7 +30,7 @@ export function inTerminal({ title, columns, rows, notes = [] }: ResultTable): s
   return [`\n${title}`, table.toString(), ...notes.map((note) => `  ${note}`)].join('\n');
 }
 
-/** For a page. */
+/** Formats a table for a page. */
 export function inMarkdown({ title, columns, rows, notes = [] }: ResultTable): string {
   const lines = [
     `**${title}**`,

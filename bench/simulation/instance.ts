@@ -3,12 +3,15 @@ import type { Place, Server, World } from './world.js';
 /** Counters of a simulation. */
 export interface Tally {
   readonly waits: number[];
-  /** From a release to the next acquisition, in milliseconds. */
+  /** Milliseconds from a release to the next acquisition. */
   readonly handOvers: number[];
   releasedAt: number | undefined;
 }
 
-/** Largest number of retries of refused nodes by the holder of the gate; as in `lib/redlock/acquire.ts`. */
+/**
+ * Largest number of repeated requests to the nodes that refused the holder of the first node, as in
+ * `lib/redlock/acquire.ts`.
+ */
 const MOST_ROUNDS = 4;
 
 /** A process that acquires the same lock repeatedly. */
@@ -28,10 +31,10 @@ export abstract class Instance implements Place {
     this.acquire();
   }
 
-  /** Asks for the lock; calls {@link acquired} when it has it. */
+  /** Asks for the lock; calls {@link acquired} when the process has it. */
   protected abstract acquire(): void;
 
-  /** Something else that the server does when the lock is given back to it. */
+  /** Runs on a server after the release of the lock. */
   protected abstract released(server: Server): void;
 
   protected get quorum(): number {
@@ -54,7 +57,7 @@ export abstract class Instance implements Place {
     return server.owner === this;
   }
 
-  /** Gives it back to all; `done` is called when a quorum has confirmed. */
+  /** Releases the lock on all servers; calls `done` when a quorum has confirmed. */
   protected release(done: () => void): void {
     let confirmed = 0;
     for (const server of this.servers) {
@@ -70,7 +73,7 @@ export abstract class Instance implements Place {
   }
 }
 
-/** Asks everybody again and again. */
+/** A process that polls all servers. */
 export class Poller extends Instance {
   protected acquire(): void {
     let granted = 0;
@@ -93,7 +96,7 @@ export class Poller extends Instance {
   protected released(): void {}
 }
 
-/** Stands in line at the first server, and asks the others when that has granted. */
+/** A process that waits in the queue of the first server. After the grant of that server it asks the others. */
 export class Waiter extends Instance {
   protected acquire(): void {
     const [gate] = this.servers as [Server];
@@ -134,7 +137,7 @@ export class Waiter extends Instance {
     }
   }
 
-  /** The gate tells the next in line. */
+  /** The first server sends a message to the next process of its queue. */
   protected released(server: Server): void {
     const [next] = server.line;
     if (next instanceof Waiter) this.world.send(server, next, () => next.acquire());

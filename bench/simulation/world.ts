@@ -1,14 +1,14 @@
 import TinyQueue from 'tinyqueue';
 
-/** Figures that a simulation rests on; times in milliseconds. */
+/** Assumptions of a simulation; times in milliseconds. */
 export interface Assumptions {
-  /** Time that a server works on a request; it works on one at a time. */
+  /** Time for a request on a server, which executes one request at a time. */
   readonly service: number;
-  /** Time that a client works on a request and its answer. */
+  /** Time for a request and its answer on a client. */
   readonly client: number;
-  /** A round trip within a region. */
+  /** Time of a round trip within a region. */
   readonly near: number;
-  /** A round trip between two regions. */
+  /** Time of a round trip between two regions. */
   readonly far: number;
 }
 
@@ -17,7 +17,7 @@ export interface Place {
   readonly region: number;
 }
 
-/** A Redis: who holds the key, and who waits for it. */
+/** A simulated Redis, with the holder of the key and the waiting processes. */
 export class Server implements Place {
   owner: object | undefined;
   readonly line: object[] = [];
@@ -26,7 +26,7 @@ export class Server implements Place {
   constructor(readonly region: number) {}
 }
 
-/** Time, and what happens in it: messages that travel, and servers that work on them one after the other. */
+/** The simulated clock, messages and servers. A server executes one request after the other. */
 export class World {
   now = 0;
   requests = 0;
@@ -38,14 +38,14 @@ export class World {
     this.#events.push({ at: this.now + delay, happen });
   }
 
-  /** A message arrives; it takes half a round trip, give or take a tenth. */
+  /** Sends a message, which takes half a round trip, plus or minus a tenth. */
   send(from: Place, to: Place, arrive: () => void): void {
     const { near, far } = this.assumptions;
     const trip = from.region === to.region ? near : far;
     this.after((trip / 2) * (0.9 + 0.2 * Math.random()), arrive);
   }
 
-  /** A client asks a server, which does something and answers. */
+  /** Sends a request of a client to a server, which calls `act` and answers. */
   ask<T>(client: Place, server: Server, act: () => T, answered: (answer: T) => void): void {
     this.requests++;
     this.send(client, server, () => {

@@ -1,7 +1,7 @@
 import type { JournalEvent } from './journal.js';
 import type { StrategyName } from '../strategies/strategy-names.js';
 
-/** Messages of the lab to a process that runs instances. */
+/** Messages from the lab to a process that runs instances. */
 export type ToInstance =
   | {
       readonly to: 'open';
@@ -19,7 +19,7 @@ export type ToInstance =
     }
   | { readonly to: 'close' };
 
-/** Answers of the process, beside the entries of its journal. */
+/** Messages from the process to the lab. */
 export type FromInstance =
   | { readonly kind: 'booted' }
   | { readonly kind: 'opened'; readonly url: string }

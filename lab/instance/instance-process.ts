@@ -10,8 +10,8 @@ import { InstanceSettings } from './instance-settings.js';
 import { Journal } from './journal.js';
 import { labDispatching } from './lab-dispatching.js';
 
-// A process that runs one instance of the sample after another, each as the lab asks. Most of the time that an instance
-// takes to start is spent on loading code, so the lab starts few processes and lets each play in many runs.
+// A process that runs instances of the sample, one after the other, as the lab asks. An instance spends most of its
+// start on loading code, so the lab starts few processes and uses each for many runs.
 
 let app: INestApplication | undefined;
 let settings: InstanceSettings | undefined;
@@ -55,7 +55,7 @@ process.on('message', (message: ToInstance) => {
   handle(message).catch((error: Error) => say({ kind: 'broken', message: error.message }));
 });
 
-// The lab has ended. Nobody would ever close what still runs here.
+// The lab has ended, so nothing would ever close this process.
 process.on('disconnect', () => process.kill(process.pid, 'SIGKILL'));
 
 subscribe(LOCK_STATE_CHANNEL, (event) => {

@@ -7,11 +7,11 @@ export class InstanceSettings {
 
   constructor(
     public strategy: StrategyName,
-    /** Milliseconds between reading and marking. */
+    /** Milliseconds of work between the read and the mark of tasks. */
     public work: number,
     /** Milliseconds between two turns of the dispatcher. */
     readonly every: number,
-    /** True if it writes once in place of dispatching, under an exclusive lock. */
+    /** True if the instance writes once under an exclusive lock, and does not dispatch. */
     readonly writes: boolean,
   ) {}
 }

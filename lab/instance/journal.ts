@@ -1,8 +1,13 @@
 import { Injectable } from '@nestjs/common';
 
-/** Steps of an instance. */
+/** Steps of an instance, which is the subject of each comment below. */
 export type JournalEntry =
-  /** May dispatch. `asked` is how many milliseconds ago it asked; without a `ttl` Redis keeps the lock for ever. */
+  /** Asks for an exclusive lock for the first time, and continues to ask until it gets the lock. */
+  | { readonly kind: 'asking' }
+  /**
+   * May dispatch. `asked` is the number of milliseconds since the request. Without a `ttl` Redis keeps the lock for
+   * ever.
+   */
   | {
       readonly kind: 'acquired';
       readonly asked: number;
@@ -16,24 +21,24 @@ export type JournalEntry =
   /** Did not get the lock: too few nodes voted. */
   | { readonly kind: 'unavailable'; readonly message: string }
   | { readonly kind: 'renewed' }
-  /** Has finished its work, and now releases the lock if it still holds it. */
+  /** Has finished its work, and now releases the lock if the lock is still held. */
   | { readonly kind: 'released' }
-  /** A renewal has failed; there is still time for another one. */
+  /** Failed to renew its lock; there is still time for another renewal. */
   | { readonly kind: 'unconfirmed'; readonly message: string }
-  /** Has found out that its lock is gone, and stopped. */
+  /** Has learned that its lock is lost, and has stopped its work. */
   | { readonly kind: 'lost'; readonly message: string }
   | { readonly kind: 'read'; readonly tasks: number }
-  /** Is about to mark the tasks that it has read: all checks are done. */
+  /** Is about to mark the tasks that it has read, after all checks. */
   | { readonly kind: 'writing' }
-  /** The database has refused its write, because a later holder has read or written. */
+  /** Was refused a write by the database, because a later holder has read or written. */
   | { readonly kind: 'refused'; readonly message: string }
-  /** Each `task#dispatch` that it has put into the queue. */
+  /** Has put these jobs, each a `task#dispatch`, into the queue. */
   | { readonly kind: 'pushed'; readonly jobs: readonly string[] }
   | { readonly kind: 'failed'; readonly message: string };
 
 export type JournalEvent = JournalEntry & { readonly at: number };
 
-/** Sends what happens in this process to the lab, which started it. */
+/** Sends the steps of this process to the lab, which started the process. */
 @Injectable()
 export class Journal {
   tell(entry: JournalEntry): void {

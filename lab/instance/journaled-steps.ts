@@ -5,7 +5,7 @@ import type { TaskJob } from '../../sample-app/queue/task-queue.js';
 import { InstanceSettings } from './instance-settings.js';
 import { Journal } from './journal.js';
 
-/** Tells the lab of each step of a dispatch, and works for as long as the lab says. */
+/** Reports each step of a dispatch to the lab, and works for the time that the lab has set. */
 @Injectable()
 export class JournaledSteps implements Pick<DispatchSteps, keyof DispatchSteps> {
   constructor(

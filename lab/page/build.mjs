@@ -1,4 +1,4 @@
-// Makes one HTML file of the page: styles, script and the parts of D3 that it uses are inside, nothing is loaded.
+// Makes the page as one HTML file. Styles, script and the used parts of D3 are inside, so that the page loads nothing.
 import { mkdir, readFile, writeFile } from 'node:fs/promises';
 import { build } from 'esbuild';
 

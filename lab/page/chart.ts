@@ -3,7 +3,7 @@ import type { LabEvent, RunRecord } from '../lab-event.js';
 import type { Rule } from '../lab-event.js';
 import { overlapsOf, type Span, spansOf } from '../spans.js';
 
-/** Several at once are no mistake where the database decides. */
+/** Strategies that let several instances dispatch at once without a mistake, as the database keeps their tasks apart. */
 const PARALLEL: ReadonlySet<RunRecord['strategy']> = new Set(['skip-locked', 'unique-constraint']);
 
 const AFTER_A_PAUSE: ReadonlySet<LabEvent['kind']> = new Set(['resumed', 'killed', 'node-killed']);
@@ -11,11 +11,11 @@ const AFTER_A_PAUSE: ReadonlySet<LabEvent['kind']> = new Set(['resumed', 'killed
 const LANE = 74;
 const NODE_LANE = 30;
 const TOP = 22;
-/** On a narrow screen the picture scrolls, rather than becoming too dense to read. */
+/** Least width of a second in pixels. On a narrow screen the picture scrolls. */
 const LEAST_WIDTH_PER_SECOND = 46;
 const LONGEST_LIVE_WINDOW_MS = 20_000;
 
-/** Draws a run: what each instance believed and did, and what became of the nodes. */
+/** Draws a run: the beliefs and actions of each instance, and the states of the nodes. */
 export function drawRun(target: HTMLElement, record: RunRecord, now: number): void {
   const { from, to } = windowOf(record, now);
   const timeline = new Timeline({
@@ -41,7 +41,10 @@ export function drawRun(target: HTMLElement, record: RunRecord, now: number): vo
   timeline.showIn(target);
 }
 
-/** Starts just before the first relevant event and ends with the run. During a run, shows at most LONGEST_LIVE_WINDOW_MS. */
+/**
+ * Returns the time window of the picture: from just before the first relevant event to the end of the run. During a run
+ * the window is at most LONGEST_LIVE_WINDOW_MS long.
+ */
 function windowOf(record: RunRecord, now: number): { from: number; to: number } {
   const to = (record.endedAt === undefined ? now : (record.events.at(-1)?.at ?? now)) + 300;
   const submitted = record.events.find(({ kind }) => kind === 'submitted')?.at ?? record.startedAt;
@@ -182,7 +185,10 @@ function drawPauses(lane: Lane, timeline: Timeline, own: readonly LabEvent[], he
   }
 }
 
-/** A first push is a circle. A duplicate differs in form, filling, colour and word. */
+/**
+ * Draws a push. The mark of a first push is a circle. The mark of a duplicate differs in shape, filling, colour and
+ * word.
+ */
 function drawPush(lane: Lane, at: number, x: number, jobs: number, duplicates: number, label: boolean): void {
   const { middle } = lane;
   if (duplicates === 0) {

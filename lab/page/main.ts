@@ -8,10 +8,10 @@ const REDRAW_MS = 250;
 const FIRST_STEPS = 80;
 
 const records = new Map<number, RunRecord>();
-/** Stores that the playground can run on. */
+/** Stores for the playground. */
 let stores: LabHello['stores'] = [];
 let chosen: number | undefined;
-/** Drawn again when something has happened, or time passes. */
+/** True when the page must be drawn again, because something has happened or time has passed. */
 let stale = true;
 
 function byId<T extends HTMLElement = HTMLElement>(id: string): T {
@@ -73,7 +73,7 @@ function showSteps({ events, startedAt }: RunRecord): void {
     const step = describe(event);
     return step ? [{ ...step, at: event.at }] : [];
   });
-  // A long run is told from its end.
+  // The list shows the last steps of a long run.
   const items = steps.slice(-FIRST_STEPS).map(({ at, text, bad }) => {
     const item = element('li', '', bad ? 'bad' : '');
     item.append(element('time', `${((at - startedAt) / 1_000).toFixed(2)} s`), ` ${text}`);
@@ -150,7 +150,7 @@ function settings(): { ttl?: number; work?: number } {
   return { ...given('ttl'), ...given('work') };
 }
 
-/** The scenarios are made of Redis: the locks that fail in them are its commands. */
+/** Note beside the store: the scenarios run only on Redis. */
 const ONLY_REDIS =
   'The scenarios run on Redis, because the locks that fail in them are made of its commands; the playground runs on each.';
 
@@ -182,7 +182,7 @@ function isPlayground(): boolean {
   return byId<HTMLSelectElement>('scenario').value === '0';
 }
 
-/** Availability and description of a store. */
+/** Shows a store with its availability and description. */
 function showStore(): void {
   const list = byId<HTMLSelectElement>('store');
   list.disabled = !isPlayground();
@@ -211,19 +211,19 @@ onClick('lock-off', () => ({ do: 'lock', lock: 'off' }));
 onClick('lock-home-made', () => ({ do: 'lock', lock: 'home-made' }));
 onClick('lock-on', () => ({ do: 'lock', lock: 'on' }));
 
-/** The strategy at present, which the controls may have changed. */
+/** Returns the current strategy, which the controls may have changed. */
 function strategyOf({ events, strategy }: RunRecord): RunRecord['strategy'] {
   const change = events.findLast((event) => event.kind === 'strategy');
   return change?.kind === 'strategy' ? change.strategy : strategy;
 }
 
-/** Location of the locks. */
+/** Describes the servers of the locks. */
 function placeOf({ store, nodes }: RunRecord): string {
   if (store === 'redis') return nodes.length === 1 ? 'one Redis' : `${nodes.length} Redis nodes`;
   return nodes.join(', ');
 }
 
-/** The kind of the last event of an instance or a node, which decides what its buttons do. */
+/** Returns the kind of the last event of an instance or a node, which decides what its buttons do. */
 function stateOf(
   { events }: RunRecord,
   name: string,
@@ -262,7 +262,7 @@ function showControls(): void {
   const nodes = run.nodes.map(
     (name) => [name, stateOf(run, name, ['node-killed', 'node-started', 'paused', 'resumed'])] as const,
   );
-  // Only when something is different: a button that is replaced while it is pressed is never clicked.
+  // The controls change only with the state: a button that is replaced while it is pressed gets no click.
   const shown = JSON.stringify([run.id, current, instances, nodes]);
   if (shown === shownControls) return;
   shownControls = shown;

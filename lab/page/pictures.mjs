@@ -1,5 +1,5 @@
-// Takes the pictures of docs/lab.md from the file that `npm run lab` has written:
-//   node lab/page/pictures.mjs lab-report.html
+// Makes the pictures of docs/lab.md from the file of `npm run lab`:
+// node lab/page/pictures.mjs lab-report.html
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -7,7 +7,7 @@ import { chromium } from 'playwright-core';
 
 const [report = 'lab-report.html'] = process.argv.slice(2);
 const folder = new URL('../../docs/lab/', import.meta.url).pathname;
-/** The scenario, which of its runs, and the name of the picture. */
+/** Pictures, each with the number of its scenario, the number of its run in that scenario, and its file name. */
 const PICTURES = [
   ...[1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 14].map((scenario) => [scenario, 0, `${scenario}.png`]),
   [8, 1, '8-token.png'],
@@ -29,7 +29,7 @@ for (const [scenario, run, name] of PICTURES) {
   const rows = page
     .locator('#runs tr')
     .filter({ has: page.locator(`td:first-child:text-is("${scenario}")`) });
-  // A report of some scenarios has pictures of these.
+  // A report of some scenarios gives only their pictures.
   if ((await rows.count()) <= run) continue;
   await rows.nth(run).locator('button').click();
   await page.locator('#chart').screenshot({ path: folder + name });

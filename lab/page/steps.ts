@@ -5,7 +5,7 @@ export interface Step {
   readonly bad: boolean;
 }
 
-/** A line about an event; `undefined` for events that are too frequent. */
+/** Describes an event in one line; `undefined` for events that are too frequent. */
 export function describe(event: LabEvent): Step | undefined {
   const { who } = event;
   const step = (text: string, bad = false): Step => ({ text: `${who} ${text}`, bad });

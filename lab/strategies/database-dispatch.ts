@@ -6,7 +6,7 @@ import { DispatchJob } from '../../sample-app/dispatch/dispatch.job.js';
 import { DispatchSteps } from '../../sample-app/dispatch/dispatch-steps.js';
 import { type DispatchableTask, TaskRepository } from '../../sample-app/tasks/task.repository.js';
 
-/** Makes the table that {@link DatabaseDispatch.oncePerDispatch} needs beside those of the sample. */
+/** Returns the statement for the table of {@link DatabaseDispatch.oncePerDispatch}. */
 export function createPushesTable(schema: string): string {
   return `
     create table "${schema}".pushes (
@@ -16,7 +16,7 @@ export function createPushesTable(schema: string): string {
     )`;
 }
 
-/** Dispatches without a lock: the database decides who does what. */
+/** Dispatches without a lock: the database decides which instance gets a task. */
 @Injectable()
 export class DatabaseDispatch {
   constructor(
@@ -27,13 +27,13 @@ export class DatabaseDispatch {
     @Inject(ENVIRONMENT) private readonly environment: Environment,
   ) {}
 
-  /** PostgreSQL locks the rows that are read, and whoever comes meanwhile skips them. */
+  /** Skips rows that another instance has read: PostgreSQL locks them until the end of its transaction. */
   async skippingLocked(): Promise<void> {
     const tasks = await this.take();
     if (tasks.length > 0) await this.job.push(tasks);
   }
 
-  /** Several may do the work; a unique constraint decides whose result counts. */
+  /** Lets several instances do the work. A unique constraint accepts the result of one of them. */
   async oncePerDispatch(): Promise<void> {
     const tasks = await this.tasks.readDispatchable(this.environment.DISPATCH_BATCH);
     this.steps.read(tasks.length);
@@ -66,17 +66,18 @@ export class DatabaseDispatch {
       failure = error as Error;
       throw error;
     } finally {
-      // A connection whose transaction failed is closed, which ends the transaction too.
+      // `release` with an error closes the connection, which also ends the transaction.
       client.release(failure);
     }
   }
 
   /**
-   * Marks the tasks whose dispatch nobody has noted before, and notes it.
-   * @returns those that were marked
+   * Records the dispatches that are not recorded yet, and marks their tasks.
+   *
+   * @returns the tasks that were marked
    */
   private async mark(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
-    // One statement: a dispatch that was recorded and not marked could never be repeated.
+    // One statement does both: a recorded dispatch without a mark could never be repeated.
     const { rows } = await this.pool.query<DispatchableTask>(
       `with claimed as (
          insert into pushes (task_id, dispatch)

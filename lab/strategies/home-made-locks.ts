@@ -4,24 +4,32 @@ import type { Redis } from 'ioredis';
 import type { DispatchLock } from '../../sample-app/dispatch/dispatch.job.js';
 import { type LockStrategy, PERMITS } from './lock-strategy.js';
 
-// Locks as they are found in blog posts and code bases, each a little better than the one before, and each one wrong.
-// The comment on each says what is; `npm run lab` makes it happen.
+// Locks from blog posts and code bases. Each one is a little better than the one before, and each one is wrong. The
+// comment of each lock says why, and `npm run lab` shows the failure.
 
 type Task = (lock?: DispatchLock) => Promise<void>;
 
-/** Deletes the key only if it is still ours. */
+/** Deletes the key only if it still has our value. */
 const DELETE_IF_OURS = `
   if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end
   return 0
 `;
 
-/** As `SET NX PX`, and counts the holders. @returns the count, or nil when the key is taken */
+/**
+ * Does `SET NX PX`, and counts the holders.
+ *
+ * @returns the count, or nil if the key is taken
+ */
 const SET_AND_COUNT = `
   if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
   return redis.call('INCR', KEYS[2])
 `;
 
-/** The Lua of a semaphore: who is in it, by when their time is over. @returns 1, or nil when all permits are taken */
+/**
+ * Takes a permit of a semaphore: a sorted set of holders with the times at which their permits end.
+ *
+ * @returns 1, or nil if all permits are taken
+ */
 const COUNT_IN = `
   local time = redis.call('TIME')
   local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -31,7 +39,11 @@ const COUNT_IN = `
   return 1
 `;
 
-/** KEYS: the writer, the readers. @returns 1, or nil while somebody writes */
+/**
+ * KEYS: the writer, the readers.
+ *
+ * @returns 1, or nil while there is a writer
+ */
 const READ = `
   if redis.call('EXISTS', KEYS[1]) == 1 then return false end
   local time = redis.call('TIME')
@@ -39,7 +51,11 @@ const READ = `
   return 1
 `;
 
-/** KEYS: the writer, the readers. @returns OK, or nil while somebody reads or writes */
+/**
+ * KEYS: the writer, the readers.
+ *
+ * @returns OK, or nil while there is a reader or a writer
+ */
 const WRITE = `
   local time = redis.call('TIME')
   redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', time[1] * 1000 + math.floor(time[2] / 1000))
@@ -47,7 +63,7 @@ const WRITE = `
   return redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2])
 `;
 
-/** No lock: every instance dispatches whenever its timer fires. */
+/** No lock. Each instance dispatches when its timer fires. */
 export class NoLock implements LockStrategy {
   async attempt(task: Task): Promise<boolean> {
     await task();
@@ -55,7 +71,7 @@ export class NoLock implements LockStrategy {
   }
 }
 
-/** `SETNX` and `DEL`. A holder that dies never deletes the key, and nothing else does. */
+/** `SETNX` and `DEL`. A holder that dies never deletes the key, so the key stays for ever. */
 export class Setnx implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -73,7 +89,7 @@ export class Setnx implements LockStrategy {
   }
 }
 
-/** `SETNX`, then `EXPIRE`. Two commands: a process that dies between them leaves a key without an expiry. */
+/** `SETNX`, then `EXPIRE`. A process that dies between the two commands leaves a key without an expiry. */
 export class SetnxThenExpire implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -93,7 +109,7 @@ export class SetnxThenExpire implements LockStrategy {
   }
 }
 
-/** `SET NX PX`, released by `DEL`. A holder that took longer than the ttl deletes the lock of the next one. */
+/** `SET NX PX`, released by `DEL`. A holder that takes longer than the ttl deletes the lock of the next holder. */
 export class PlainDelete implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -113,8 +129,8 @@ export class PlainDelete implements LockStrategy {
 }
 
 /**
- * `SET NX PX` with an id, released only if the key still has it. It deletes nobody else's lock. But a holder that takes
- * longer than the ttl, waits longer than that for the answer, or is paused, works on without a lock and does not know it.
+ * `SET NX PX` with an id, released only if the key still has that id. So it deletes no lock of another holder. But a
+ * holder can lose its lock without noticing: it takes longer than the ttl, waits longer for the reply, or is paused.
  */
 export class OwnerId implements LockStrategy {
   constructor(
@@ -135,7 +151,10 @@ export class OwnerId implements LockStrategy {
   }
 }
 
-/** The same with a fencing token: the holder still does not know, but the database does, and refuses its write. */
+/**
+ * `OwnerId` with a fencing token. The holder does not notice the loss of its lock either, but the database refuses its
+ * write.
+ */
 export class OwnerIdWithToken implements LockStrategy {
   constructor(
     private readonly redis: Redis,
@@ -156,7 +175,7 @@ export class OwnerIdWithToken implements LockStrategy {
   }
 }
 
-/** Value that a majority of independent nodes agrees on in time; the lock defines the value that a node stores. */
+/** A lock with a majority of independent nodes. The subclasses define the value that a node stores. */
 abstract class OfMajority implements LockStrategy {
   constructor(
     private readonly nodes: readonly Redis[],
@@ -164,7 +183,11 @@ abstract class OfMajority implements LockStrategy {
     protected readonly ttl: number,
   ) {}
 
-  /** @returns something true if the node agrees */
+  /**
+   * Asks a node for its vote.
+   *
+   * @returns a true value if the node agrees
+   */
   protected abstract take(node: Redis, id: string): Promise<unknown>;
 
   protected abstract giveBack(node: Redis, id: string): Promise<unknown>;
@@ -184,7 +207,7 @@ abstract class OfMajority implements LockStrategy {
     }
   }
 
-  /** Answer of each node; `undefined` for one that failed or took too long. */
+  /** Returns the answer of each node; `undefined` for a node that failed or took too long. */
   private askAll<T>(question: (node: Redis) => Promise<T>): Promise<(T | undefined)[]> {
     return Promise.all(
       this.nodes.map((node) =>
@@ -198,8 +221,8 @@ abstract class OfMajority implements LockStrategy {
 }
 
 /**
- * Redlock as it is usually written: a majority of independent nodes, in time. A node that forgets its locks, because
- * it was restarted without its data, votes again at once, and two holders each get a majority.
+ * Redlock as most libraries have it: a majority of independent nodes, in time. A node that restarts without its data
+ * votes again at once. Then two holders can each have a majority.
  */
 export class RedlockUnguarded extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {
@@ -212,8 +235,8 @@ export class RedlockUnguarded extends OfMajority {
 }
 
 /**
- * At most two at a time: each node counts to two, and a majority must agree. Three nodes that count to two have six
- * places, and a holder needs two of them: that is enough for three.
+ * Two permits, counted on each node, and granted by a majority. Three nodes with two permits have six in all. A holder
+ * needs two of them, so three holders get a majority.
  */
 export class CountedPerNode extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {
@@ -225,7 +248,10 @@ export class CountedPerNode extends OfMajority {
   }
 }
 
-/** Readers come in whenever no writer is there, as in most read-write locks on Redis: also when one has waited for long. */
+/**
+ * Readers get the lock while there is no writer, even if a writer has waited for long. Most read-write locks on Redis
+ * work in this way.
+ */
 export class ReadersFirst extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {
     return node.eval(READ, 2, `${this.key}:writer`, `${this.key}:readers`, id, this.ttl);
@@ -236,7 +262,7 @@ export class ReadersFirst extends OfMajority {
   }
 }
 
-/** The writer beside {@link ReadersFirst}. It asks again and again, and readers who come later come first. */
+/** The writer beside {@link ReadersFirst}. It asks again and again, and readers that come later get the lock first. */
 export class WriterLast extends OfMajority {
   protected take(node: Redis, id: string): Promise<unknown> {
     return node.eval(WRITE, 2, `${this.key}:writer`, `${this.key}:readers`, id, this.ttl);

@@ -5,17 +5,17 @@ import { type LockStrategy, PERMITS } from './lock-strategy.js';
 
 type Task = (lock?: DispatchLock) => Promise<void>;
 
-/** Longer than a run takes: what is shown is when somebody's turn comes, not that somebody gives up. */
+/** Time limit of a wait; longer than a run takes. The run shows when a caller gets the lock, not that a caller gives up. */
 const PATIENCE = { timeout: 120_000 };
 
-/** Locks of this package that several instances hold at a time. */
+/** Locks of this package that several instances can hold at a time. */
 @Injectable()
 export class SeveralHoldersStrategy {
-  /** Two at a time. */
+  /** Two instances at a time. */
   readonly permits: LockStrategy = { attempt: async (task) => (await this.asOneOfTwo(task)) ?? false };
-  /** Readers together. */
+  /** Several readers at a time. */
   readonly shared: LockStrategy = { attempt: (task) => this.read(task) };
-  /** A writer alone. */
+  /** One writer. */
   readonly exclusive: LockStrategy = { attempt: (task) => this.write(task) };
 
   @WithLock('batch:task:list', { permits: PERMITS, onBusy: 'skip' })

@@ -1,4 +1,4 @@
-/** The locks that the dispatcher can be run with, from none to the right one. `docs/lab.md` tells how each fails. */
+/** Locks for the dispatcher, from none to the correct one. `docs/lab.md` says how each one fails. */
 export const STRATEGIES = [
   'none',
   'setnx',
@@ -18,7 +18,7 @@ export const STRATEGIES = [
 
 export type StrategyName = (typeof STRATEGIES)[number];
 
-/** Strategies that several instances may hold at a time; the database keeps their tasks apart. */
+/** Strategies for several concurrent holders; the database keeps their tasks apart. */
 export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
   'counted-per-node',
   'permits',
@@ -26,7 +26,7 @@ export const FOR_SEVERAL: ReadonlySet<string> = new Set<StrategyName>([
   'shared',
 ]);
 
-/** The lock of this package for those who use a strategy. */
+/** Returns the lock of this package that replaces a strategy. */
 export function cureOf(strategy: string): StrategyName {
   if (strategy === 'counted-per-node' || strategy === 'permits') return 'permits';
   return strategy === 'readers-first' || strategy === 'shared' ? 'shared' : 'with-lock';

@@ -31,7 +31,7 @@ import { SeveralHoldersStrategy } from './several-holders.strategy.js';
 import { FOR_SEVERAL, type StrategyName } from './strategy-names.js';
 import { WithLockStrategy } from './with-lock.strategy.js';
 
-/** Dispatches under one of the strategies, which can be exchanged while it runs. */
+/** Dispatches under one of the strategies. The lab can change the strategy at any time. */
 @Injectable()
 export class StrategyDispatcher
   implements OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
@@ -40,6 +40,7 @@ export class StrategyDispatcher
   private readonly key: string;
   private timer: NodeJS.Timeout | undefined;
   private running: Promise<void> | undefined;
+  private hasAsked = false;
 
   constructor(
     @Inject(ENVIRONMENT) private readonly environment: Environment,
@@ -58,7 +59,7 @@ export class StrategyDispatcher
   }
 
   async onApplicationBootstrap(): Promise<void> {
-    // A node that is away is tried again later; it must not keep the instance from starting.
+    // A node that is away must not keep the instance from starting; the client connects later.
     await Promise.all(this.nodes.map((node) => node.connect().catch(() => undefined)));
     this.timer = setInterval(() => {
       if (!this.settings.active) return;
@@ -77,6 +78,10 @@ export class StrategyDispatcher
 
   private async tick(): Promise<void> {
     const asked = Date.now();
+    // The writer reports its request itself: a message of the lab could reach it late, and readers would come
+    // meanwhile.
+    if (this.settings.writes && !this.hasAsked) this.journal.tell({ kind: 'asking' });
+    this.hasAsked = true;
     let token: number | undefined;
     try {
       const ran = await this.attempt(async (lock) => {
@@ -84,7 +89,7 @@ export class StrategyDispatcher
         const { strategy } = this.settings;
         const locked = strategy !== 'none';
         const slot = currentLock()?.slot;
-        // A waiter in line has asked for the lock a moment before it got it, however long it has waited.
+        // A waiter with its turn has asked for the lock a moment before, however long it has waited.
         const ago = strategy === 'shared' ? 0 : Date.now() - asked;
         this.journal.tell({ kind: 'acquired', asked: ago, locked, token, slot, ttl: this.ttl });
         await this.dispatch(lock);
@@ -96,12 +101,12 @@ export class StrategyDispatcher
     }
   }
 
-  /** The work under the lock. */
+  /** Does the work under the lock. */
   private async dispatch(lock: DispatchLock | undefined): Promise<void> {
     const { settings } = this;
     if (settings.writes) {
       await this.steps.work();
-      // Once is enough.
+      // The writer writes once.
       settings.active = false;
     } else if (FOR_SEVERAL.has(settings.strategy)) await this.database.skippingLocked();
     else await this.job.run(lock);
@@ -165,7 +170,10 @@ export class StrategyDispatcher
   }
 }
 
-/** Its commands fail at once while the server is away: one that runs seconds later would be another fault. */
+/**
+ * Opens a client whose commands fail at once while the server is away. A command that runs seconds later would be
+ * another fault.
+ */
 function connectTo(url: string): Redis {
   const client = new Redis(url, {
     lazyConnect: true,

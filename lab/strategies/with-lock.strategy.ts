@@ -6,7 +6,7 @@ import type { LockStrategy } from './lock-strategy.js';
 
 const POLL_MS = 50;
 
-/** The lock of this package. The ttl is the module's default, so that each run can choose it. */
+/** The lock of this package. Its ttl is the default of the module, which each run sets. */
 @Injectable()
 export class WithLockStrategy implements LockStrategy {
   constructor(private readonly journal: Journal) {}
@@ -28,7 +28,7 @@ export class WithLockStrategy implements LockStrategy {
     return true;
   }
 
-  /** Only a renewal makes the remaining time longer. */
+  /** Reports renewals: only they make the remaining time longer. */
   private watchRenewals(remaining: () => number): NodeJS.Timeout {
     let last = remaining();
     return setInterval(() => {

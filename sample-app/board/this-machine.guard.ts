@@ -5,8 +5,9 @@ const LOOPBACK = /^(127\.|::1$|::ffff:127\.)/;
 const NAMES = /^(127\.0\.0\.1|localhost|\[::1\])(:\d+)?$/;
 
 /**
- * Lets in who sits at this machine, which will do for a demo. By the name that was asked for as well: one of another page can be
- * made to resolve to this machine (DNS rebinding). An application asks for its users.
+ * Admits requests from this machine, which is enough for a demo. The guard also checks the host name of the request: a
+ * page of another site can make its host name resolve to this machine (DNS rebinding). A real application checks who
+ * its users are.
  */
 @Injectable()
 export class ThisMachineGuard implements CanActivate {

@@ -33,28 +33,28 @@ const environmentSchema = z.object({
 
   DATABASE_URL: databaseUrl,
 
-  /** Separated by commas. All of them vote on locks; the first one also carries the queue. */
+  /** URLs separated by commas. All these nodes vote on locks; the first one also has the queue. */
   REDIS_URLS: redisUrls,
 
-  /** Members of the etcd that locks can be kept in, separated by commas. */
+  /** Members of the etcd for locks, separated by commas. */
   ETCD_URLS: etcdUrls.default(['http://127.0.0.1:2379']),
 
-  /** Store of the locks. The queue is in Redis in any case. */
+  /** Store of the locks. The queue is always in Redis. */
   LOCK_STORE: z.enum(LOCK_STORES).default('redis'),
 
-  /** The PostgreSQL that locks can be kept in, where this is not the database of the tasks. */
+  /** PostgreSQL for locks, if this is not the database of the tasks. */
   LOCK_DATABASE_URL: databaseUrl.optional(),
 
-  /** The schema of the locks in that PostgreSQL. */
+  /** Schema of the locks in that PostgreSQL. */
   LOCK_SCHEMA: z.string().default('redlock'),
 
-  /** Nodes that vote on locks, where these are not the same as those of the queue. */
+  /** Nodes that vote on locks, if these are not the nodes of `REDIS_URLS`. */
   LOCK_REDIS_URLS: redisUrls.optional(),
 
-  /** Put before every key in Redis, so that several deployments can share one. */
+  /** Prefix of all keys in Redis, so that several deployments can share a Redis. */
   KEY_PREFIX: z.string().min(1).default('batch'),
 
-  /** Name of this instance in statistics and as the owner of locks; each instance needs one of its own. */
+  /** Name of this instance in statistics and as the owner of locks. Each instance needs another name. */
   INSTANCE: z
     .string()
     .min(1)
@@ -63,29 +63,32 @@ const environmentSchema = z.object({
   /** `unlocked` shows what happens without a lock. */
   DISPATCHER: z.enum(['locked', 'unlocked']).default('locked'),
 
-  /** Milliseconds that Redis keeps a lock which nobody renews or releases. */
+  /** Milliseconds that Redis keeps a lock without a renewal or a release. */
   LOCK_TTL: z.coerce.number().int().min(100).default(5_000),
 
-  /** Milliseconds that a lock node may take to answer, and for which one that restarted may not vote. */
+  /**
+   * `LOCK_NODE_TIMEOUT`: milliseconds that a lock node may take to answer. `LOCK_RESTART_GUARD`: milliseconds for which
+   * a restarted node may not vote.
+   */
   LOCK_NODE_TIMEOUT: z.coerce.number().int().min(1).optional(),
   LOCK_RESTART_GUARD: z.coerce.number().int().min(1).optional(),
 
   /** Milliseconds that a dispatcher works on the tasks that it has read before it marks and pushes them. */
   DISPATCH_WORK: z.coerce.number().int().min(0).default(0),
 
-  /** The most tasks that one run of the dispatcher takes. */
+  /** Largest number of tasks in one run of the dispatcher. */
   DISPATCH_BATCH: z.coerce.number().int().min(1).max(10_000).default(100),
 
-  /** A task that fails this often is dead. */
+  /** Number of failed attempts after which a task is dead. */
   MAX_ATTEMPTS: z.coerce.number().int().min(1).default(4),
 
   /**
-   * Milliseconds after which an enqueued task that nobody has taken counts as lost on the way. Must be longer than
-   * tasks ever wait in the queue: a shorter time pushes waiting tasks again.
+   * Milliseconds after which an enqueued task that no consumer has taken counts as lost. The time must be longer than
+   * tasks wait in the queue: a shorter time pushes waiting tasks again.
    */
   ENQUEUED_TIMEOUT: z.coerce.number().int().min(1_000).default(60_000),
 
-  /** Milliseconds without a heartbeat after which a task that is being processed counts as abandoned. */
+  /** Milliseconds without a heartbeat after which a task in processing counts as abandoned. */
   PROCESSING_TIMEOUT: z.coerce.number().int().min(1_000).default(10_000),
 });
 
@@ -95,7 +98,11 @@ export type Environment = z.output<typeof environmentSchema>;
 /** Injection token of the {@link Environment}. */
 export const ENVIRONMENT = Symbol('ENVIRONMENT');
 
-/** @throws Error that names every variable that is missing or wrong */
+/**
+ * Reads the configuration.
+ *
+ * @throws Error that names each variable that is missing or wrong
+ */
 export function readEnvironment(variables: NodeJS.ProcessEnv): Environment {
   const result = environmentSchema.safeParse(variables);
   if (result.success) return result.data;

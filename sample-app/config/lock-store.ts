@@ -3,7 +3,7 @@ import { etcd } from 'nestjs-redlock/etcd';
 import { postgres } from 'nestjs-redlock/postgres';
 import type { Environment } from './environment.js';
 
-/** Store of the locks: the `nodes` of the module, and all differences between stores. */
+/** Returns the `nodes` of the module for the store of the locks. All differences between stores are in this function. */
 export function lockNodes(environment: Environment): RedlockModuleOptions['nodes'] {
   const {
     LOCK_STORE,

@@ -2,13 +2,13 @@ import { Redis } from 'ioredis';
 import { Client } from 'pg';
 import type { Environment } from './environment.js';
 
-const ANSWER_TIMEOUT_MS = 3_000;
+const ANSWER_TIMEOUT_MS = 10_000;
 
 /**
- * Asks the database, Redis and etcd for one answer before the application starts. The clients would retry in silence
- * or in a stream of stack traces; somebody who starts the service wants one sentence that says what to do.
+ * Checks that the database, Redis and etcd answer before the application starts. Without this check the clients would
+ * retry without output, or with a stack trace each time; the user gets one sentence instead.
  *
- * @throws Error that says what cannot be reached, why, and which variable to change
+ * @throws Error that says which server does not answer, why, and which variable to change
  */
 export async function checkServices(environment: Environment): Promise<void> {
   const { DATABASE_URL, LOCK_DATABASE_URL, REDIS_URLS, ETCD_URLS, LOCK_STORE } = environment;
@@ -27,7 +27,7 @@ export async function checkServices(environment: Environment): Promise<void> {
     );
   }
   const down = lockUrls.filter((_url, index) => problems[index] !== undefined);
-  // A lock needs a majority of the nodes; with fewer, no instance could ever dispatch.
+  // A lock needs a majority of the nodes. With fewer nodes no instance could dispatch.
   if (down.length > 0 && down.length * 2 >= lockUrls.length) {
     throw new Error(
       `Cannot reach a majority of the Redis nodes; no answer from ${down.map(withoutPassword).join(', ')}. ` +
@@ -38,7 +38,7 @@ export async function checkServices(environment: Environment): Promise<void> {
 
 async function checkDatabase(url: string, variable: string): Promise<void> {
   const client = new Client({ connectionString: url, connectionTimeoutMillis: ANSWER_TIMEOUT_MS });
-  // A connection that breaks while it is closed would otherwise be an uncaught error.
+  // Without a listener, a connection that breaks during its end would be an uncaught error.
   client.on('error', () => undefined);
   try {
     await client.connect();
@@ -78,7 +78,7 @@ async function problemOfRedis(url: string): Promise<string | undefined> {
     retryStrategy: () => null,
   });
   let problem: unknown;
-  // The event carries the cause; the rejection only says that the connection is closed.
+  // The event has the cause; the rejection only says that the connection is closed.
   client.on('error', (error) => (problem = error));
   try {
     await client.connect();

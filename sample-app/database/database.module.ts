@@ -16,11 +16,11 @@ export const POOL = Symbol('POOL');
       useFactory: async ({ DATABASE_URL }: Environment): Promise<Pool> => {
         const pool = new Pool({
           connectionString: DATABASE_URL,
-          // Requests get a 503 instead of waiting for a database that does not answer.
-          connectionTimeoutMillis: 3_000,
+          // With this limit a request gets a 503 if the database does not answer.
+          connectionTimeoutMillis: 10_000,
           query_timeout: 10_000,
         });
-        // An idle connection that breaks is replaced by the pool; without a listener it would end the process.
+        // The pool replaces an idle connection that breaks. Without a listener the error would end the process.
         pool.on('error', (error) => new Logger('Database').warn(error.message));
         await createSchema(pool);
         return pool;

@@ -1,13 +1,10 @@
 import { FencedRegister } from 'nestjs-redlock/fencing';
 import type { Pool } from 'pg';
 
-/** Any constant number: it names the lock that keeps instances from creating the tables at the same time. */
+/** Number of the lock that keeps instances from creating the tables at the same time. Any constant would do. */
 const SCHEMA_LOCK = 7_236_401;
 
-/**
- * Remembers the highest token that each lock has brought, and refuses lower ones. A transaction that is paused in the
- * middle ends when the lock does.
- */
+/** Stores the highest token of each lock, and refuses lower ones. The idle timeout ends a transaction that is paused. */
 export const register = new FencedRegister({ idleTimeout: 5_000 });
 
 const SCHEMA = `
@@ -39,7 +36,10 @@ const SCHEMA = `
   ${register.createTableSql};
 `;
 
-/** Creates what is missing. Safe when several instances start at once: `if not exists` alone is not. */
+/**
+ * Creates missing tables. The lock makes this safe when several instances start at once; `if not exists` alone is not
+ * safe.
+ */
 export async function createSchema(pool: Pool): Promise<void> {
   const client = await pool.connect();
   try {

@@ -4,13 +4,17 @@ import { isLockStore, LOCK_STORES, type LockStore } from '../config/environment.
 export interface DemoArguments {
   /** Store of the locks. */
   readonly store: LockStore;
-  /** The tasks; those that come with the demo when none is given. */
+  /** File of tasks; by default the tasks of the demo. */
   readonly tasks: string | undefined;
 }
 
 const USAGE = `npm run demo -- [tasks.json] [--store ${LOCK_STORES.join('|')}]`;
 
-/** @throws Error that says what is wrong and what to write */
+/**
+ * Reads the command line.
+ *
+ * @throws Error that says what is wrong and how to correct it
+ */
 export function readArguments(args: readonly string[]): DemoArguments {
   const { values, positionals } = parse(args);
   const { store = 'redis' } = values;

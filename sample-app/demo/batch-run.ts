@@ -10,13 +10,13 @@ import { StopList } from './stop-list.js';
 
 const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
-/** A task that is neither done nor dead by then is lost. */
+/** Milliseconds until the end of a run. A task that is neither done nor dead by then is lost. */
 const TIME_LIMIT_MS = 200_000;
-/** Time limit of the search for a dispatching instance before any instance is killed. */
+/** Time limit of the search for a dispatching instance, in milliseconds. Then another instance is killed. */
 const HUNT_LIMIT_MS = 5_000;
 
 export interface BatchRunOptions {
-  /** The compiled sample. */
+  /** Path of the compiled sample. */
   readonly main: string;
   readonly dispatcher: 'locked' | 'unlocked';
   /** Store of the locks. */
@@ -26,7 +26,7 @@ export interface BatchRunOptions {
   readonly etcdUrls: readonly string[];
   readonly instances: number;
   readonly tasks: readonly NewTask[];
-  /** Kill one instance with SIGKILL half-way, if possible while it dispatches. */
+  /** True to kill one instance with SIGKILL half-way, if possible during its dispatch. */
   readonly killOne: boolean;
   readonly log: (line: string) => void;
 }
@@ -35,20 +35,20 @@ export interface BatchResult {
   readonly tasks: number;
   readonly pushes: number;
   readonly duplicatePushes: number;
-  /** Jobs that consumers refused because their task was taken already. */
+  /** Number of jobs that consumers refused because their task was already taken. */
   readonly refused: number;
   readonly done: number;
   readonly dead: number;
-  /** Neither done nor dead at the end. */
+  /** Number of tasks that are neither done nor dead at the end. */
   readonly lost: number;
   readonly instances: readonly { name: string; dispatches: number; skips: number; killed: boolean }[];
   readonly seconds: number;
 }
 
 /**
- * Starts instances, gives them tasks, waits until these are done, and stops everything it started.
+ * Starts instances, gives them tasks, waits until the tasks are done, and stops all processes.
  *
- * @param stops - stopping everything in it ends the run early
+ * @param stops - list whose end stops the run early
  */
 export async function runBatch(options: BatchRunOptions, stops: StopList): Promise<BatchResult> {
   const own = new StopList();
@@ -79,13 +79,16 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
           DISPATCHER: dispatcher,
           LOCK_STORE: store,
           ETCD_URLS: etcdUrls.join(','),
-          // Goes with the run, as its tables do.
+          // The schema of the locks is removed with the tables of the run.
           LOCK_SCHEMA: runName,
-          // Short, so that a run needs several turns of the dispatcher and the sweep comes within seconds.
+          // Small values, so that a run needs several turns of the dispatcher, and the sweep comes within seconds.
           DISPATCH_BATCH: '40',
           MAX_ATTEMPTS: '4',
-          ENQUEUED_TIMEOUT: '15000',
-          PROCESSING_TIMEOUT: '5000',
+          // During this time several instances can read the same tasks, and the demo can kill the holder.
+          DISPATCH_WORK: '100',
+          // These times are longer than the pauses of a busy machine: tasks must not count as lost or abandoned.
+          ENQUEUED_TIMEOUT: '30000',
+          PROCESSING_TIMEOUT: '8000',
         },
         stops,
       ),
@@ -136,7 +139,7 @@ async function run(options: BatchRunOptions, stops: StopList): Promise<BatchResu
   };
 }
 
-/** In several requests, to all instances in turn, as a load balancer would. */
+/** Sends the tasks in several requests, to each instance in turn, as a load balancer does. */
 async function submit(tasks: readonly NewTask[], instances: readonly Instance[]): Promise<void> {
   for (let first = 0, turn = 0; first < tasks.length; first += TASKS_PER_REQUEST, turn++) {
     await instances[turn % instances.length]?.submit(tasks.slice(first, first + TASKS_PER_REQUEST));
@@ -153,7 +156,7 @@ function finalCount({ tasks }: Stats): number {
   return tasks.done + tasks.dead;
 }
 
-/** Kills the instance that is seen dispatching, which is the one that holds the lock. */
+/** Kills the instance that dispatches, which holds the lock. */
 async function killDispatching(
   instances: readonly Instance[],
   log: (line: string) => void,
@@ -172,7 +175,7 @@ async function killDispatching(
   return victim;
 }
 
-/** The statistics once duplicates that still wait behind the last tasks have been taken, and refused, as well. */
+/** Returns the statistics after consumers have taken and refused the duplicates behind the last tasks. */
 async function whenQuiet(observer: PushObserver, instances: readonly Instance[]): Promise<Stats> {
   while ((await observer.waiting()) > 0) await sleep(POLL_MS);
   await sleep(2 * POLL_MS);

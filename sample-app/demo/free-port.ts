@@ -3,13 +3,13 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 /**
- * Below the range from which Linux (32768 and up) and macOS (49152 and up) take the ports of outgoing connections: a
- * client that reconnects to a server that is down could otherwise be given that server's own port.
+ * Linux takes the ports of outgoing connections from 32768 up, macOS from 49152 up. The ports here are lower: a client
+ * that reconnects to a stopped server could otherwise get the port of that server.
  */
 const FIRST_PORT = 20_000;
 const LAST_PORT = 32_000;
 
-/** A port of the loopback interface that nobody listens on now. */
+/** Returns a port of the loopback interface on which nobody listens now. */
 export async function freePort(): Promise<number> {
   for (let attempt = 1; ; attempt++) {
     const port = randomInt(FIRST_PORT, LAST_PORT);

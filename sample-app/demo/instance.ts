@@ -5,7 +5,7 @@ import type { StopList } from './stop-list.js';
 
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** An instance of the sample: a separate process, reached over HTTP. */
+/** An instance of the sample in its own process, reached over HTTP. */
 export class Instance {
   private constructor(
     readonly name: string,
@@ -14,7 +14,9 @@ export class Instance {
   ) {}
 
   /**
-   * @param main - the compiled sample
+   * Starts an instance.
+   *
+   * @param main - path of the compiled sample
    * @param environment - its configuration
    */
   static async start(
@@ -31,7 +33,11 @@ export class Instance {
     return new Instance(name, server, url);
   }
 
-  /** @throws Error with the instance's answer, when it is not 202 */
+  /**
+   * Sends tasks to the instance.
+   *
+   * @throws Error with the answer of the instance, if that is not 202
+   */
   async submit(tasks: readonly NewTask[]): Promise<string[]> {
     const response = await fetch(`${this.url}/tasks`, {
       method: 'POST',

@@ -1,9 +1,9 @@
 import type { BatchResult } from './batch-run.js';
 
 /**
- * The demo succeeds only if it shows both the problem and its end.
+ * Judges the demo, which succeeds only if it shows both the problem and the solution.
  *
- * @returns what is wrong; nothing when it succeeds
+ * @returns the failures; an empty list for a success
  */
 export function judge(unlocked: BatchResult, locked: BatchResult): string[] {
   return [
@@ -11,7 +11,7 @@ export function judge(unlocked: BatchResult, locked: BatchResult): string[] {
     ...(locked.duplicatePushes === 0
       ? []
       : [`the run with the lock has ${locked.duplicatePushes} duplicates`]),
-    // Independent of what the jobs say of themselves: every job found its task waiting for it.
+    // This count does not depend on the reports of the dispatchers: each job must find its task waiting for a consumer.
     ...(locked.refused === 0
       ? []
       : [`in the run with the lock ${locked.refused} jobs were refused as duplicates`]),

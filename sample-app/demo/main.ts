@@ -18,7 +18,7 @@ const INSTANCES = 3;
 /**
  * Runs the same batch without and with the lock, and prints the difference.
  *
- * @returns whether it came out as it should; the exit code is 0 then, and 1 otherwise or when it is interrupted
+ * @returns true for a success. The exit code is then 0; it is 1 otherwise, and after an interruption
  */
 async function demo(stops: StopList): Promise<boolean> {
   const { store, tasks: file = TASKS } = readArguments(process.argv.slice(2));
@@ -57,10 +57,10 @@ const PLACES: Readonly<Record<LockStore, string>> = {
   etcd: 'in that etcd; the queue is in Redis',
 };
 
-/** Servers from the environment, and our own servers for the others. */
+/** Returns the servers of the environment, and starts the others. */
 async function services(store: LockStore, stops: StopList): Promise<Environment> {
   let { DATABASE_URL, REDIS_URLS } = process.env;
-  // etcd comes first: only etcd may be missing on this machine.
+  // etcd comes first, because only etcd may be missing on this machine.
   const ETCD_URLS = store === 'etcd' ? await urlOfEtcd(stops) : undefined;
   if (REDIS_URLS) {
     console.log('Redis:      given by REDIS_URLS');
@@ -98,7 +98,7 @@ function indented(line: string): void {
 const stops = new StopList();
 const interrupted = new Promise<never>((_resolve, reject) => {
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    // Stays in place, so that a second Ctrl-C does not cut the stopping short.
+    // The listener stays, so that a second Ctrl-C does not interrupt the clean-up.
     process.on(signal, () =>
       reject(new Error(`\nEnded by ${signal}; stopping everything that was started.`)),
     );

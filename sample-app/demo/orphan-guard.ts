@@ -1,8 +1,8 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 
-// Handlers for signals stop what was started, but a SIGKILL leaves no time for them. It does close the pipe that this
-// shell reads from, which then ends what is still on its list, and removes the directories on it. `read` and `case` are
-// built into the shell: nothing else is left behind when it ends.
+// Signal handlers stop all processes that were started, but a SIGKILL leaves no time for handlers. It closes the pipe
+// of this shell: then the shell kills the processes of its list, and removes the directories of its list. `read` and
+// `case` are part of the shell, so its end leaves nothing behind.
 const SCRIPT = `
   pids=
   while read -r sign what; do
@@ -19,18 +19,18 @@ const SCRIPT = `
 
 let shell: ChildProcess | undefined;
 
-/** Ends this process when ours has ended, however that came. */
+/** Kills the process when our process has ended for any reason. */
 export function guard(pid: number): void {
   shell ??= start();
   shell.stdin?.write(`+ ${pid}\n`);
 }
 
-/** The process has ended by itself; its id may be given to another one. */
+/** Removes a process that has ended from the list: the system may give its id to another process. */
 export function unguard(pid: number): void {
   shell?.stdin?.write(`- ${pid}\n`);
 }
 
-/** Removes this directory when ours has ended, unless it is gone by then. */
+/** Removes the directory when our process has ended. */
 export function guardDirectory(path: string): void {
   shell ??= start();
   shell.stdin?.write(`/ ${path}\n`);
@@ -42,7 +42,7 @@ function start(): ChildProcess {
   child.on('error', () => undefined);
   child.stdin.on('error', () => undefined);
   child.unref();
-  // Neither the shell nor the pipe may keep us alive.
+  // Neither the shell nor the pipe may keep our process alive.
   (child.stdin as unknown as { unref(): void }).unref();
   return child;
 }

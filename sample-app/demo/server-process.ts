@@ -3,10 +3,10 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { guard, unguard } from './orphan-guard.js';
 
 const START_TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 10_000;
+const STOP_TIMEOUT_MS = 30_000;
 const KEPT_OUTPUT = 8_000;
 
-/** A process that this one starts. What it prints is kept, and shown only when it fails. */
+/** A process that our process starts. Its output is kept, and shown only if it fails. */
 export class ServerProcess {
   /** Resolves when the process has ended or could not be started. */
   readonly ended: Promise<void>;
@@ -20,7 +20,7 @@ export class ServerProcess {
     args: readonly string[],
     options: SpawnOptions = {},
   ) {
-    // In a process group of its own: Ctrl-C in the terminal reaches the demo alone, which stops things in order.
+    // The process has its own group: Ctrl-C in the terminal reaches only the demo, which stops its processes in order.
     this.child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, ...options });
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream
@@ -52,8 +52,9 @@ export class ServerProcess {
   }
 
   /**
-   * Waits until `ready` gives something.
-   * @throws Error with what the process printed, when it ends before or takes too long
+   * Waits until `ready` returns a value.
+   *
+   * @throws Error with the output of the process, when it ends before or takes too long
    */
   async whenReady<T>(ready: () => Promise<T | undefined> | T | undefined): Promise<T> {
     const deadline = Date.now() + START_TIMEOUT_MS;
@@ -68,7 +69,7 @@ export class ServerProcess {
     );
   }
 
-  /** Only for a process that was started with an `ipc` channel; nothing happens when it has ended. */
+  /** Sends a message to a process with an `ipc` channel. Does nothing after its end. */
   send(message: object): void {
     if (this.child.connected) this.child.send(message, () => undefined);
   }
@@ -77,7 +78,7 @@ export class ServerProcess {
     this.child.on('message', listener);
   }
 
-  /** Nothing in it runs until `resume()`; its connections stay open. */
+  /** Pauses the process until `resume()`; its connections stay open. */
   pause(): void {
     this.child.kill('SIGSTOP');
   }
@@ -86,17 +87,17 @@ export class ServerProcess {
     this.child.kill('SIGCONT');
   }
 
-  /** As in a crash: the process gets no chance to tidy up. */
+  /** Kills the process as in a crash: it cannot clean up. */
   async kill(): Promise<void> {
     this.child.kill('SIGKILL');
     await this.ended;
   }
 
-  /** Asks the process to end, and ends it when it does not. */
+  /** Asks the process to end, and kills it if it does not end in time. */
   async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
     if (!this.running) return;
     this.child.kill(signal);
-    // A paused process would not notice.
+    // A paused process does not react to the signal.
     this.child.kill('SIGCONT');
     const patience = new AbortController();
     await Promise.race([this.ended, sleep(STOP_TIMEOUT_MS, undefined, patience)]);

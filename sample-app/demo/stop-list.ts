@@ -1,13 +1,14 @@
 type Stop = () => Promise<void>;
 
-/** Things that were started and must be stopped in any case. */
+/** A list of processes and files that must be stopped or removed in any case. */
 export class StopList {
   private readonly stops: Stop[] = [];
   private stopped: Promise<void> | undefined;
 
   /**
-   * Notes how to stop something that has just been started.
-   * @throws Error when everything is being stopped already; then this is stopped as well
+   * Adds the clean-up of something that has just started.
+   *
+   * @throws Error after the list was stopped; the new entry is then stopped, too
    */
   async add(stop: Stop): Promise<void> {
     if (this.stopped) {
@@ -17,7 +18,7 @@ export class StopList {
     this.stops.push(stop);
   }
 
-  /** Stops everything, the last started first, all of it even if some of it fails. */
+  /** Stops all entries, the last one first, even if some of them fail. */
   stopAll(): Promise<void> {
     return (this.stopped ??= this.stopEach());
   }

@@ -2,7 +2,11 @@ import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 import { type NewTask, taskSchema } from '../tasks/create-tasks.schema.js';
 
-/** @throws Error that says what is wrong with the file */
+/**
+ * Reads a file of tasks.
+ *
+ * @throws Error that says what is wrong with the file
+ */
 export async function readTaskFile(path: string): Promise<NewTask[]> {
   const text = await readFile(path, 'utf8').catch((error: Error) => {
     throw new Error(`Cannot read the tasks: ${error.message}`, { cause: error });

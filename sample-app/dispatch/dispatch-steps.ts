@@ -3,23 +3,23 @@ import { Inject, Injectable } from '@nestjs/common';
 import { ENVIRONMENT, type Environment } from '../config/environment.js';
 import type { TaskJob } from '../queue/task-queue.js';
 
-/** The steps of a dispatch, for whoever wants to observe or slow it down: another provider in place of this one. */
+/** The steps of a dispatch. Another provider in place of this one can observe a dispatch, or slow it down. */
 @Injectable()
 export class DispatchSteps {
   constructor(@Inject(ENVIRONMENT) private readonly environment: Environment) {}
 
-  /** So many tasks were read. */
+  /** Called after `tasks` tasks were read. */
   read(_tasks: number): void {}
 
-  /** Stands for what a real dispatcher does with the tasks that it has read: group, price, reserve. */
+  /** Waits in place of the work of a real dispatcher: group, price, reserve. */
   async work(): Promise<void> {
     const { DISPATCH_WORK } = this.environment;
     if (DISPATCH_WORK > 0) await sleep(DISPATCH_WORK);
   }
 
-  /** The tasks are about to be marked: all checks are done. */
+  /** Called before the tasks are marked, after all checks. */
   writing(): void {}
 
-  /** These jobs are in the queue. */
+  /** Called when these jobs are in the queue. */
   pushed(_jobs: readonly TaskJob[]): void {}
 }

@@ -9,13 +9,13 @@ import { ActivityRepository } from '../stats/activity.repository.js';
 import { type DispatchableTask, TaskRepository } from '../tasks/task.repository.js';
 import { DispatchSteps } from './dispatch-steps.js';
 
-/** Members of a lock that the dispatcher uses. A home-made lock may have only its token. */
+/** Members of a lock that the dispatcher uses. A home-made lock may have only a token. */
 export interface DispatchLock extends TokenHolder {
   /** @throws Error when the lock is no longer held */
   assertHeld?(): void;
 }
 
-/** Moves tasks that wait in the database to the queue. Right only when one instance does it at a time. */
+/** Moves waiting tasks from the database to the queue. This is correct only if one instance does it at a time. */
 @Injectable()
 export class DispatchJob {
   constructor(
@@ -26,11 +26,15 @@ export class DispatchJob {
     @Inject(ENVIRONMENT) private readonly environment: Environment,
   ) {}
 
-  /** @returns how many tasks it moved */
+  /**
+   * Dispatches once.
+   *
+   * @returns the number of tasks that it moved
+   */
   async run(lock: DispatchLock | undefined = currentLock()): Promise<number> {
     await this.activity.dispatchStarted();
     try {
-      // Fails while the queue cannot be reached: better now than when the tasks are marked.
+      // This call fails if the queue cannot be reached, before any task is marked.
       await this.queue.count();
 
       const tasks = await this.tasks.readDispatchable(this.environment.DISPATCH_BATCH, lock);
@@ -38,13 +42,14 @@ export class DispatchJob {
       if (tasks.length === 0) return 0;
       await this.steps.work();
 
-      // The last moment at which stopping costs nothing. Without a lock there is nothing to ask. Should this process
-      // be paused right after it, the fencing token of a lock that has passed on is refused by the database.
+      // Here the dispatch can still stop without any damage. Without a lock there is nothing to check. If this process
+      // is paused just after the check, the lock can pass to another holder: then the database refuses the fencing
+      // token of this one.
       lock?.assertHeld?.();
       this.steps.writing();
 
-      // Marked first, pushed second: consumers take only tasks that are marked, so a job that overtook its mark
-      // would be refused. Dying in between leaves tasks marked but never pushed; the sweep returns them.
+      // Tasks are marked before they are pushed: consumers take only marked tasks, and would refuse a job that comes
+      // before its mark. A process that dies in between leaves tasks marked and not pushed; the sweep returns them.
       await this.tasks.markEnqueued(
         tasks.map(({ id }) => id),
         lock,
@@ -56,7 +61,7 @@ export class DispatchJob {
     }
   }
 
-  /** Puts tasks that are marked into the queue. */
+  /** Puts marked tasks into the queue. */
   async push(tasks: readonly DispatchableTask[]): Promise<void> {
     const jobs = tasks.map(jobOf);
     await this.queue.addBulk(jobs.map((data) => ({ name: 'task', data })));

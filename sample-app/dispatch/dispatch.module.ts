@@ -13,7 +13,7 @@ const DISPATCHERS = { locked: LockedDispatcher, unlocked: UnlockedDispatcher };
 
 @Module({})
 export class DispatchModule {
-  /** @param dispatching - in place of the dispatcher that `DISPATCHER` names, and of {@link DispatchSteps} */
+  /** @param dispatching - providers in place of {@link DispatchSteps} and of the dispatcher that `DISPATCHER` names */
   static register(
     { DISPATCHER, REDIS_URLS }: Environment,
     dispatching: readonly Provider[] = [DISPATCHERS[DISPATCHER], DispatchSteps],
@@ -25,8 +25,8 @@ export class DispatchModule {
         StatsModule,
         BullModule.registerQueue({
           name: TASK_QUEUE,
-          // While Redis is down a push must fail, not wait: by the time it went through, the sweep might have
-          // returned the tasks and another instance might have pushed them.
+          // While Redis is down, a push must fail at once. A push that waited could arrive after the sweep has returned
+          // the tasks and another instance has pushed them.
           connection: { url: REDIS_URLS[0], enableOfflineQueue: false, maxRetriesPerRequest: 0 },
         }),
       ],

@@ -4,7 +4,7 @@ import { WithLock } from 'nestjs-redlock';
 import { ActivityRepository } from '../stats/activity.repository.js';
 import { DispatchJob } from './dispatch.job.js';
 
-/** Every instance's timer fires; one instance at a time dispatches, the others skip. */
+/** The timer of each instance fires. One instance at a time dispatches, and the others skip. */
 @Injectable()
 export class LockedDispatcher {
   constructor(
@@ -19,9 +19,9 @@ export class LockedDispatcher {
   }
 
   /**
-   * The ttl is the module's default, `LOCK_TTL`.
+   * Dispatches under the lock. Its ttl is the default of the module, `LOCK_TTL`.
    *
-   * @returns how many tasks it moved; `undefined` when another instance is at it
+   * @returns the number of tasks that it moved; `undefined` if another instance holds the lock
    */
   @WithLock('batch:task:list', { onBusy: 'skip' })
   async dispatchPendingTasks(): Promise<number | undefined> {

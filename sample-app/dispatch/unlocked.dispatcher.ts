@@ -2,7 +2,7 @@ import { Injectable } from '@nestjs/common';
 import { Cron, CronExpression } from '@nestjs/schedule';
 import { DispatchJob } from './dispatch.job.js';
 
-/** The usual solution without a lock. Every instance runs it in the same second, and they read the same rows. */
+/** The usual solution without a lock. All instances dispatch in the same second, and read the same rows. */
 @Injectable()
 export class UnlockedDispatcher {
   constructor(private readonly job: DispatchJob) {}

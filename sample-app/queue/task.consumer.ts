@@ -9,11 +9,11 @@ import { TASK_QUEUE, type TaskJob } from './task-queue.js';
 const HEARTBEAT_MS = 1_000;
 
 /**
- * Takes tasks from the queue, on every instance.
+ * Takes tasks from the queue, on each instance.
  *
- * The database alone decides what is tried again. So the queue must not: a job whose consumer died is not
- * delivered once more (`maxStalledCount`). Its task is still marked as processing, without a heartbeat; the sweep
- * finds it and the dispatcher pushes it for its next attempt.
+ * Only the database decides which tasks are tried again. So the queue delivers no job again after its consumer has died
+ * (`maxStalledCount`). The task of that job stays in processing, without a heartbeat: the sweep finds it, and the
+ * dispatcher pushes it for its next attempt.
  */
 @Processor(TASK_QUEUE, { concurrency: 10, maxStalledCount: 0 })
 export class TaskConsumer extends WorkerHost {
@@ -27,7 +27,11 @@ export class TaskConsumer extends WorkerHost {
     super();
   }
 
-  /** @returns what became of the job, to be seen in the queue's own tools */
+  /**
+   * Processes a job.
+   *
+   * @returns the outcome of the job, which tools of the queue show
+   */
   override async process({ data }: Job<TaskJob>): Promise<'done' | 'failed' | 'refused'> {
     const task = await this.tasks.markProcessing(data.taskId);
     if (!task) {
@@ -49,7 +53,7 @@ export class TaskConsumer extends WorkerHost {
     return 'done';
   }
 
-  /** While Redis is down the worker reports every attempt to connect; once is enough. */
+  /** Logs an error once. While Redis is down, the worker reports each attempt to connect. */
   @OnWorkerEvent('error')
   reportError({ message, code }: NodeJS.ErrnoException): void {
     const error = message || code;
@@ -63,7 +67,7 @@ export class TaskConsumer extends WorkerHost {
   }
 }
 
-/** Stands for the real work of a batch service. */
+/** Waits in place of the real work of a batch service. */
 async function work({ payload: { items, msPerItem, failures }, attempt }: TakenTask): Promise<void> {
   await sleep(items * msPerItem);
   if (failures === 'always' || attempt <= failures)

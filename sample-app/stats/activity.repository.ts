@@ -6,17 +6,17 @@ import { POOL } from '../database/database.module.js';
 /** Counters of one instance. */
 export interface InstanceActivity {
   readonly name: string;
-  /** Runs of the dispatcher. */
+  /** Number of runs of the dispatcher. */
   readonly dispatches: number;
-  /** Times that the dispatcher did not run because another instance held the lock. */
+  /** Number of times that the dispatcher did not run because another instance held the lock. */
   readonly skips: number;
-  /** Jobs from the queue whose task was not there to be taken: duplicates. */
+  /** Number of jobs whose task could not be taken, as duplicates. */
   readonly refused: number;
-  /** Start of the current run of the dispatcher. It keeps its value if the instance dies during the run. */
+  /** Start of the current run of the dispatcher. The value stays if the instance dies during the run. */
   readonly dispatchingSince: Date | null;
 }
 
-/** Counts what instances do. In the database, because the counts of an instance must outlive it. */
+/** Counts the actions of instances. The counts are in the database, because they must survive the instance. */
 @Injectable()
 export class ActivityRepository {
   private readonly name: string;

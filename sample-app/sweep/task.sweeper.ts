@@ -3,7 +3,7 @@ import { Interval } from '@nestjs/schedule';
 import { WithLock } from 'nestjs-redlock';
 import { TaskRepository } from '../tasks/task.repository.js';
 
-/** Returns to the dispatcher what instances that died have left behind. */
+/** Returns tasks to the dispatcher that dead instances have left behind. */
 @Injectable()
 export class TaskSweeper {
   private readonly logger = new Logger(TaskSweeper.name);

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 
-/** The most tasks in one request. */
+/** Largest number of tasks in one request. */
 export const MOST_TASKS = 500;
 
 export const taskSchema = z.strictObject({

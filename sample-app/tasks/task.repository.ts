@@ -8,21 +8,21 @@ import { register } from '../database/schema.js';
 import type { NewTask } from './create-tasks.schema.js';
 import type { Task, TaskPayload, TaskStatus } from './task.js';
 
-/** A task that waits for the dispatcher. */
+/** A task that is ready for a dispatch. */
 export interface DispatchableTask {
   readonly id: string;
   /** Number of earlier dispatches. */
   readonly dispatches: number;
 }
 
-/** A task that a consumer has taken: this attempt is its own. */
+/** A task that a consumer has taken for this attempt. */
 export interface TakenTask {
   readonly id: string;
   readonly payload: TaskPayload;
   readonly attempt: number;
 }
 
-/** All that happens to a task in the database. */
+/** All reads and writes of tasks in the database. */
 @Injectable()
 export class TaskRepository {
   constructor(
@@ -61,8 +61,8 @@ export class TaskRepository {
   }
 
   /**
-   * The oldest tasks that wait for the dispatcher. Reading counts as well: under a lock, no earlier holder can mark
-   * them from here on. Without one nothing keeps another instance from reading the same rows.
+   * Reads the oldest tasks that wait for the dispatcher. The read is fenced, too: no earlier holder can mark these
+   * tasks afterwards. Without a lock another instance can read the same rows.
    */
   async readDispatchable(limit: number, lock?: TokenHolder): Promise<DispatchableTask[]> {
     return this.fenced(lock, async (client) => {
@@ -74,7 +74,11 @@ export class TaskRepository {
     });
   }
 
-  /** @throws StaleTokenError when a later holder of the lock has read or marked tasks already */
+  /**
+   * Marks tasks as enqueued.
+   *
+   * @throws StaleTokenError if a later holder of the lock has already read or marked tasks
+   */
   async markEnqueued(ids: readonly string[], lock?: TokenHolder): Promise<void> {
     await this.fenced(lock, (client) =>
       client.query(
@@ -84,7 +88,7 @@ export class TaskRepository {
     );
   }
 
-  /** Takes a task for processing; `undefined` when it is not there to be taken (any more). */
+  /** Takes a task for processing; returns `undefined` if the task is not enqueued (any more). */
   async markProcessing(id: string): Promise<TakenTask | undefined> {
     const { rows } = await this.pool.query<TakenTask>(
       `update tasks
@@ -96,7 +100,7 @@ export class TaskRepository {
     return rows[0];
   }
 
-  /** Says that the attempt is still being worked on, so that the sweep leaves the task alone. */
+  /** Shows that the attempt continues, so that the sweep leaves the task alone. */
   async heartbeat({ id, attempt }: TakenTask): Promise<void> {
     await this.pool.query(
       `update tasks set updated_at = now() where id = $1 and attempts = $2 and status = 'processing'`,
@@ -104,7 +108,8 @@ export class TaskRepository {
     );
   }
 
-  // Both updates check the number of the attempt: an abandoned attempt must not overwrite the result of a later one.
+  // Both updates check the number of the attempt: an abandoned attempt must not overwrite the result of a later
+  // attempt.
 
   async markDone({ id, attempt }: TakenTask): Promise<void> {
     await this.pool.query(
@@ -123,11 +128,11 @@ export class TaskRepository {
     );
   }
 
-  // The sweep's statements need no token: they say themselves what they apply to, so a late one does no harm.
+  // The statements of the sweep need no token: their conditions make a late execution harmless.
 
   /**
-   * Returns tasks to the dispatcher that were marked but that no consumer has taken: an instance died between mark
-   * and push, or with a job in its hands that it had not begun.
+   * Returns marked tasks that no consumer has taken. Their instance died between mark and push, or before it began the
+   * job.
    */
   async returnNeverTaken(): Promise<number> {
     const { rowCount } = await this.pool.query(
@@ -138,7 +143,7 @@ export class TaskRepository {
     return rowCount ?? 0;
   }
 
-  /** Fails the attempts of consumers that died: what they did is unknown, so they count against the limit. */
+  /** Fails the attempts of dead consumers. The results of these attempts are unknown, so they count against the limit. */
   async failAbandoned(): Promise<number> {
     const { rowCount } = await this.pool.query(
       `update tasks

@@ -7,7 +7,7 @@
  */
 export type TaskStatus = 'pending' | 'enqueued' | 'processing' | 'failed' | 'dead' | 'done';
 
-/** Work of a task. The sample's work is a wait: a time for each item. */
+/** Work of a task. The work of the sample is a wait for each item. */
 export interface TaskPayload {
   readonly items: number;
   readonly msPerItem: number;
@@ -20,11 +20,11 @@ export interface Task {
   readonly name: string;
   readonly payload: TaskPayload;
   readonly status: TaskStatus;
-  /** Number of times that a consumer has taken it. */
+  /** Number of times that a consumer has taken the task. */
   readonly attempts: number;
-  /** Why the last attempt failed. */
+  /** Error of the last attempt. */
   readonly error: string | null;
-  /** The instance that took it last. */
+  /** Instance that took the task last. */
   readonly processedBy: string | null;
   readonly createdAt: Date;
   readonly updatedAt: Date;

@@ -17,7 +17,7 @@ import { TaskRepository } from './task.repository.js';
 export class TasksController {
   constructor(private readonly tasks: TaskRepository) {}
 
-  /** Answers as soon as the tasks are stored; the dispatcher finds them there. */
+  /** Answers when the tasks are stored; the dispatcher finds them in the database. */
   @Post()
   @HttpCode(HttpStatus.ACCEPTED)
   async create(@Body({ schema: createTasksSchema }) body: CreateTasks): Promise<{ ids: string[] }> {

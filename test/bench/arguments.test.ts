@@ -2,35 +2,23 @@ import { expect, test } from '@jest/globals';
 import { readArguments } from '../../bench/arguments.js';
 
 test.each<[string, string[], RegExp]>([
+  ['an unknown group', ['lateness'], /There is no group "lateness"; there are latency, network, throughput/],
+  ['an unknown option', ['--bogus'], /Unknown option '--bogus'; npm run bench -- --help says what there is/],
+  ['an unknown contender', ['--only', 'ours,theirs'], /There is no contender "theirs"; there are raw, ours/],
   [
-    'a group that is none',
-    ['lateness'],
-    /There is no group "lateness"; there are latency, network, throughput/,
-  ],
-  [
-    'an option that is none',
-    ['--bogus'],
-    /Unknown option '--bogus'; npm run bench -- --help says what there is/,
-  ],
-  [
-    'a contender that is none',
-    ['--only', 'ours,theirs'],
-    /There is no contender "theirs"; there are raw, ours/,
-  ],
-  [
-    'nodes that are no number',
+    'a number of nodes that is not a number',
     ['--nodes', 'x'],
     /--nodes must be whole numbers, at least 1, .* 1,5; not "x"/,
   ],
-  ['no node', ['--nodes', '1,0'], /--nodes must be whole numbers/],
+  ['zero nodes', ['--nodes', '1,0'], /--nodes must be whole numbers/],
   [
-    'an effort that is no number',
+    'an effort that is not a number',
     ['--effort', 'x'],
     /--effort must be a number above 0, such as 0\.1; not "x"/,
   ],
-  ['no effort', ['--effort', '0'], /--effort must be a number above 0/],
-])('%s is refused with one line that says what to write', (_what, args, message) => {
+  ['an effort of zero', ['--effort', '0'], /--effort must be a number above 0/],
+])('readArguments refuses %s with one line that says how to correct it', (_what, args, message) => {
   expect(() => readArguments(args)).toThrow(message);
-  // The dot matches no end of a line.
+  // The pattern matches one line only: the dot matches no line break.
   expect(() => readArguments(args)).toThrow(/^.*$/);
 });

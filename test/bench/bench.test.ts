@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { bytesMade } from '../../bench/measure/allocations.js';
 import { Bench } from './bench.js';
 
-// One group, and what the program says of its arguments. The other groups are in groups.long.ts.
+// Runs one group, and checks the replies to arguments. The other groups are in groups.long.ts.
 
 let bench: Bench;
 
@@ -11,21 +11,21 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('measures a group and writes what it found', async () => {
+test('a run measures a group and writes the results', async () => {
   const output = await bench.run('latency', '--only', 'ours,raw', '--nodes', '1', '--effort', '0.05');
   expect(output).toContain('Latency of acquire and release, one node');
   expect(output).toContain('both p50, to raw');
   const latency = await bench.medians('latency');
-  // One command to acquire, one to release.
+  // One command acquires, and one releases.
   expect(latency('raw', 'commands')).toBe(2);
   expect(latency('ours', 'commands')).toBe(2);
 });
 
-test('counts the bytes of objects that are collected meanwhile, right to a tenth', async () => {
+test('bytesMade also counts collected objects, exact to a tenth', async () => {
   const ARRAYS = 20_000;
   let last: unknown;
   const made = await bytesMade(() => {
-    // 8 bytes for each element, and 32 for the two objects that make an array.
+    // Each element takes 8 bytes, and the two objects of an array take 32.
     for (let index = 0; index < ARRAYS; index++) last = new Array(1_000).fill(index);
     return Promise.resolve(last);
   });
@@ -33,7 +33,7 @@ test('counts the bytes of objects that are collected meanwhile, right to a tenth
   expect(made / ARRAYS / 8_032).toBeLessThan(1.1);
 });
 
-test('wrong arguments end it with one line, and code 2', async () => {
+test('a run with wrong arguments ends with one line and code 2', async () => {
   const error: Error = await bench.run('lateness').then(
     () => new Error('it ran'),
     (failure: Error) => failure,
@@ -43,6 +43,6 @@ test('wrong arguments end it with one line, and code 2', async () => {
   expect(said).toEqual([expect.stringContaining('There is no group "lateness"')]);
 });
 
-test('--help lists the options', async () => {
+test('a run with --help lists the options', async () => {
   await expect(bench.run('--help')).resolves.toContain('--effort');
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { runCommand } from '../consumers/run-command.js';
 import { compile } from './compile.js';
 
-/** The compiled benchmark, which runs as `npm run bench -- ...` does. */
+/** The compiled benchmark. It runs as `npm run bench -- ...` does. */
 export class Bench {
   private constructor(
     private readonly compiled: string,
@@ -16,18 +16,19 @@ export class Bench {
     return new Bench(compiled, await mkdtemp(join(tmpdir(), 'bench-')));
   }
 
-  /** Resolves to what it prints. */
+  /** Runs the benchmark, and resolves to its output. */
   run(...args: string[]): Promise<string> {
     const main = join(this.compiled, 'bench', 'main.js');
     const all = ['--expose-gc', main, ...args, '--out', this.out];
-    return runCommand(process.execPath, all, { cwd: process.cwd() });
+    const env = { BENCH_NODE_TIMEOUT: '60000' };
+    return runCommand(process.execPath, all, { cwd: process.cwd(), env });
   }
 
   file(name: string): Promise<string> {
     return readFile(join(this.out, name), 'utf8');
   }
 
-  /** The medians of a table of a group, the first if it is not named, by contender and figure. */
+  /** Returns the medians of a table of a group by contender and figure; by default of the first table. */
   async medians(group: string, title?: string): Promise<(name: string, figure: string) => number> {
     const { results } = JSON.parse(await this.file('results.json')) as {
       results: Record<

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, readdir, rm, symlink, writeFile } from 'node:fs/promise
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 
-/** The repository; Jest runs there. */
+/** Root folder of the repository, in which Jest runs. */
 const ROOT = resolve('.');
 
 const SWC: Options = {
@@ -18,8 +18,8 @@ const SWC: Options = {
 };
 
 /**
- * Compiles folders of this repository into a new directory that plain Node can run, as Jest compiles them and in a
- * fraction of a second. Remove the directory after use.
+ * Compiles folders of this repository into a new directory for plain Node, as Jest compiles them, in a fraction of a
+ * second. The caller removes the directory.
  */
 export async function compile(folders: readonly string[]): Promise<string> {
   const target = await mkdtemp(join(tmpdir(), 'bench-compiled-'));
@@ -27,7 +27,7 @@ export async function compile(folders: readonly string[]): Promise<string> {
     await writeFile(join(target, 'package.json'), '{"type":"module"}\n');
     await symlink(join(ROOT, 'node_modules'), join(target, 'node_modules'), 'dir');
     const sources = (await Promise.all(folders.map(sourcesIn))).flat();
-    // All of them settle before the directory is removed.
+    // All writes settle before the directory is removed.
     const results = await Promise.allSettled(
       sources.map(async (source) => {
         const output = join(target, source.replace(/\.ts$/, '.js'));

@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from '@jest/globals';
 import { Bench } from './bench.js';
 
-// Runs the groups that bench.test.ts leaves out. It does not check if the figures are good: a busy machine cannot show that.
+// Runs the groups that bench.test.ts leaves out. These tests do not judge the figures, which depend on the load of the
+// machine.
 
 let bench: Bench;
 
@@ -10,13 +11,13 @@ beforeAll(async () => {
 });
 afterAll(() => bench.remove());
 
-test('measures allocations, leftovers, server time and a longer network path', async () => {
+test('a run measures allocations, leftovers, server time and a longer network path', async () => {
   const groups = ['network', 'objects', 'server-time', 'leftovers'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // Two round trips, so four messages, each of which is held back for so long. What the process between takes by itself is part
-  // of the half millisecond: on a busy machine that is more, and the messages are held back for less.
+  // A cycle is two round trips, so four messages are held back. The work of the proxy is part of the half millisecond:
+  // it takes longer on a busy machine, and the proxy then holds messages back for less.
   const [, heldBack] = /holds each message back for\s+(\d+\.\d+) ms/.exec(output) ?? [];
   const network = await bench.medians('network');
   for (const name of ['raw', 'ours'])
@@ -36,30 +37,30 @@ test('measures allocations, leftovers, server time and a longer network path', a
       expect(serverTime(name, figure)).toBeGreaterThan(0);
   }
 
-  // Ours keeps a record of each key for a while.
+  // Our package keeps a record of each key for a while.
   const leftovers = await bench.medians('leftovers');
   expect(leftovers('raw', 'keysAtOnce')).toBe(0);
   expect(leftovers('ours', 'keysAtOnce')).toBe(2_000);
   expect(leftovers('ours', 'bytesAtOnce')).toBeGreaterThan(200);
 });
 
-test('runs the other groups that one node is enough for', async () => {
+test('a run measures the other groups that need one node', async () => {
   const groups = ['throughput', 'hand-over', 'held', 'overhead', 'growth', 'simulation'];
   const output = await bench.run(...groups, '--only', 'raw,ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
-  // Renewed three times for each ttl, 100 locks at a time.
+  // Each lock is renewed three times in a ttl, 100 locks in one command.
   const commands = (await bench.medians('held'))('ours', 'commands');
   expect(commands).toBeGreaterThan(0);
   expect(commands).toBeLessThan(0.2);
   await expect(bench.file('growth-held.svg')).resolves.toContain('<svg');
 });
 
-test('compares kinds of lock, and measures crowds and readers beside writers', async () => {
+test('a run compares kinds of lock, many holders, and readers beside writers', async () => {
   const groups = ['kinds', 'timeouts', 'holders', 'readers'];
   const output = await bench.run(...groups, '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   for (const group of groups) expect(output).toContain(`== ${group}:`);
 
-  // One command to acquire and one to release, as in the other kinds.
+  // One command acquires, and one releases, as for the other kinds.
   const kinds = await bench.medians('kinds');
   expect(kinds('exclusive', 'commands')).toBe(2);
   expect(kinds('shared', 'commands')).toBe(2);
@@ -79,15 +80,15 @@ test('compares kinds of lock, and measures crowds and readers beside writers', a
   expect(readers('1 writer', 'write.perSecond')).toBeGreaterThan(0);
 });
 
-test('counts the round trips of permits on several nodes', async () => {
+test('a run counts the round trips of permits on several nodes', async () => {
   await bench.run('permits', '--only', 'ours', '--nodes', '3', '--effort', '0.02');
   const permits = await bench.medians('permits');
   expect(permits('3 permits, load 0.3', 'asked')).toBeGreaterThan(0);
-  // Who is granted needs one round trip or one more.
+  // A granted request needs one round trip, or one more.
   expect(permits('50 permits, load 0.3', 'first')).toBeGreaterThan(50);
 });
 
-test('compares stores, each with what it costs to lock, to hand over and to hold', async () => {
+test('a run compares the costs of a lock, a hand-over and held locks in each store', async () => {
   const output = await bench.run('stores', '--only', 'ours', '--nodes', '1', '--effort', '0.02');
   expect(output).toContain('== stores:');
   const stores = await bench.medians('stores');

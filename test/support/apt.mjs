@@ -4,14 +4,14 @@ import { existsSync, rmSync, writeFileSync } from 'node:fs';
 const APT = '/usr/bin/apt-get';
 const POLICY = '/usr/sbin/policy-rc.d';
 
-/** Can a package be installed without a question: root, on Debian or Ubuntu. */
+/** True if apt-get can install a package without a question: as root, on Debian or Ubuntu. */
 export function canInstall() {
   return process.getuid?.() === 0 && existsSync(APT);
 }
 
-/** Installs packages, whose servers are not started. */
+/** Installs packages, and does not start their servers. */
 export function install(...packages) {
-  // A Debian package starts its server. invoke-rc.d asks this file first; 101 means "do not start".
+  // A Debian package starts its server after the installation. invoke-rc.d runs this file first; 101 means "do not start".
   const ownPolicy = !existsSync(POLICY);
   if (ownPolicy) {
     writeFileSync(POLICY, '#!/bin/sh\nexit 101\n', { mode: 0o755 });
@@ -27,8 +27,9 @@ export function install(...packages) {
 }
 
 function apt(...args) {
-  // The lock may be held by unattended-upgrades of a machine that has just booted.
-  execFileSync(APT, ['-q', '-o', 'DPkg::Lock::Timeout=120', ...args], {
+  // unattended-upgrades may hold the lock on a machine that has just booted, and a download may fail once.
+  const patience = ['-o', 'DPkg::Lock::Timeout=120', '-o', 'Acquire::Retries=3'];
+  execFileSync(APT, ['-q', ...patience, ...args], {
     env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
     stdio: ['ignore', 'ignore', 'inherit'],
     timeout: 300_000,

@@ -1,9 +1,9 @@
 import type { Lease } from '../../lib/core/lease.js';
 import type { AcquireReply, AcquireRequest, LockStore, Tell } from '../../lib/core/ports.js';
 
-// Asks a store one thing at a time, with a Promise for the answer.
+// These functions send one request to a store, and return a Promise for the answer.
 
-/** On what terms a store is asked to store a lease; by default those of a single node that keeps no order. */
+/** Terms of a request to store a lease. The defaults are those of a single node that keeps no order. */
 export type AcquireTerms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
 
 export function acquireOn(

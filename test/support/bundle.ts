@@ -5,26 +5,26 @@ import { tmpdir } from 'node:os';
 import { basename, join, relative, resolve } from 'node:path';
 import { cleanUpAfterTests } from './leftovers.js';
 
-/** The repository. */
+/** Root folder of the repository. */
 const ROOT = resolve(import.meta.dirname, '../..');
 
-/** A change to a source file, for one bundle. */
+/** A change to a source file that only one bundle contains. */
 export interface Patch {
   readonly file: string;
-  /** What must be there exactly once: a patch that changes nothing would be taken for one that does no harm. */
+  /** Text that the file must contain exactly once: a patch that changed nothing would seem to do no harm. */
   readonly find: string;
   readonly replace: string;
 }
 
-/** Packages that Nest looks for and does without. */
+/** Packages that Nest loads only if they are installed. */
 const OPTIONAL = ['@nestjs/microservices', '@nestjs/websockets', 'class-transformer', 'class-validator'];
 
 /**
- * Makes one file of each program, with the library and all packages that it imports, in a directory of its own that is removed
- * after the test file. A process starts four times as fast from it: Node spends most of a start on opening several hundred
- * files, and a fault test starts six processes.
+ * Bundles each program into one file, with the library and all packages that the program imports. The files are in a new
+ * directory, which is removed after the test file. A process starts four times as fast from a bundle: Node spends most of a
+ * start on opening several hundred files, and a fault test starts six processes.
  *
- * @param programs - such as `test/faults/worker.ts`, which becomes `worker.js`
+ * @param programs - paths such as `test/faults/worker.ts`, which becomes `worker.js`
  * @returns the directory
  */
 export async function bundle(programs: readonly string[], patches: readonly Patch[] = []): Promise<string> {
@@ -40,11 +40,11 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
     bundle: true,
     platform: 'node',
     format: 'esm',
-    // Errors of the library tell their name, and Nest the names of classes.
+    // The library puts names of errors, and Nest puts names of classes, into messages.
     keepNames: true,
-    // `pg` is loaded where locks are kept in PostgreSQL.
+    // The library loads `pg` only when locks are kept in PostgreSQL.
     external: [...OPTIONAL, 'pg'],
-    // For CommonJS packages in an ES module.
+    // CommonJS packages call `require`, which an ES module does not have.
     banner: {
       js: "import { createRequire as requireOf } from 'node:module'; const require = requireOf(import.meta.url);",
     },
@@ -52,21 +52,21 @@ export async function bundle(programs: readonly string[], patches: readonly Patc
     plugins: [compileWith(patches, unused)],
   });
   const [left] = unused;
-  if (left) throw new Error(`${left.file}, which was to be changed, is not part of the bundle`);
+  if (left) throw new Error(`${left.file} is not part of the bundle, so its patch changes nothing`);
   return directory;
 }
 
-/** The bundle of one program, which is a TypeScript file: gives the file to run. */
+/** Bundles one program, which is a TypeScript file. Returns the path of the file to run. */
 export async function bundled(program: string): Promise<string> {
   return join(await bundle([program]), `${basename(program, '.ts')}.js`);
 }
 
-/** Compiles as Jest does: esbuild writes no types of decorated parameters. */
+/** Compiles with the settings of Jest. esbuild alone would leave out the types of decorated parameters. */
 function compileWith(patches: readonly Patch[], unused: Set<Patch>): Plugin {
   return {
     name: 'swc',
     setup({ onLoad, onResolve }) {
-      // The sources, not what was built.
+      // The sources of the library, not its build.
       onResolve({ filter: /^nestjs-redlock(\/|$)/ }, ({ path }) => ({
         path: join(path.replace('nestjs-redlock', join(ROOT, 'lib')), 'index.ts'),
       }));
@@ -91,7 +91,9 @@ function compileWith(patches: readonly Patch[], unused: Set<Patch>): Plugin {
 function applyPatch(text: string, { file, find, replace }: Patch): string {
   const parts = text.split(find);
   if (parts.length !== 2) {
-    throw new Error(`expected exactly once in ${file}, found ${parts.length - 1} times: ${find}`);
+    throw new Error(
+      `the text of a patch must be in ${file} exactly once, and is there ${parts.length - 1} times: ${find}`,
+    );
   }
   return parts.join(replace);
 }

@@ -6,8 +6,8 @@ export interface Certificate {
 }
 
 /**
- * A certificate for 127.0.0.1 that signs itself, good for a day. Made here because neither Node nor a bare machine has
- * a tool for it, and a key that is committed looks like a secret.
+ * Makes a self-signed certificate for 127.0.0.1 that is valid for a day. Neither Node nor a bare machine has a tool for
+ * certificates, and a committed key would look like a secret.
  */
 export function selfSigned(): Certificate {
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
@@ -25,7 +25,7 @@ export function selfSigned(): Certificate {
     der(
       0xa3,
       sequence(
-        // It is its own authority, and for this address.
+        // The certificate is its own authority (basicConstraints), and is for this address (subjectAltName).
         extension([0x55, 0x1d, 0x13], sequence(der(0x01, Buffer.from([0xff])))),
         extension([0x55, 0x1d, 0x11], sequence(der(0x87, Buffer.from([127, 0, 0, 1])))),
       ),
@@ -35,7 +35,7 @@ export function selfSigned(): Certificate {
   return { cert: pem('CERTIFICATE', cert), key: pemOf(privateKey) };
 }
 
-/** One value in the encoding of X.509 (ASN.1 DER): its kind, its length, itself. */
+/** Encodes one value for X.509 (ASN.1 DER): its tag, its length, its content. */
 function der(tag: number, ...parts: Buffer[]): Buffer {
   const content = Buffer.concat(parts);
   const { length } = content;

@@ -7,19 +7,20 @@ import { until } from './until.js';
 const ROOT = resolve(import.meta.dirname, '../..');
 const MAIN = join(ROOT, 'dist/esm/cli/main.js');
 
-/** Result of a run of the command. */
+/** Result of a run of the command `redlock`. */
 export interface Ended {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
 }
 
-/** The built command in a process of its own, without a terminal. */
+/** The built command `redlock` in its own process, without a terminal. */
 export class CliProcess {
   stdout = '';
   stderr = '';
   readonly ended: Promise<Ended>;
   readonly #child: ChildProcess;
+  #over = false;
 
   constructor(args: readonly string[], env: NodeJS.ProcessEnv = {}) {
     assertBuilt();
@@ -37,39 +38,46 @@ export class CliProcess {
     this.ended = new Promise((done, failed) => {
       this.#child.once('error', failed);
       this.#child.once('close', (code) => {
+        this.#over = true;
         forget();
         done({ code, stdout: this.stdout, stderr: this.stderr });
       });
     });
   }
 
-  /** Resolves when the output has this in it. */
-  says(text: string | RegExp): Promise<void> {
-    return until(() => new RegExp(text).test(this.stdout));
+  /** Resolves when the standard output contains the text; rejects when the command has ended without it. */
+  async says(text: string | RegExp): Promise<void> {
+    const pattern = new RegExp(text);
+    await until(() => {
+      const said = pattern.test(this.stdout);
+      if (!said && this.#over)
+        throw new Error(`the command has ended without ${pattern}:\n${this.stdout}${this.stderr}`);
+      return said;
+    });
   }
 
   signal(name: NodeJS.Signals): void {
     this.#child.kill(name);
   }
 
-  /** Nobody reads the output any more. */
+  /** Closes the pipe of the standard output, as a reader that has ended. */
   closeOutput(): void {
     this.#child.stdout?.destroy();
   }
 }
 
-/** Runs the command to its end. */
+/** Runs the command until it ends. */
 export function runCli(args: readonly string[], env?: NodeJS.ProcessEnv): Promise<Ended> {
   return new CliProcess(args, env).ended;
 }
 
-// A test of an old build would pass or fail for no reason that anybody can see.
+// The tests run the build. A test of an old build would say nothing of the sources.
 function assertBuilt(): void {
   const built = statSync(MAIN, { throwIfNoEntry: false })?.mtimeMs ?? 0;
   const files = readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' });
   for (const file of files.filter((name) => /^(cli|ioredis|redlock)\/.*\.ts$/.test(name))) {
     if (statSync(join(ROOT, 'lib', file)).mtimeMs > built) {
-      throw new Error(`dist/esm is older than lib/${file}: run "npm run build:lib" first`);
+      throw new Error(`dist/esm is missing or older than lib/${file}: run "npm run build:lib" first`);
     }
   }
 }

@@ -7,9 +7,9 @@ import { RedisStore } from '../../lib/stores/redis/redis-store.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
 import { cleanUpAfterTests } from './leftovers.js';
 
-// Clients as an application makes them, which are passed in and closed by it. Those of node-redis are connected by it, too.
+// Clients that an application makes, passes to the library, and closes. It also connects those of node-redis.
 
-/** One that waits longer between its attempts keeps the process alive so long. */
+/** A client keeps the process alive until its next attempt to connect, so the attempts follow each other quickly. */
 const QUICKLY = { socket: { reconnectStrategy: 100 } } as const;
 
 export type ClientMaker = (url: string) => RedisClient;
@@ -35,7 +35,7 @@ export const CLIENTS: Readonly<
 
 export type NodeRedis = ReturnType<typeof nodeRedis>;
 
-/** A client of node-redis 6 that is connecting. */
+/** Makes a client of node-redis 6 that begins to connect. */
 export function nodeRedis(url: string, options: Parameters<typeof createClient>[0] = {}) {
   return begun(createClient({ ...QUICKLY, ...options, url }));
 }
@@ -48,7 +48,7 @@ export function nodeRedisSentinel(options: Parameters<typeof createSentinel>[0])
   return begun(createSentinel(options));
 }
 
-/** A node over a client that was passed in. */
+/** Makes a node that uses a client of the application. */
 export function storeOver(client: RedisClient, context: StoreContext): RedisStore {
   return new RedisStore(driverFor(client), false, context);
 }

@@ -7,13 +7,13 @@ import type { Store } from '../../lib/core/ports.js';
 import { Redlock } from '../../lib/redlock/redlock.js';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 
-// The parts below the Nest module, put together as tests need them.
+// These functions make a `Redlock` and its nodes without the Nest module.
 
 export interface CoreOptions {
   readonly owner?: string;
-  /** Milliseconds; derived from the ttl by default. */
+  /** Milliseconds that a node may take to answer; by default derived from the ttl. */
   readonly nodeTimeout?: number;
-  /** Milliseconds; no guard by default. */
+  /** Milliseconds of the restart guard; by default there is no guard. */
   readonly guard?: number;
 }
 
@@ -24,7 +24,7 @@ export function redlockOver(
   return new Redlock(nodes, { owner, driftFactor: 0.01, nodeTimeout, guard: new RestartGuard(guard) });
 }
 
-/** Terms that nodes share; `warnings` collects their warnings. */
+/** Makes the context that several nodes share; `warnings` collects their warnings. */
 export function newFleet(guarded = false, several = false): StoreContext & { readonly warnings: string[] } {
   const warnings: string[] = [];
   const warnOnce = (text: string): void => {
@@ -33,7 +33,7 @@ export function newFleet(guarded = false, several = false): StoreContext & { rea
   return { keyPrefix: 'lock:', guarded, several, names: new Set(), runIds: new Map(), warnOnce, warnings };
 }
 
-/** Nodes with connections of their own to these servers. */
+/** Makes a node with its own connection for each server. */
 export function nodesTo(
   urls: readonly string[],
   context: StoreContext = newFleet(false, urls.length > 1),
@@ -41,24 +41,24 @@ export function nodesTo(
   return urls.map((url) => new RedisStore(openClient(url), true, context));
 }
 
-/** Number of locks that a server holds; freed records stay for a while. */
+/** Counts the locks that a server holds. Records of released locks, which stay for a while, do not count. */
 export async function countLocks(client: Redis): Promise<number> {
   return (await heldRecords(client)).length;
 }
 
-/** The Redis keys of the locks that a server holds. */
+/** Lists the Redis keys of the locks that a server holds. */
 export async function heldKeys(client: Redis): Promise<string[]> {
   return (await heldRecords(client)).map(({ key }) => key);
 }
 
-/** Owners of the locks that a server holds. */
+/** Lists the owners of the locks that a server holds. */
 export async function ownersOfLocks(client: Redis): Promise<string[]> {
   return (await heldRecords(client)).map(({ record }) => parseRecord(record).owner);
 }
 
 /**
- * Those whom a server has as holders of what several can hold, though by the record nobody holds it any more: a holder may
- * be named whose record has ended, not one who has time left.
+ * Lists holders that a server still names for a key with several holders, although no record says that the key is held. The
+ * list of a server may name a holder whose time is over, but no holder with time left.
  */
 export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
   const held = await heldKeys(client);
@@ -69,7 +69,7 @@ export async function holdersWithoutRecord(client: Redis): Promise<string[]> {
   return ids.flatMap((ofSet, index) => ofSet.map((id) => `${sets[index]} ${id}`));
 }
 
-/** The record of a lock that somebody holds. */
+/** Makes the record of a lock that is held. */
 export function recordOf(owner: string, id = '0'.repeat(32), token = 1_880_000_000_000_000): string {
   return `H-${String(token).padStart(16, '0')}:${id}:1700000000000:${owner}`;
 }
@@ -79,7 +79,7 @@ async function heldRecords(client: Redis): Promise<{ readonly key: string; reado
   const found = await Promise.all(
     keys.map(async (key) => ({ key, record: await client.get(key), left: await client.pttl(key) })),
   );
-  // One that ended meanwhile is not there any more.
+  // A lock may end between the list of keys and the read of its record.
   return found.flatMap(({ key, record, left }) =>
     record !== null && !record.startsWith(STATE.free) && (left === -1 || left > LINGER_MS)
       ? [{ key, record }]

@@ -3,7 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, writ
 import { homedir } from 'node:os';
 import { join } from 'node:path';
 
-/** Servers that the tests of Redis run on, by program and suite of Debian. What a suite has now is what is tested. */
+/** Servers for the tests of Redis, each a program of a suite of Debian. The tests use the version that the suite has now. */
 const SERVERS = [
   { name: 'redis@bookworm', program: 'redis-server', suite: 'bookworm' },
   { name: 'redis@trixie', program: 'redis-server', suite: 'trixie' },
@@ -22,17 +22,17 @@ const CACHE = join(process.env['XDG_CACHE_HOME'] ?? join(homedir(), '.cache'), '
 const KEYRING = '/usr/share/keyrings/debian-archive-keyring.gpg';
 
 /**
- * Gets a server with all its libraries and unpacks it beside the system, which stays as it is: no root, nothing installed.
+ * Downloads a server with all its libraries, and unpacks them into a cache. It needs no root, and installs nothing.
  *
- * @returns the folder that has it as `redis-server`, for the PATH
- * @throws when it cannot be had: no apt, no network, no such package
+ * @returns the folder with the server as `redis-server`, for the PATH
+ * @throws when the download fails: no apt, no network, no such package
  */
 export function debianServer(name) {
   const server = SERVERS.find((each) => each.name === name);
   const folder = join(CACHE, name);
   const bin = join(folder, 'bin');
   if (!existsSync(bin)) {
-    // Under another name until it is whole.
+    // The folder gets its name when it is complete.
     const draft = `${folder}.${process.pid}`;
     try {
       unpack(server, draft);
@@ -46,7 +46,7 @@ export function debianServer(name) {
   return bin;
 }
 
-/** Version that a `redis-server` reports, such as `Redis 8.0.2`. */
+/** Returns the version that a `redis-server` reports, such as `Redis 8.0.2`. */
 export function versionIn(bin) {
   const said = execFileSync(join(bin, 'redis-server'), ['--version'], { encoding: 'utf8' });
   const [, program, version] = /^(\w+) server v=(\S+)/.exec(said) ?? [];
@@ -58,7 +58,7 @@ function unpack({ program, suite, base }, folder) {
   const archives = join(state, 'archives');
   mkdirSync(join(state, 'lists', 'partial'), { recursive: true });
   mkdirSync(join(archives, 'partial'), { recursive: true });
-  // As if nothing were installed, so that the C library and all others come with it.
+  // apt must believe that nothing is installed: then it downloads the C library and all other libraries, too.
   writeFileSync(join(state, 'status'), '');
   writeFileSync(
     join(state, 'debian.sources'),
@@ -87,7 +87,7 @@ function unpack({ program, suite, base }, folder) {
   rmSync(state, { recursive: true });
 }
 
-/** Where this machine gets its Debian packages from. */
+/** Returns the URL from which this machine downloads Debian packages. */
 function mirror() {
   const format = ['indextargets', '--format', '$(REPO_URI)', 'Identifier: Packages', 'Component: main'];
   const [uri] = execFileSync('apt-get', format, { encoding: 'utf8' }).split('\n');
@@ -95,7 +95,7 @@ function mirror() {
   return uri;
 }
 
-/** Its own loader starts it with its own libraries, as those of the system can be older. */
+/** Writes a script that starts the server with its own loader and libraries, as those of the system can be older. */
 function writeWrapper({ program }, folder) {
   const files = readdirSync(join(folder, 'root'), { recursive: true });
   const loader = files.find((file) => /(^|\/)ld-linux[^/]*\.so\.\d+$/.test(file));
@@ -117,5 +117,8 @@ function writeWrapper({ program }, folder) {
 }
 
 function apt(...args) {
-  execFileSync('apt-get', args, { stdio: ['ignore', 'ignore', 'pipe'], timeout: 120_000 });
+  execFileSync('apt-get', ['-o', 'Acquire::Retries=3', ...args], {
+    stdio: ['ignore', 'ignore', 'pipe'],
+    timeout: 120_000,
+  });
 }

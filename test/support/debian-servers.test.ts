@@ -11,7 +11,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Runs `npm run test:servers` where nothing has been downloaded, with another `apt-get`. */
+/** Runs `npm run test:servers` with an empty cache and a script in place of `apt-get`. */
 async function testServers(aptGet: string, ...names: string[]): Promise<{ code: number; output: string }> {
   await writeFile(join(folder, 'bin', 'apt-get'), `#!/bin/sh\n${aptGet}\n`, { mode: 0o755 });
   const env = {
@@ -26,7 +26,7 @@ async function testServers(aptGet: string, ...names: string[]): Promise<{ code: 
   });
 }
 
-test('skips a server that cannot be downloaded, with the reason, and keeps no files of it', async () => {
+test('test:servers skips a server that cannot be downloaded, prints the reason and leaves no files', async () => {
   const away =
     'case "$*" in *indextargets*) echo http://127.0.0.1:1/;; *) echo "E: no such suite" >&2; exit 100;; esac';
   const { code, output } = await testServers(away, 'redis@trixie', 'valkey@trixie');
@@ -38,7 +38,7 @@ test('skips a server that cannot be downloaded, with the reason, and keeps no fi
   await expect(readdir(join(folder, 'cache', 'nestjs-redlock', 'servers'))).resolves.toEqual([]);
 });
 
-test('refuses an unknown server and lists the known ones', async () => {
+test('test:servers refuses an unknown server and lists the known ones', async () => {
   const { code, output } = await testServers('exit 1', 'redis@sarge');
   expect(code).toBe(1);
   expect(output).toMatch(/there is no server "redis@sarge"; there are: redis@bookworm, /);

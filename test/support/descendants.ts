@@ -1,11 +1,11 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 
-/** The processes that this one has started, those that they have started, and so on. */
+/** Lists the processes that a process has started, the processes that these have started, and so on. */
 export function descendantsOf(pid: number): number[] {
   const parents = existsSync('/proc/self/stat') ? fromProc() : fromPs();
   const found = [pid];
-  // An array goes through what is added meanwhile, too.
+  // The loop also visits elements that are added during the loop.
   for (const parent of found) {
     for (const [child, itsParent] of parents) if (itsParent === parent) found.push(child);
   }
@@ -14,7 +14,7 @@ export function descendantsOf(pid: number): number[] {
 
 type Parents = readonly (readonly [pid: number, parent: number])[];
 
-/** A bare Linux has no `ps`. */
+/** Reads /proc, because a bare Linux has no `ps`. */
 function fromProc(): Parents {
   const pids = readdirSync('/proc').filter((name) => /^\d+$/.test(name));
   return pids.flatMap((pid) => {
@@ -22,7 +22,7 @@ function fromProc(): Parents {
       const [, parent] = /^\d+ \(.*\) \S (\d+)/s.exec(readFileSync(`/proc/${pid}/stat`, 'latin1')) ?? [];
       return [[Number(pid), Number(parent)] as const];
     } catch {
-      return []; // ended meanwhile
+      return []; // The process has ended since the list was read.
     }
   });
 }

@@ -4,21 +4,24 @@ import { text } from 'node:stream/consumers';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
 
-/** One request to the JSON gateway. */
+/** A request to the JSON gateway of etcd. */
 export interface GatewayRequest {
-  /** Such as `kv/txn`. */
+  /** Path of the request below `/v3/`, such as `kv/txn`. */
   readonly path: string;
   readonly body: string;
-  /** Has etcd do it, and resolves to its answer. */
+  /** Sends the request to etcd, and resolves to the answer. */
   readonly pass: () => Promise<string>;
 }
 
-/** Takes a request in place of etcd: a text is the answer, `null` is silence, and `undefined` has etcd answer. */
+/**
+ * Answers a request in place of etcd. A text is the answer, with `null` there is no answer, and with `undefined` etcd
+ * answers.
+ */
 export type Interception = (
   request: GatewayRequest,
 ) => Promise<string | null | undefined> | string | null | undefined;
 
-/** A gateway in front of a real etcd, which can answer in its place. */
+/** A gateway in front of a real etcd. A test can answer in place of etcd. */
 export interface FakeGateway {
   readonly host: string;
   readonly port: number;

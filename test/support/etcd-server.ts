@@ -12,10 +12,13 @@ import { startWatchdog } from './watchdog.js';
 
 const START_TIMEOUT = 60_000;
 
-/** Milliseconds; so short that a lease may be granted for one second, and that a cluster elects a new leader in less. */
+/**
+ * Timing in milliseconds. With these values etcd grants leases of one second, and a cluster elects a new leader in
+ * less.
+ */
 const QUICK = { heartbeat: 20, election: 200 };
 
-/** Output of `etcd` about itself and its options; `undefined` without one on the PATH. */
+/** Help text of `etcd`; `undefined` without an `etcd` on the PATH. */
 const help = ((): string | undefined => {
   try {
     return execFileSync('etcd', ['--help'], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
@@ -24,14 +27,17 @@ const help = ((): string | undefined => {
   }
 })();
 
-/** True if there is an etcd on the PATH; otherwise logs once how to get one. */
+/** Returns true if there is an `etcd` on the PATH; otherwise prints how to install one. */
 export function hasEtcd(): boolean {
   if (help === undefined)
     process.stderr.write('Skipped: no `etcd` on the PATH; on Debian it is `apt-get install etcd-server`.\n');
   return help !== undefined;
 }
 
-/** True if there is the command that copies and restores the data of an etcd; otherwise logs once how to get it. */
+/**
+ * Returns true if there is an `etcdctl`, which copies and restores the data of an etcd; otherwise prints how to install
+ * one.
+ */
 export function hasEtcdctl(): boolean {
   try {
     execFileSync('etcdctl', ['version'], { stdio: 'ignore' });
@@ -45,8 +51,8 @@ export function hasEtcdctl(): boolean {
 }
 
 /**
- * Whether an old leader that goes on revokes leases which the new one has renewed (etcd issue 15247): then locks can overlap,
- * and only tokens can be tested while a leader stands still.
+ * True if this version has etcd issue 15247: a leader that was paused revokes leases which its successor has renewed.
+ * Then locks can overlap, and a test can judge only fencing tokens while a leader is paused.
  */
 export function oldLeadersRevoke(): boolean {
   const version = execFileSync('etcd', ['--version'], { encoding: 'utf8' });
@@ -56,21 +62,24 @@ export function oldLeadersRevoke(): boolean {
 }
 
 export interface StartEtcdOptions {
-  /** Arguments after ours, so that they win. */
+  /** Further arguments; they override ours. */
   readonly args?: readonly string[];
-  /** A second URL that clients can come to, such as one of https. */
+  /** A second URL for clients, such as one with https. */
   readonly alsoAt?: string;
-  /** Milliseconds between heartbeats, and without one until an election; leases last at least one and a half of the latter. */
+  /**
+   * Milliseconds between heartbeats, and milliseconds without a heartbeat until an election. A lease lasts at least one
+   * and a half times the latter.
+   */
   readonly timing?: { readonly heartbeat: number; readonly election: number };
 }
 
-/** Starts one etcd on the loopback interface; resolves when it answers. */
+/** Starts one etcd on the loopback interface. Resolves when the etcd answers. */
 export async function startEtcd(options: StartEtcdOptions = {}): Promise<EtcdServer> {
   const [server] = await startEtcdCluster(1, options);
   return server as EtcdServer;
 }
 
-/** Starts a cluster of so many members. */
+/** Starts a cluster of `count` members. */
 export async function startEtcdCluster(count: number, options: StartEtcdOptions = {}): Promise<EtcdServer[]> {
   const members = await Promise.all(
     Array.from({ length: count }, async (_, index) => ({
@@ -90,7 +99,7 @@ export async function startEtcdCluster(count: number, options: StartEtcdOptions 
   }
 }
 
-/** Versions before 3.4 take the older API for the default. */
+/** Runs `etcdctl` with the API of version 3. Versions before 3.4 use an older API by default. */
 async function etcdctl(...args: readonly string[]): Promise<void> {
   await promisify(execFile)('etcdctl', args, { env: { ...process.env, ETCDCTL_API: '3' } });
 }
@@ -102,8 +111,8 @@ interface Member {
 }
 
 /**
- * An etcd that belongs to the test that started it. It is stopped after the test file at the latest, and a watchdog ends it
- * when the test process itself is killed.
+ * An etcd process of one test. It ends after the test file at the latest; a watchdog ends it when the test process is
+ * killed.
  */
 export class EtcdServer {
   readonly host = LOOPBACK;
@@ -138,24 +147,24 @@ export class EtcdServer {
     return this.#process !== undefined;
   }
 
-  /** Does nothing when it runs. Resolves when it answers what needs a majority. */
+  /** Starts the process unless it runs. Resolves when the member answers a request that needs a majority. */
   async start(): Promise<void> {
     if (this.#process) return;
-    // In memory, where there is such a folder: versions before 3.5 cannot do without fsync.
+    // The data is in memory if there is such a folder: versions before 3.5 cannot do without fsync.
     this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'etcd-test-'));
     this.#launch(this.#folder);
     const deadline = performance.now() + START_TIMEOUT;
-    while (!(await this.call('kv/range', { key: 'eA==' }).then(Boolean, () => false))) {
+    while (!(await this.call('kv/range', { key: 'eA==' }, 2_000).then(Boolean, () => false))) {
       if (!this.#process || performance.now() > deadline) {
         const log = await readFile(join(this.#folder, 'etcd.log'), 'utf8');
-        throw new Error(`etcd did not answer on port ${this.port}. It said:\n${log.slice(-4_000)}`);
+        throw new Error(`etcd did not answer on port ${this.port}. Its log:\n${log.slice(-4_000)}`);
       }
       await sleep(20);
     }
   }
 
-  /** Asks its JSON gateway, past the store. */
-  async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 2_000): Promise<Reply> {
+  /** Sends a request to the JSON gateway, without a store of the library. */
+  async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 60_000): Promise<Reply> {
     const response = await fetch(`${this.url}/v3/${path}`, {
       method: 'POST',
       body: JSON.stringify(body),
@@ -166,7 +175,7 @@ export class EtcdServer {
     return JSON.parse(text) as Reply;
   }
 
-  /** The names of all keys, and what they end with. */
+  /** Lists the names of all keys with the leases that they end with. */
   async keys(prefix = 'nestjs-redlock/'): Promise<{ readonly key: string; readonly lease: string }[]> {
     const key = Buffer.from(prefix).toString('base64');
     const range_end = Buffer.from(`${prefix}\u{10FFFF}`).toString('base64');
@@ -181,7 +190,7 @@ export class EtcdServer {
     }));
   }
 
-  /** The names of those who hold a key. */
+  /** Lists the keys of the holders of locks. */
   async holders(): Promise<string[]> {
     return (await this.keys()).map(({ key }) => key).filter((key) => key.includes('\0h\0'));
   }
@@ -195,7 +204,7 @@ export class EtcdServer {
     return leader === header.member_id;
   }
 
-  /** SIGKILL, as in a crash. */
+  /** Sends SIGKILL, as in a crash. */
   async kill(): Promise<void> {
     this.#process?.ref();
     this.#process?.kill('SIGKILL');
@@ -215,20 +224,25 @@ export class EtcdServer {
     process.kill(this.pid, 'SIGCONT');
   }
 
-  /** Kills it if it runs, and starts it on the same port with the same data. */
+  /** Kills the process if it runs, and starts a new one on the same port with the same data. */
   async restart(): Promise<void> {
     await this.kill();
     await this.start();
   }
 
-  /** Copies all that it has; gives the file. */
+  /** Copies all data; returns the path of the file. */
   async copy(): Promise<string> {
     const file = join(this.#folder ?? '', 'copy.db');
-    await etcdctl('--endpoints', this.url, 'snapshot', 'save', file);
+    // By default `etcdctl` waits for two seconds, which is too short for a busy machine.
+    const patience = ['--dial-timeout', '60s', '--command-timeout', '120s'];
+    await etcdctl('--endpoints', this.url, ...patience, 'snapshot', 'save', file);
     return file;
   }
 
-  /** Kills it, and starts it with what it had when it was copied; a `token` makes that another cluster. */
+  /**
+   * Kills the process, and starts a new one with the data of the copy. With a `token` the new one belongs to another
+   * cluster.
+   */
   async restore(copy: string, token?: string): Promise<void> {
     await this.kill();
     const data = join(this.#folder ?? '', 'data');
@@ -264,7 +278,7 @@ export class EtcdServer {
       ...(help?.includes('--unsafe-no-fsync') ? ['--unsafe-no-fsync'] : []),
       ...args,
     ];
-    // In a session of its own, so that Ctrl-C in the terminal reaches Jest alone, also when the server is paused.
+    // The process has its own session: Ctrl-C in the terminal reaches only Jest, also when the server is paused.
     const child = spawn('etcd', all, { detached: true, stdio: ['ignore', log, log] });
     closeSync(log);
     child.unref();

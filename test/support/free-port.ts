@@ -4,33 +4,47 @@ import { createServer } from 'node:net';
 export const LOOPBACK = '127.0.0.1';
 
 /**
- * Below the range that Linux (32768 and up) and macOS (49152 and up) use for outgoing connections. A port
- * that `listen(0)` hands out lies inside it: while a killed server is down, a client that reconnects again
- * and again can then be given the server's own port and connect to itself, and the restart finds its port taken.
+ * Linux takes the ports of outgoing connections from 32768 up, macOS from 49152 up. A client that reconnects to a
+ * killed server can get the port of that server as its own port: then the client connects to itself, or the restarted
+ * server finds its port taken. So the ports here are lower. They are lower by another 10,000, because a server of a
+ * Redis Cluster also listens on its port + 10000.
  */
-const FIRST_PORT = 20_000;
-const LAST_PORT = 32_000;
+const FIRST_PORT = 10_000;
+const LAST_PORT = 20_000;
 
 /**
- * Workers of Jest have ports of their own: one on which a test wants nobody to answer, or a server to be back in a
- * moment, is not given to a server of another test meanwhile.
+ * Number of parts of these ports. Each worker of Jest has its own part, and processes without Jest share another part.
+ * A test may need a port on which nobody answers, or restart a server on a port: a test of another worker must not take
+ * that port.
  */
-const SHARES = 4;
-const SHARE = (LAST_PORT - FIRST_PORT) / SHARES;
-const FIRST_OF_OURS = FIRST_PORT + (Number(process.env['JEST_WORKER_ID'] ?? 0) % SHARES) * SHARE;
+export const PORT_SHARES = 8;
+const SHARE = (LAST_PORT - FIRST_PORT) / PORT_SHARES;
 
-/** No port is given twice: the one who has it may not listen yet, or be down for a moment. */
+/**
+ * Ports that `freePort` has returned. A port is returned once, as the caller may not listen yet, or may have stopped
+ * for a moment.
+ */
 const given = new Set<number>();
 
-/** A port nobody listens on now. Another process may take it before the caller does: retry then. */
+/**
+ * Returns the ports of a worker of Jest: the first port, and the port after the last one. Number 0 is for processes
+ * without Jest.
+ */
+export function portsOf(worker: number): readonly [first: number, end: number] {
+  const first = FIRST_PORT + (worker % PORT_SHARES) * SHARE;
+  return [first, first + SHARE];
+}
+
+/** Returns a port on which nobody listens now. A process outside the tests may take the port before the caller does. */
 export async function freePort(): Promise<number> {
+  const [first, end] = portsOf(Number(process.env['JEST_WORKER_ID'] ?? 0));
   for (let attempt = 0; attempt < 100; attempt++) {
-    const port = randomInt(FIRST_OF_OURS, FIRST_OF_OURS + SHARE);
+    const port = randomInt(first, end);
     if (given.has(port)) continue;
     given.add(port);
     if (await canListen(port)) return port;
   }
-  throw new Error(`found no free port between ${FIRST_OF_OURS} and ${FIRST_OF_OURS + SHARE}`);
+  throw new Error(`found no free port between ${first} and ${end}`);
 }
 
 function canListen(port: number): Promise<boolean> {

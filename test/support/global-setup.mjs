@@ -4,17 +4,20 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { ensureRedisServer } from './install-redis.mjs';
 
-// JavaScript, not TypeScript: Jest loads its global set-up without the transform when the package is ESM.
+// This file is JavaScript, because Jest does not transform its global set-up in an ESM package.
 export default async function setUp() {
   await ensureRedisServer();
   const folder = await mkdtemp(join(tmpdir(), 'test-run-'));
-  removeAtTheEnd(folder);
-  // Jest gives its environment to the workers; see run-folder.ts.
+  removeAtEnd(folder);
+  // The workers inherit this variable; see run-folder.ts.
   process.env['TEST_RUN_FOLDER'] = folder;
 }
 
-/** However this process ends: a `globalTeardown` does not run after a SIGKILL. The end closes the pipe that the shell reads. */
-function removeAtTheEnd(folder) {
+/**
+ * Removes the folder when this process has ended, even by SIGKILL, after which Jest runs no `globalTeardown`. The shell
+ * waits for the end of the pipe.
+ */
+function removeAtEnd(folder) {
   const script = 'while read -r _; do :; done; rm -rf "$1"';
   const stdio = ['pipe', 'ignore', 'ignore'];
   const shell = spawn('sh', ['-c', script, 'remove', folder], { detached: true, stdio });

@@ -2,8 +2,10 @@ import { execFile } from 'node:child_process';
 import { canInstall, install } from './apt.mjs';
 
 /**
- * Makes sure that `redis-server` is on the PATH: uses the one that is there, else installs the package when
- * that needs no questions (root on Debian or Ubuntu), else says what to do.
+ * Ensures that there is a `redis-server` on the PATH. Without one, installs the package if that needs no questions
+ * (root on Debian or Ubuntu).
+ *
+ * @throws Error with the commands that install one
  */
 export async function ensureRedisServer() {
   if (await redisServerWorks()) {

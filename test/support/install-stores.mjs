@@ -2,11 +2,11 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { canInstall, install } from './apt.mjs';
 
-/** Debian puts some of them where only root looks. */
+/** Folders with programs. Debian puts some servers into a folder that only the PATH of root contains. */
 const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
 const onPath = (program) => FOLDERS.some((folder) => existsSync(join(folder, program)));
 
-/** Servers that the tests of further stores start, each with Debian's package. Without one its tests are skipped. */
+/** Servers of further tests, each with its package of Debian. Without a server its tests are skipped. */
 const SERVERS = [
   {
     name: 'etcd',
@@ -16,7 +16,7 @@ const SERVERS = [
   { name: 'PgBouncer', there: () => onPath('pgbouncer'), packages: ['pgbouncer'] },
 ];
 
-// Run by `npm test` before Jest: says in a line for each server that is missing what was done about it.
+// `npm test` runs this file before Jest. It prints one line for each missing server.
 for (const { name, packages } of SERVERS.filter((server) => !server.there())) {
   const command = `apt-get install ${packages.join(' ')}`;
   if (!canInstall()) {

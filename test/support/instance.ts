@@ -4,13 +4,13 @@ import { createInterface } from 'node:readline';
 import { cleanUpAfterTests } from './leftovers.js';
 import { until } from './until.js';
 
-/** An application in a process of its own, which tells what happens on its standard output. */
+/** An application in its own process. It prints its events on its standard output, one a line. */
 export class Instance {
   readonly lines: string[] = [];
   readonly #exited: Promise<unknown>;
   readonly #child: ChildProcess;
 
-  /** @param file - see {@link bundled} */
+  /** @param file - a program from {@link bundled} */
   constructor(file: string, env: Readonly<Record<string, string>>) {
     const child = spawn(process.execPath, [file], {
       env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', ...env },
@@ -30,7 +30,7 @@ export class Instance {
     this.#child.kill(name);
   }
 
-  /** As a crash: nothing is released, no connection is closed politely. */
+  /** Kills the process, as in a crash: it releases no lock and closes no connection. */
   async kill(): Promise<void> {
     this.#child.kill('SIGKILL');
     await this.#exited;

@@ -3,15 +3,15 @@ type Cleanup = () => Promise<void>;
 const cleanups = new Set<Cleanup>();
 
 /**
- * Registers something that must not outlive the test file. Servers and proxies of this folder register
- * themselves, so that a test that fails half-way leaves no process behind. Returns the way to take it back.
+ * Registers a clean-up, which runs after the test file. Servers and proxies of this folder register themselves: a test
+ * that fails half-way leaves no process behind. Returns a function that removes the registration.
  */
 export function cleanUpAfterTests(cleanup: Cleanup): () => void {
   cleanups.add(cleanup);
   return () => cleanups.delete(cleanup);
 }
 
-/** Runs every registered clean-up, even if some fail, and reports the failures. */
+/** Runs all registered clean-ups, even if some of them fail, and reports the failures. */
 export async function cleanUpLeftovers(): Promise<void> {
   const pending = [...cleanups];
   cleanups.clear();

@@ -1,7 +1,10 @@
 import { existsSync } from 'node:fs';
 import Sequencer from '@jest/test-sequencer';
 
-/** What takes long, longest first: begun last, it would run on while the other workers have nothing left to do. */
+/**
+ * Test files that take long, the longest first. A long file that begins last runs on while the other workers have
+ * nothing to do.
+ */
 const LONG = [
   'faults/scenarios.clients',
   'consumers/packed-package',
@@ -56,7 +59,7 @@ const missing = LONG.filter((name) => !existsSync(`.${name}`));
 if (missing.length > 0)
   throw new Error(`longest-first.mjs names tests that are not there: ${missing.join(', ')}`);
 
-/** Runs the test files that take long before the others; without it a fresh clone goes by the size of the files. */
+/** Runs the long test files before the others. Without this order a fresh clone runs the largest files first. */
 export default class LongestFirst extends Sequencer {
   sort(tests) {
     const rank = ({ path }) => {

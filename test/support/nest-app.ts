@@ -7,15 +7,15 @@ import { cleanUpAfterTests } from './leftovers.js';
 import { PATIENT } from './patience.js';
 
 export interface StartOptions {
-  /** Called with the application before it starts. */
+  /** Receives the application before it starts. */
   readonly prepare?: (app: INestApplication) => unknown;
-  /** Express without it. */
+  /** HTTP adapter; by default that of Express. */
   readonly adapter?: AbstractHttpAdapter;
-  /** Hears everything; without it, errors are printed. */
+  /** Receives all log lines. Without a logger, Nest prints errors. */
   readonly logger?: LoggerService;
 }
 
-/** A started application with locks, which waits patiently for its nodes; closed after the test file at the latest. */
+/** Starts an application with locks and a long time limit for nodes. It is closed after the test file at the latest. */
 export async function startApp(
   metadata: ModuleMetadata,
   options: RedlockModuleOptions = { nodes: 'memory' },
@@ -25,7 +25,7 @@ export async function startApp(
   return startPlainApp({ ...metadata, imports }, start);
 }
 
-/** The same without a RedlockModule of its own. */
+/** Starts an application without adding a RedlockModule. */
 export async function startPlainApp(
   metadata: ModuleMetadata,
   { prepare, adapter = new ExpressAdapter(), logger }: StartOptions = {},

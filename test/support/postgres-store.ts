@@ -1,6 +1,6 @@
 import type { StoreTerms } from '../../lib/core/store-factory.js';
 
-/** Terms of an opened store; `warnings` collects its warnings, `events` its connection state. */
+/** Makes the terms of a store; `warnings` collects its warnings, `events` the states of its connection. */
 export function newTerms(): StoreTerms & { readonly warnings: string[]; readonly events: string[] } {
   const warnings: string[] = [];
   const events: string[] = [];

@@ -3,7 +3,10 @@ import { until } from './until.js';
 
 const SLOTS = 16_384;
 
-/** The masters of a Cluster, which share its slots evenly; each is started with further arguments of its own. */
+/**
+ * Starts the masters of a Cluster, which get equal shares of the slots. `args` has the further arguments of each
+ * master.
+ */
 export async function startMasters(...args: readonly (readonly string[])[]): Promise<RedisServer[]> {
   const servers = await Promise.all(args.map((its) => startClusterServer(its)));
   const share = Math.ceil(SLOTS / servers.length);
@@ -17,16 +20,16 @@ export async function startMasters(...args: readonly (readonly string[])[]): Pro
   return servers;
 }
 
-/** A server that is not in a Cluster yet. */
+/** Starts a server that has not joined a Cluster yet. */
 export function startClusterServer(args: readonly string[]): Promise<RedisServer> {
   const ours = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'];
-  // Otherwise a master becomes a replica when its last slot is moved away.
+  // With replica migration, a master would become a replica when its last slot is moved away.
   return startRedis({ args: [...ours, '--cluster-allow-replica-migration', 'no', ...args] });
 }
 
-/** One more server of a Cluster: a replica of the master, in step with it. */
+/** Adds a replica of the master to the Cluster. Resolves when the replica has the data of the master. */
 export async function addReplica(masters: readonly RedisServer[], master: RedisServer): Promise<RedisServer> {
-  // Otherwise the master waits five seconds for more replicas.
+  // By default the master waits five seconds for more replicas.
   await master.client().config('SET', 'repl-diskless-sync-delay', 0);
   const replica = await startClusterServer([]);
   await meet([...masters, replica]);
@@ -36,10 +39,10 @@ export async function addReplica(masters: readonly RedisServer[], master: RedisS
   return replica;
 }
 
-/** Resolves when all of them know each other. */
+/** Makes the servers one Cluster. Resolves when each server knows all others. */
 export async function meet(servers: readonly RedisServer[]): Promise<void> {
   const clients = servers.map((server) => server.client());
-  // Every two of them: it takes long to hear of one from another.
+  // Each server meets each other one directly: gossip takes longer.
   for (const [index, client] of clients.entries()) {
     for (const { host, port } of servers.slice(index + 1)) await client.call('CLUSTER', 'MEET', host, port);
   }

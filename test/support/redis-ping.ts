@@ -1,6 +1,9 @@
 import { connect } from 'node:net';
 
-/** True if a Redis answers and is ready. One that requires a password is ready; one that still loads its data is not. */
+/**
+ * Resolves to true if a Redis answers and is ready. A Redis that requires a password is ready; a Redis that still loads
+ * its data is not.
+ */
 export function ping(host: string, port: number, timeout = 500): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect({ host, port });

@@ -34,7 +34,7 @@ describe('startRedis', () => {
     await expect(client.get('key')).resolves.toBeNull();
   });
 
-  test('keeps its data over a kill and a restart with persistence', async () => {
+  test('keeps its data after a kill and a restart with persistence', async () => {
     const redis = await startRedis({ args: ['--appendonly', 'yes', '--appendfsync', 'always'] });
     await redis.client().set('key', 'value');
 
@@ -45,7 +45,7 @@ describe('startRedis', () => {
     await expect(redis.client().get('key')).resolves.toBe('value');
   });
 
-  test('a paused server does not answer, and runs pending commands when it resumes', async () => {
+  test('pause() stops all answers, and resume() executes the pending commands', async () => {
     const redis = await startRedis();
     const client = redis.client();
     await client.ping();
@@ -60,7 +60,7 @@ describe('startRedis', () => {
     await expect(reply).resolves.toBe('OK');
   });
 
-  test('a paused server can be stopped', async () => {
+  test('stop() ends a paused server', async () => {
     const redis = await startRedis();
     const { pid } = redis;
     redis.pause();
@@ -68,11 +68,11 @@ describe('startRedis', () => {
     await expect(processGone(pid)).resolves.toBeUndefined();
   });
 
-  test('reports the output of redis-server when it does not start', async () => {
+  test('rejects with the output of redis-server when that does not start', async () => {
     await expect(startRedis({ args: ['--no-such-option', '1'] })).rejects.toThrow(/no-such-option/);
   });
 
-  test('does not take another server on its port for its own', async () => {
+  test('rejects when another server listens on its port', async () => {
     const other = await startRedis();
     await expect(startRedis({ port: other.port })).rejects.toThrow(`port ${other.port} is taken`);
 

@@ -11,19 +11,19 @@ import { ping } from './redis-ping.js';
 import { startWatchdog } from './watchdog.js';
 
 export interface StartRedisOptions {
-  /** Arguments for redis-server, after ours, so that they win: `['--appendonly', 'yes']`. */
+  /** Further arguments of redis-server, which override ours: `['--appendonly', 'yes']`. */
   readonly args?: readonly string[];
-  /** A configuration file of its own, which a Sentinel needs, as it writes to it. */
+  /** Content of a configuration file. A Sentinel needs such a file, as it writes to it. */
   readonly config?: string;
-  /** A fixed port. Without it a free one is found, and another one if somebody else was quicker. */
+  /** Port of the server; by default a free port, or another free port if that was taken meanwhile. */
   readonly port?: number;
-  /** Time limit in ms until the server answers PING. */
+  /** Milliseconds until the server must answer PING. */
   readonly startTimeout?: number;
-  /** Environment variables beside our own. */
+  /** Further environment variables. */
   readonly env?: NodeJS.ProcessEnv;
 }
 
-/** Every write is on disk before it is confirmed, so that a restart forgets no lock (S13). */
+/** The server confirms a write when it is on disk, so that a restart forgets no lock (S13). */
 export const DURABLE: StartRedisOptions = { args: ['--appendonly', 'yes', '--appendfsync', 'always'] };
 
 const START_TIMEOUT = 60_000;
@@ -31,7 +31,7 @@ const PORT_ATTEMPTS = 5;
 
 class PortTakenError extends Error {}
 
-/** Of the `redis-server` that is tested, such as 7.2; of a Valkey the version of its own. */
+/** Version of the tested `redis-server`, such as 7.2. A Valkey reports its own version. */
 export function redisVersion(): number {
   const [, version] =
     /v=(\d+\.\d+)/.exec(execFileSync('redis-server', ['--version'], { encoding: 'utf8' })) ?? [];
@@ -39,7 +39,7 @@ export function redisVersion(): number {
   return Number(version);
 }
 
-/** Starts one real redis-server on the loopback interface; resolves when it answers PING. */
+/** Starts one real redis-server on the loopback interface. Resolves when it answers PING. */
 export async function startRedis(options: StartRedisOptions = {}): Promise<RedisServer> {
   for (let attempt = 1; ; attempt++) {
     const server = new RedisServer(options.port ?? (await freePort()), options);
@@ -55,7 +55,7 @@ export async function startRedis(options: StartRedisOptions = {}): Promise<Redis
   }
 }
 
-/** `count` independent servers, started at the same time. */
+/** Starts `count` independent servers at the same time. */
 export async function startRedisNodes(
   count: number,
   options: StartRedisOptions = {},
@@ -71,8 +71,8 @@ export async function startRedisNodes(
 }
 
 /**
- * A redis-server process that belongs to the test that started it. It is stopped after the test file at the
- * latest, and a watchdog ends it when the test process itself is killed.
+ * A redis-server of one test. It ends after the test file at the latest; a watchdog ends it when the test process is
+ * killed.
  */
 export class RedisServer {
   readonly host = LOOPBACK;
@@ -93,7 +93,7 @@ export class RedisServer {
     return `redis://${this.host}:${this.port}`;
   }
 
-  /** The process id now; another one after `restart()`. */
+  /** Current process id, which changes with a restart. */
   get pid(): number {
     if (this.process?.pid === undefined) {
       throw new Error(`the redis-server on port ${this.port} is not running`);
@@ -105,7 +105,7 @@ export class RedisServer {
     return this.process !== undefined;
   }
 
-  /** The server's working directory: kept by `kill()` and `restart()`, removed by `stop()`. */
+  /** Working directory of the server. `kill()` and `restart()` keep it, `stop()` removes it. */
   get workingDirectory(): string {
     if (this.directory === undefined) {
       throw new Error(`the redis-server on port ${this.port} is stopped`);
@@ -113,53 +113,54 @@ export class RedisServer {
     return this.directory;
   }
 
-  /** Used by `startRedis` and `restart`; does nothing when the server runs. */
-  async start(): Promise<void> {
-    if (this.process) {
-      return;
-    }
-    this.directory ??= await mkdtemp(join(tmpdir(), 'redis-test-'));
-    await rm(pidFile(this.directory), { force: true });
-    this.launch(this.directory);
-    await this.waitUntilReady(this.directory);
-  }
-
-  /** SIGKILL, as in a crash: nothing is flushed, no connection is closed politely. */
-  async kill(): Promise<void> {
-    this.process?.ref(); // so that a script that only waits for this does not end before it
-    this.process?.kill('SIGKILL');
-    await this.exited;
-  }
-
-  /** SIGSTOP: connections stay open, the kernel still accepts new ones, nothing is answered. */
-  pause(): void {
-    process.kill(this.pid, 'SIGSTOP');
-  }
-
-  /** SIGCONT: everything sent in the meantime is executed now. */
-  resume(): void {
-    process.kill(this.pid, 'SIGCONT');
-  }
-
   /**
-   * Kills the server if it runs and starts it again on the same port, with the same arguments and in the same
-   * directory: its data is gone unless it was started with persistence.
+   * Starts the server unless it runs. A server that was killed gets its port and its directory again.
+   *
+   * @throws PortTakenError without another attempt for a new server, which can have another port
    */
-  async restart(): Promise<void> {
-    await this.kill();
-    for (let attempt = 1; ; attempt++) {
+  async start(): Promise<void> {
+    const attempts = this.directory === undefined ? 1 : PORT_ATTEMPTS;
+    for (let attempt = 1; !this.process; attempt++) {
+      this.directory ??= await mkdtemp(join(tmpdir(), 'redis-test-'));
+      await rm(pidFile(this.directory), { force: true });
+      this.launch(this.directory);
       try {
-        return await this.start();
+        await this.waitUntilReady(this.directory);
       } catch (error) {
-        if (!(error instanceof PortTakenError) || attempt === PORT_ATTEMPTS) {
-          throw error;
-        }
+        if (!(error instanceof PortTakenError) || attempt === attempts) throw error;
         await sleep(100);
       }
     }
   }
 
-  /** Ends the server and its clients and removes its directory. May be called more than once. */
+  /** Sends SIGKILL, as in a crash: the server writes nothing more to disk and closes no connection. */
+  async kill(): Promise<void> {
+    // Node would end a script that waits for nothing else.
+    this.process?.ref();
+    this.process?.kill('SIGKILL');
+    await this.exited;
+  }
+
+  /** Sends SIGSTOP: connections stay open, and the kernel accepts new ones, but the server answers nothing. */
+  pause(): void {
+    process.kill(this.pid, 'SIGSTOP');
+  }
+
+  /** Sends SIGCONT: the server now executes the commands that have arrived meanwhile. */
+  resume(): void {
+    process.kill(this.pid, 'SIGCONT');
+  }
+
+  /**
+   * Kills the server if it runs, and starts a new one on the same port, with the same arguments and directory. Its data
+   * is gone unless it was started with persistence.
+   */
+  async restart(): Promise<void> {
+    await this.kill();
+    await this.start();
+  }
+
+  /** Ends the server and its clients, and removes its directory. May be called more than once. */
   async stop(): Promise<void> {
     this.forget();
     for (const client of this.clients) {
@@ -168,18 +169,19 @@ export class RedisServer {
     this.clients.clear();
     await this.kill();
     if (this.directory !== undefined) {
-      await rm(this.directory, { recursive: true, force: true });
+      // A child process of the killed server may still write a file for a moment.
+      await rm(this.directory, { recursive: true, force: true, maxRetries: 5 });
       this.directory = undefined;
     }
   }
 
-  /** A client to look at the server with; closed by `stop()`. It reconnects quickly after `restart()`. */
+  /** Opens a client for the test itself; `stop()` closes it. It reconnects quickly after `restart()`. */
   client(options: RedisOptions = {}): Redis {
     const { host, port } = this;
-    // ioredis leaves a timer of this length behind when it disconnects what is closed already; Jest waits for it.
+    // Jest waits for a timer of this length, which ioredis leaves behind when it disconnects a closed connection.
     const disconnectTimeout = 100;
     const client = new Redis({ host, port, disconnectTimeout, retryStrategy: () => 50, ...options });
-    // Without a listener ioredis prints every refused connection while the server is down on purpose.
+    // Without a listener, ioredis prints each refused connection while the server is down.
     client.on('error', () => undefined);
     this.clients.add(client);
     client.once('end', () => this.clients.delete(client));
@@ -193,7 +195,7 @@ export class RedisServer {
     args.push('--bind', this.host, '--port', String(this.port), '--dir', directory);
     args.push('--pidfile', pidFile(directory));
     args.push('--save', '', '--appendonly', 'no', ...(this.options.args ?? []));
-    // In a session of its own, so that Ctrl-C in the terminal reaches Jest alone, also when the server is paused.
+    // The process has its own session: Ctrl-C in the terminal reaches only Jest, also when the server is paused.
     const env = { ...process.env, ...this.options.env };
     const child = spawn('redis-server', args, { detached: true, stdio: ['ignore', log, log], env });
     closeSync(log);
@@ -215,8 +217,8 @@ export class RedisServer {
     const timeout = this.options.startTimeout ?? START_TIMEOUT;
     const deadline = performance.now() + timeout;
     while (this.process?.pid !== undefined) {
-      // The port may belong to somebody else's server, started a moment before ours, which answers just as well.
-      // Ours writes its pid file only once it has the port.
+      // A server of another process may have taken the port a moment before, and would answer, too. Our server writes
+      // its pid file after it has got the port.
       if (existsSync(pidFile(directory)) && (await ping(this.host, this.port))) {
         return;
       }
@@ -231,12 +233,12 @@ export class RedisServer {
       throw new PortTakenError(`port ${this.port} is taken`);
     }
     throw new Error(
-      `redis-server ended at once; is it installed and are the arguments right? It said:\n${log}`,
+      `redis-server ended at once; is it installed and are the arguments right? Its log:\n${log}`,
     );
   }
 }
 
-/** Written once: what the server added to it is kept by `restart()`. */
+/** Writes the file once: `restart()` keeps what the server has added. */
 function configFile(directory: string, content: string): string {
   const path = join(directory, 'redis.conf');
   if (!existsSync(path)) writeFileSync(path, content);

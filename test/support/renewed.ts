@@ -1,7 +1,7 @@
 import type { Redis } from 'ioredis';
 import { until } from './until.js';
 
-/** Resolves when the time for which Redis keeps the key has grown, which of a lock that is held only a renewal does. */
+/** Resolves when the remaining time of the key has grown. While a lock is held, only a renewal makes it grow. */
 export async function renewed(client: Redis, key: string): Promise<void> {
   let left = await client.pttl(key);
   await until(async () => {

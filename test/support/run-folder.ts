@@ -6,7 +6,10 @@ import { cleanUpAfterTests } from './leftovers.js';
 
 let own: string | undefined;
 
-/** A folder for what test files share: `global-setup.mjs` makes it. Without Jest, in a benchmark, this process has one. */
+/**
+ * Returns the folder that test files share, made by `global-setup.mjs`. A benchmark runs without Jest, and has a folder
+ * of its process.
+ */
 export function runFolder(): string {
   const given = process.env['TEST_RUN_FOLDER'];
   if (given !== undefined) return given;

@@ -15,12 +15,12 @@ import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 type Request =
   'acquire' | 'raise' | 'extend' | 'release' | 'leave' | 'read' | 'scan' | 'forceRelease' | 'check';
 
-/** Outcome of a request: a reply after that many ms, none, or an error. */
+/** Outcome of a request: a reply after so many milliseconds, no reply, or an error. */
 export type Fate = number | 'hang' | Error;
 
 /**
- * A node that really locks, in memory, and answers as the test says. As on a real connection, a request whose reply
- * hangs has been carried out. Requests are counted for each lease.
+ * A node that really locks, in memory, and answers as the test says. A request without a reply is executed
+ * nevertheless, as on a real connection. Requests are counted for each lease.
  */
 export class ScriptedNode implements Store {
   readonly memory = new MemoryStore();
@@ -138,7 +138,7 @@ export class ScriptedNode implements Store {
   }
 }
 
-/** So many scripted nodes, named `a`, `b`, `c` and so on. */
+/** Makes `count` scripted nodes with the names `a`, `b`, `c` and so on. */
 export function scriptedNodes(count: number): ScriptedNode[] {
   return Array.from({ length: count }, (_, index) => new ScriptedNode(String.fromCharCode(97 + index)));
 }

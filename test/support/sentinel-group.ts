@@ -1,7 +1,10 @@
 import { type RedisServer, startRedis, startRedisNodes } from './redis-server.js';
 import { until } from './until.js';
 
-/** Milliseconds: a Sentinel that stood still for two seconds does nothing for thirty (its TILT mode). */
+/**
+ * Time limit of a fail-over, in milliseconds. A Sentinel whose process was paused for two seconds does nothing for
+ * thirty seconds (its TILT mode).
+ */
 export const PATIENCE = 90_000;
 
 /** A master with a replica, and the Sentinels that watch them. */
@@ -12,7 +15,7 @@ export interface SentinelGroup {
 }
 
 export async function startSentinelGroup(sentinelCount = 1): Promise<SentinelGroup> {
-  // Otherwise it waits five seconds for more replicas.
+  // By default the master waits five seconds for more replicas.
   const master = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
   const replica = await startRedis({ args: ['--replicaof', master.host, String(master.port)] });
   const looker = master.client();
@@ -21,13 +24,15 @@ export async function startSentinelGroup(sentinelCount = 1): Promise<SentinelGro
     args: ['--sentinel'],
     config: [
       `sentinel monitor locks ${master.host} ${master.port} 1`,
-      'sentinel down-after-milliseconds locks 500',
+      // A busy machine can pause the master for a second or two: the Sentinel must not fail over by itself.
+      'sentinel down-after-milliseconds locks 5000',
       'sentinel failover-timeout locks 2000',
       '',
     ].join('\n'),
   });
   for (const sentinel of sentinels) {
-    // Until it has found the replica it cannot fail over; until it has found the others it does not tell them.
+    // A Sentinel can fail over only when it has found the replica, and names other Sentinels only when it has found
+    // them.
     const found = async (what: string, count: number): Promise<boolean> =>
       ((await sentinel.client().call('SENTINEL', what, 'locks')) as unknown[]).length === count;
     await until(() => found('REPLICAS', 1), PATIENCE);

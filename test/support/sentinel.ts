@@ -9,11 +9,11 @@ import type { RedisServer } from './redis-server.js';
 import { until } from './until.js';
 import { startWatchdog } from './watchdog.js';
 
-/** A real Sentinel that knows `master` by a name; resolves to its port. Stopped after the test file. */
+/** Starts a real Sentinel that watches `master` under a name, and returns its port. It ends after the test file. */
 export async function startSentinel(master: RedisServer, name: string): Promise<number> {
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), 'sentinel-test-'));
-  // It writes what it learns into its configuration.
+  // The Sentinel writes its state into its configuration file.
   const configuration = join(directory, 'sentinel.conf');
   await writeFile(
     configuration,

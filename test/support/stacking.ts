@@ -1,6 +1,6 @@
 import type { Type } from '@nestjs/common';
 
-/** All orders of some things. */
+/** Lists all orders of the items. */
 export function permutations<T>(items: readonly T[]): T[][] {
   if (items.length === 0) return [[]];
   return items.flatMap((item, index) =>
@@ -8,14 +8,14 @@ export function permutations<T>(items: readonly T[]): T[][] {
   );
 }
 
-/** Puts decorators on the method `name` in their order: the first one on top, as if written in source. */
+/** Applies decorators to the method `name`. The first one is on top, as in source code. */
 export function stack(type: Type, name: string, decorators: readonly MethodDecorator[]): void {
   const descriptor = Object.getOwnPropertyDescriptor(type.prototype, name)!;
   for (const decorator of decorators.toReversed()) decorator(type.prototype as object, name, descriptor);
   Object.defineProperty(type.prototype, name, descriptor);
 }
 
-/** `(path) => decorators` by name, so that an order can be printed. */
+/** A decorator, made from a path, with a name to print. */
 export type Named = readonly [name: string, decorator: (path: string) => MethodDecorator];
 
 export const nameOf = (order: readonly Named[]): string => order.map(([name]) => `@${name}`).join(' ');

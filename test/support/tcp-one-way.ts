@@ -1,18 +1,18 @@
 import type { Socket } from 'node:net';
 
-/** `pass` forwards, `hold` keeps everything until it may pass, `drop` swallows it. */
+/** `pass` forwards data, `hold` keeps it until the mode is `pass` again, `drop` discards it. */
 type Mode = 'pass' | 'hold' | 'drop';
 
-/** One piece of the stream; no data stands for its end (FIN). */
+/** A piece of the stream; without `data` it is the end of the stream (FIN). */
 interface Piece {
   readonly data: Buffer | undefined;
   readonly receivedAt: number;
 }
 
-/** One direction of one proxied connection: a queue that keeps the order whatever the faults are. */
+/** One direction of one proxied connection: a queue that keeps the order under all faults. */
 export class OneWay {
   mode: Mode = 'pass';
-  /** True once bytes were swallowed. Nothing may be forwarded after that: the stream would have a hole. */
+  /** True after bytes were discarded. Nothing may be forwarded then: the stream would have a gap. */
   lostBytes = false;
   private delay = 0;
   private readonly queue: Piece[] = [];
@@ -47,7 +47,7 @@ export class OneWay {
   private forward(): void {
     clearTimeout(this.timer);
     if (this.mode === 'drop' || this.lostBytes) {
-      // Data that still waits for its delay counts as on the wire, and is lost with the rest.
+      // Data that still waits for its delay is on the way, and is lost, too.
       this.lostBytes ||= this.queue.some((piece) => piece.data !== undefined);
       this.queue.length = 0;
       return;

@@ -4,8 +4,8 @@ import { cleanUpAfterTests } from './leftovers.js';
 import { OneWay } from './tcp-one-way.js';
 
 /**
- * Starts a proxy on the loopback interface in front of a server: `startTcpProxy(redis)`. Every fault can be
- * switched at run time and applies to open and to new connections.
+ * Starts a proxy on the loopback interface in front of a server: `startTcpProxy(redis)`. Each fault applies to open and
+ * to new connections, and can be changed at any time.
  */
 export async function startTcpProxy(target: { readonly port: number }): Promise<TcpProxy> {
   for (let attempt = 1; ; attempt++) {
@@ -50,63 +50,68 @@ export class TcpProxy {
     return `redis://${this.host}:${this.port}`;
   }
 
-  /** Connections that are open now. */
+  /** Number of connections that are open now. */
   get connectionCount(): number {
     return this.connections.size;
   }
 
-  /** Delay of data from the server in ms, with its order kept. 0 ends it. */
+  /** True if a fault has discarded bytes of an open connection. `heal()` resets such a connection. */
+  get hasLostBytes(): boolean {
+    return [...this.connections].some(({ requests, replies }) => requests.lostBytes || replies.lostBytes);
+  }
+
+  /** Delays data from the server by so many milliseconds, and keeps its order. 0 ends the delay. */
   delayReplies(ms: number): void {
     this.change('replies', { delay: ms });
   }
 
-  /** Delay of data from the client in ms, with its order kept. 0 ends it. */
+  /** Delays data from the client by so many milliseconds, and keeps its order. 0 ends the delay. */
   delayRequests(ms: number): void {
     this.change('requests', { delay: ms });
   }
 
-  /** Requests are executed and their replies are never seen. */
+  /** Discards replies: the server executes requests, and the client gets no reply. */
   dropReplies(): void {
     this.change('replies', { mode: 'drop' });
   }
 
-  /** Requests never reach the server; connections stay open. */
+  /** Discards requests: they never reach the server; connections stay open. */
   dropRequests(): void {
     this.change('requests', { mode: 'drop' });
   }
 
-  /** Replies are kept and arrive, in order, after `heal()`: a network that stalls and comes back. */
+  /** Keeps replies until `heal()` delivers them in order, as a network that is interrupted for a while. */
   holdReplies(): void {
     this.change('replies', { mode: 'hold' });
   }
 
-  /** Requests are kept and reach the server, in order, after `heal()`. */
+  /** Keeps requests until `heal()` delivers them in order. */
   holdRequests(): void {
     this.change('requests', { mode: 'hold' });
   }
 
-  /** Nothing gets through in either direction; connections stay open and new ones are accepted. */
+  /** Discards data in both directions; connections stay open, and new ones are accepted. */
   blackHole(): void {
     this.dropRequests();
     this.dropReplies();
   }
 
-  /** Leads to another server, as an address does after a fail-over: open connections are reset, new ones go there. */
+  /** Connects to another server from now on, as an address after a fail-over. Open connections are reset. */
   redirect(target: { readonly port: number }): void {
     this.targetPort = target.port;
     this.cut();
   }
 
-  /** Resets (RST) every open connection. New ones are served as before. */
+  /** Resets (RST) all open connections. New connections work as before. */
   cut(): void {
     for (const connection of this.connections) {
       reset(connection);
     }
   }
 
-  /** Refuses new connections; open ones live on unless `cut()` is called too. */
+  /** Refuses new connections. Open connections continue unless `cut()` is called, too. */
   refuse(): void {
-    // Its callback would wait for the open connections as well; the port is closed at once.
+    // The port is closed at once. The callback of `close` would also wait for open connections.
     this.listener?.close();
     this.listener = undefined;
   }
@@ -126,8 +131,8 @@ export class TcpProxy {
   }
 
   /**
-   * Ends every fault. A connection that lost bytes is reset: TCP never delivers a stream with a hole, and a
-   * client that read on would take the next reply for the lost one.
+   * Ends all faults. A connection that lost bytes is reset: TCP never delivers a stream with a gap, and a client would
+   * take the next reply for the lost one.
    */
   async heal(): Promise<void> {
     for (const connection of this.connections) {
@@ -146,9 +151,10 @@ export class TcpProxy {
     this.refuse();
     const sockets = [...this.connections].flatMap(({ client, server }) => [client, server]);
     this.cut();
-    // A reset waits until what was written before has gone, for good where nobody takes it.
+    // A reset waits until earlier data has been sent, for ever if nobody reads the data.
     for (const socket of sockets) socket.destroy();
-    // Not until each has told that it is closed: one that is destroyed while it waits so never does (libuv refuses to reset it).
+    // The proxy does not wait for the `close` events: a socket that is destroyed while it waits for its reset emits
+    // none.
     this.connections.clear();
     await new Promise(setImmediate);
   }

@@ -5,7 +5,7 @@ import { delimiter, join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { debianServer, SERVER_NAMES, versionIn } from './debian-servers.mjs';
 
-// `npm run test:servers [-- [--quick] [NAME...]]`: runs the tests of Redis on each server, or on those that are named.
+// `npm run test:servers [-- [--quick] [NAME...]]` runs the tests of Redis on each server, or on the named servers.
 
 const ALL = [
   'contract/redis',
@@ -16,7 +16,7 @@ const ALL = [
   'faults',
   'cli/doctor',
 ];
-/** Without the restart guard, which is waited for. */
+/** Test files of a quick run, without the tests of the restart guard, which wait for it. */
 const QUICK = [
   'contract/redis-store-contract',
   'stores/redis/redis-store',
@@ -44,7 +44,7 @@ for (const name of names) {
 rmSync(folder, { recursive: true, force: true });
 console.log(summary.map((line) => `== ${line}`).join('\n'));
 
-/** Gives the outcome as text; a failure is the exit code of this process. */
+/** Runs the tests on a server. Returns the outcome as text; a failure sets the exit code of this process. */
 function runOn(name) {
   let bin;
   let version;

@@ -1,18 +1,18 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
 
 interface Transaction {
-  /** Of the outermost one. */
+  /** Identity of the outermost transaction. */
   readonly root: object;
   readonly afterEnd: (() => void)[];
 }
 
-/** Transactions of no database: what a library tells of its own, and when. */
+/** Transactions without a database. They call the same hooks as the transactions of a library. */
 export class FakeTransactions {
   readonly #current = new AsyncLocalStorage<Transaction | undefined>();
-  /** Number of calls of the hook. */
+  /** Number of calls of `inTransaction`. */
   asked = 0;
 
-  /** Options of a module. */
+  /** Transaction hooks for the options of the module. */
   readonly hooks = {
     inTransaction: (): object | undefined => {
       this.asked++;
@@ -25,7 +25,10 @@ export class FakeTransactions {
     },
   };
 
-  /** Runs `task` in a transaction, which is over when the Promise settles; in one already, as its savepoint. */
+  /**
+   * Runs `task` in a transaction, which ends when the Promise settles. Within a transaction, runs `task` as a
+   * savepoint.
+   */
   async run<T>(task: () => Promise<T>): Promise<T> {
     if (this.#current.getStore()) return task();
     const transaction: Transaction = { root: {}, afterEnd: [] };
@@ -37,7 +40,7 @@ export class FakeTransactions {
   }
 }
 
-/** A step that a test waits for, or lets happen. */
+/** A step that a test waits for (`reached`), or causes (`done`). */
 export class Step {
   done!: () => void;
   readonly reached = new Promise<void>((resolve) => (this.done = resolve));

@@ -1,7 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Resolves when the condition has come true; rejects when it has not within so many milliseconds. */
-export async function until(condition: () => Promise<boolean> | boolean, within = 30_000): Promise<void> {
+/**
+ * Resolves when the condition is true.
+ *
+ * @param within - milliseconds until the call rejects. The default only ends a test that hangs: a busy machine is far
+ * quicker.
+ */
+export async function until(condition: () => Promise<boolean> | boolean, within = 120_000): Promise<void> {
   const deadline = performance.now() + within;
   while (!(await condition())) {
     if (performance.now() > deadline)

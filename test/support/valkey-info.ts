@@ -1,14 +1,14 @@
 import type { Redis } from 'ioredis';
 
-/** Makes a client hear what Valkey 8 and later say in INFO: `server_mode`, where Redis says `redis_mode`. */
+/** Changes the replies of INFO to those of Valkey 8 and later: `server_mode`, where Redis has `redis_mode`. */
 export function likeValkey(client: Redis): Redis {
   return rewriteInfo(client, (info) => info.replace('redis_mode:', 'server_mode:'));
 }
 
-/** Makes a client hear something else in INFO than its server says. */
+/** Changes the replies of INFO that the client returns to its caller. */
 export function rewriteInfo(client: Redis, rewrite: (info: string) => string): Redis {
   const info = client.info.bind(client) as (...args: unknown[]) => Promise<string>;
-  // With a callback, ioredis itself asks: whether the server is ready.
+  // ioredis itself calls with a callback, to learn if the server is ready: that reply stays as it is.
   const rewritten = (...args: unknown[]): Promise<string> =>
     args.length > 0 ? info(...args) : info().then(rewrite);
   client.info = rewritten as Redis['info'];

@@ -10,7 +10,7 @@ import { transform } from '@swc/core';
 import { processGone } from './process-gone.js';
 import { until } from './until.js';
 
-// A test process of its own, which can be killed: it starts another one, stopped or not, and has it watched.
+// A process that can be killed in place of the test process. It starts another process, paused or not, with a watchdog.
 const SCRIPT = `
   import { spawn } from 'node:child_process';
   import { mkdtempSync } from 'node:fs';
@@ -38,7 +38,7 @@ afterEach(() => void onTestEnd());
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
 test.each(['running', 'paused'])(
-  'ends a %s process when the one that started it is killed',
+  'a watchdog ends a %s process when the process that started it is killed',
   async (state) => {
     const child = spawn(process.execPath, ['main.mjs', state], {
       cwd: folder,

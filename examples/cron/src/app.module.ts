@@ -9,7 +9,7 @@ import { Cleanup } from './cleanup.js';
     // Memory excludes within this process. REDIS_URL excludes between all processes that use that Redis.
     RedlockModule.forRoot({ nodes: process.env['REDIS_URL'] ?? 'memory' }),
   ],
-  // Two schedules in one process stand for two instances. An application of yours has one.
+  // Two schedules in one process stand for two instances. Your application has one.
   providers: ['A', 'B'].map((name) => ({
     provide: `instance ${name}`,
     useFactory: () => new Cleanup(`${name} of process ${process.pid}`),

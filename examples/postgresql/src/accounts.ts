@@ -9,7 +9,7 @@ export class Accounts implements OnModuleInit, OnModuleDestroy {
   private readonly pool = new Pool({ connectionString: DATABASE_URL });
   private readonly register = new FencedRegister();
 
-  /** An application of yours has these in its migrations. */
+  /** Your application creates these tables in its migrations. */
   async onModuleInit(): Promise<void> {
     await this.pool.query(this.register.createTableSql);
     await this.pool.query('create table if not exists accounts (id text primary key, balance int not null)');
@@ -32,7 +32,7 @@ export class Accounts implements OnModuleInit, OnModuleDestroy {
     if (lock) await this.write(lock, id, (await this.balance(id)) + amount);
   }
 
-  /** Refuses a lock whose key a later holder has written under: StaleTokenError. */
+  /** Rejects with StaleTokenError after a later holder of the key has written. */
   async write(lock: LockHandle, id: string, balance: number): Promise<void> {
     await this.register.transaction(this.pool, lock, async (client) => {
       await client.query('update accounts set balance = $2 where id = $1', [id, balance]);

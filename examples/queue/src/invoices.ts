@@ -9,7 +9,7 @@ export interface Invoice {
   readonly number: number;
 }
 
-/** Takes five jobs at a time, of which those of one customer run one after the other, over all workers. */
+/** Takes five jobs at a time. Jobs of one customer run one after the other, over all workers. */
 @Processor('invoices', { concurrency: 5 })
 export class InvoiceWorker extends WorkerHost {
   @WithLock(({ data }: Job<Invoice>) => `customer:${data.customer}`, { retry: { timeout: 30_000 } })
@@ -24,7 +24,7 @@ export class InvoiceWorker extends WorkerHost {
 export class InvoiceQueue {
   constructor(@InjectQueue('invoices') private readonly queue: Queue<Invoice>) {}
 
-  /** A job that waited too long for its lock fails with LockHeldError: BullMQ tries it again. */
+  /** Adds a job. BullMQ tries it again when it fails with LockHeldError after a long wait for its lock. */
   async add(invoice: Invoice): Promise<void> {
     await this.queue.add('invoice', invoice, {
       attempts: 5,

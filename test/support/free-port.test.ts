@@ -1,0 +1,40 @@
+import { beforeAll, describe, expect, test } from '@jest/globals';
+import { freePort, PORT_SHARES, portsOf } from './free-port.js';
+
+/** Offset of the port on which a server of a Redis Cluster listens for the other servers. */
+const CLUSTER_BUS = 10_000;
+
+/** First port that Linux uses for outgoing connections. */
+const FIRST_OUTGOING = 32_768;
+
+describe('ports of the workers', () => {
+  let workers: number[];
+
+  beforeAll(async () => {
+    const { default: config } = (await import(new URL('../../jest.config.mjs', import.meta.url).href)) as {
+      default: { maxWorkers: number };
+    };
+    workers = Array.from({ length: config.maxWorkers + 1 }, (_, worker) => worker);
+  });
+
+  test('overlap neither with each other nor with the ports of a process without Jest', () => {
+    expect(workers.length).toBeLessThanOrEqual(PORT_SHARES);
+    const ranges = workers.map(portsOf).toSorted(([a], [b]) => a - b);
+    for (const [index, [first]] of ranges.slice(1).entries())
+      expect(first).toBeGreaterThanOrEqual(ranges[index]![1]);
+  });
+
+  test('leave out the ports of outgoing connections and of the buses of Redis Clusters', () => {
+    const ports = workers.map(portsOf);
+    const [first, end] = [Math.min(...ports.flat()), Math.max(...ports.flat())];
+    expect(end + CLUSTER_BUS).toBeLessThan(FIRST_OUTGOING);
+    expect(first + CLUSTER_BUS).toBeGreaterThanOrEqual(end);
+  });
+});
+
+test('freePort gives each port of its worker once', async () => {
+  const ports = await Promise.all(Array.from({ length: 20 }, () => freePort()));
+  const [first, end] = portsOf(Number(process.env['JEST_WORKER_ID']));
+  expect(new Set(ports).size).toBe(ports.length);
+  for (const port of ports) expect(port >= first && port < end).toBe(true);
+});
