@@ -145,7 +145,7 @@ export class EtcdServer {
     this.#folder ??= await mkdtemp(join(existsSync('/dev/shm') ? '/dev/shm' : tmpdir(), 'etcd-test-'));
     this.#launch(this.#folder);
     const deadline = performance.now() + START_TIMEOUT;
-    while (!(await this.call('kv/range', { key: 'eA==' }).then(Boolean, () => false))) {
+    while (!(await this.call('kv/range', { key: 'eA==' }, 2_000).then(Boolean, () => false))) {
       if (!this.#process || performance.now() > deadline) {
         const log = await readFile(join(this.#folder, 'etcd.log'), 'utf8');
         throw new Error(`etcd did not answer on port ${this.port}. It said:\n${log.slice(-4_000)}`);
@@ -154,8 +154,12 @@ export class EtcdServer {
     }
   }
 
-  /** Asks its JSON gateway, past the store. */
-  async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 2_000): Promise<Reply> {
+  /**
+   * Asks the JSON gateway of etcd, without the store.
+   *
+   * @param limit - milliseconds; by default more than a busy machine takes
+   */
+  async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 60_000): Promise<Reply> {
     const response = await fetch(`${this.url}/v3/${path}`, {
       method: 'POST',
       body: JSON.stringify(body),
