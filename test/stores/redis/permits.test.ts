@@ -86,11 +86,13 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** The node has a marker; so it has with a guard. */
+  /** `true` if the node has a marker; a node with a guard always has one. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
+  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
   readonly waited?: number;
+  /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
   readonly wish?: SlotWish;
 }
@@ -99,7 +101,7 @@ function requestFor(
   lease: Lease,
   { guard = 0, proposal = 0, waiter, waited = 0, next, wish }: Terms = {},
 ): AcquireRequest {
-  const position = waiter && { waiter, waited, next };
+  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
   return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish };
 }
 
@@ -115,7 +117,7 @@ function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
   };
 }
 
-/** Runs ACQUIRE_PERMITS once for these requests; the answers, without the time on the server's clock. */
+/** Runs ACQUIRE_PERMITS once for these requests; returns the answers, without the time on the server's clock. */
 async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const packed = packAcquirePermits(requests, commandFor(requests, terms));
   const answers = [...acquireAnswers(await run(ACQUIRE_PERMITS, packed), requests)] as Answer[];
@@ -124,7 +126,7 @@ async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): P
   return answers;
 }
 
-/** What ACQUIRE_PERMITS answers for this lease alone, and what that says. */
+/** The answer of ACQUIRE_PERMITS for this lease alone, as the script gives it. */
 async function ask(lease: Lease, terms?: Terms): Promise<Answer> {
   const [answer] = await askAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
@@ -141,7 +143,7 @@ interface Granted {
   readonly slots: readonly number[];
 }
 
-/** Acquires what must be granted. */
+/** Acquires a lease that must be granted. */
 async function granted(lease: Lease, terms?: Terms): Promise<Granted> {
   const reply = await acquire(lease, terms);
   if (reply instanceof Error || !reply.granted) throw new Error(`refused: ${JSON.stringify(reply)}`);
@@ -149,7 +151,7 @@ async function granted(lease: Lease, terms?: Terms): Promise<Granted> {
   return { token: reply.token, slots: reply.slots!, slot: reply.slots![0]! };
 }
 
-/** Acquires what must be refused; who is in the way. */
+/** Acquires a lease that must be refused; returns the refusal. */
 async function refused(lease: Lease, terms?: Terms) {
   const reply = await acquire(lease, terms);
   if (reply instanceof Error || reply.granted) throw new Error(`not refused: ${JSON.stringify(reply)}`);
@@ -176,7 +178,7 @@ async function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number 
   return leases.map((_, index) => releaseAnswer(reply, index) as number | Error);
 }
 
-/** How many waiters RELEASE_PERMITS has told, for this lease alone. */
+/** Releases this lease alone; returns the number of notified waiters. */
 async function release(lease: Lease, pause?: number): Promise<unknown> {
   const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
@@ -217,7 +219,7 @@ async function stateOf(key = 'k'): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
 
-/** For each slot that a record of permits knows of: 1 when it is taken, else 0. */
+/** A digit for each slot in a record of permits: 1 if the slot is taken, else 0. */
 async function takenOf(key = 'k'): Promise<string> {
   const record = (await recordOf(key))!;
   const count = Number(record.slice(70, 74));
@@ -229,12 +231,12 @@ async function takenOf(key = 'k'): Promise<string> {
   return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
-/** As if the ttl of a lease had passed; it must not be the only one. */
+/** Makes a lease look as after its ttl; it must not be the only one. */
 async function lapse(lease: Lease, key = 'k'): Promise<void> {
   await redis.zadd(holdersKey(PREFIX, key), Date.now() - 60_000, lease.id);
 }
 
-/** As if the ttl of all holders had passed. */
+/** Makes all holders look as after their ttl. */
 async function lapseAll(key = 'k'): Promise<void> {
   await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -254,7 +256,7 @@ async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
   return Number(await redis.zscore(holdersKey(PREFIX, key), lease.id)) - Date.now();
 }
 
-/** Nothing may be left in Redis once the linger has passed after the last release. */
+/** Expects every key in Redis, except the marker, to expire within the linger. */
 async function expectNothingAfterLinger(): Promise<void> {
   for (const key of await redis.keys('*')) {
     if (key === MARKER) continue;
@@ -711,7 +713,7 @@ describe('the tokens of permits', () => {
     await granted(b);
     const far = tokenAhead();
     await expect(raise(b, far, MARKER)).resolves.toBe(1);
-    // The rows only: as if the marker stood elsewhere.
+    // Without the marker, which raises the tokens of all slots.
     await redis.del(MARKER);
     const { token, slot } = await granted(leaseFor());
     expect(slot).toBe(2);
@@ -990,7 +992,7 @@ describe('RELEASE_PERMITS', () => {
 
   test('a shorter ttl shortens no other lease, and a lapse frees one slot after its own ttl (S23)', async () => {
     const long = await hold('k', { permits: 2 });
-    const short = leaseFor('k', { permits: 2, ttl: 150 });
+    const short = leaseFor('k', { permits: 2, ttl: 3_000 });
     await granted(short);
     await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
     const { holder } = await refused(leaseFor('k', { permits: 2 }));
@@ -1198,7 +1200,7 @@ describe('random schedules', () => {
     const past = leases.slice(1).flatMap(({ id }) => [Date.now() - 5_000, id]);
     await redis.zadd(holdersKey(PREFIX, 'k'), ...past);
     expect(await granted(leaseFor('k', { permits: 1_000 }))).toMatchObject({ slot: expect.any(Number) });
-    // Not all with the first who asks, and never the one who still holds.
+    // The first request removes some of the lapsed holders only, and never a holder that has not lapsed.
     expect(await redis.zcard(holdersKey(PREFIX, 'k'))).toBeGreaterThan(800);
     const next = Array.from({ length: 998 }, () => leaseFor('k', { permits: 1_000 }));
     for (let at = 0; at < 998; at += 100) {
@@ -1211,7 +1213,7 @@ describe('random schedules', () => {
   });
 });
 
-/** The waiters of a process, whose random name has this letter only. */
+/** A waiter of a process whose random name consists of this letter. */
 function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): WaiterId {
   const modes = { x: 'exclusive', s: 'shared', p: 'permits' } as const;
   return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
@@ -1235,7 +1237,7 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told };
   }
 
-  /** All that they were told since the last time. */
+  /** The messages of each since the last call. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -1281,7 +1283,7 @@ describe('the queue of a key', () => {
     expect(told[0]).toEqual([`0 ${x.id} 1:host:a`]);
     expect(told[1]).toEqual([`200 ${x.id} 1:host:b`]);
     const [, answer] = await together(() => [release(y), wait(a.waiter, 950)]);
-    // b is left in line, and is called for the second slot.
+    // The waiter b is still in the queue, and is notified of the second slot.
     expect(readAcquirePermitsReply(answer)).toMatchObject({ granted: true });
     expect(isTurn((await toldTo([a, b]))[1]!)).toBe(true);
     expect(readAcquirePermitsReply(await wait(b.waiter, 600))).toMatchObject({ granted: true });
@@ -1291,9 +1293,7 @@ describe('the queue of a key', () => {
   test('n permits freed at once wake n waiters, each by the one before', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
-    // One that asks again came when it came: what passes meanwhile counts, or a busy machine puts it behind others.
-    const came = performance.now() - 900;
-    const waited = (index: number): number => performance.now() - came - index * 100;
+    const waited = (index: number): number => 900 - index * 100;
     for (const [index, { waiter }] of all.entries()) await wait(waiter, waited(index));
     await releaseAll(held);
     const served: string[] = [];
@@ -1358,13 +1358,13 @@ describe('the queue of a key', () => {
   test('a waiter in another mode comes first while its mark stands (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
-    const came = Date.now() - 500;
+    const came = Date.now() - 500_000;
     await expect(waitAlone(writer.waiter, 500)).resolves.toMatchObject({ granted: false });
     await redis.set(markKey(PREFIX, 'k'), `${came}:${writer.name}`, 'PX', TTL);
     const newcomer = await ask(leaseFor());
     expect(newcomer).toEqual([-4, writer.name, expect.any(Number)]);
     expect(readAcquirePermitsReply(newcomer)).toMatchObject({ granted: false, holder: { owner: 'host:x' } });
-    // Who came earlier is not kept out, with or without a queue here.
+    // A mark does not keep out a caller that came earlier, with or without a queue here.
     const early = waiterOf('e');
     expect(await acquire(leaseFor(), { waiter: early, waited: 5_000, ordered: false })).toMatchObject({
       granted: true,
@@ -1380,7 +1380,7 @@ describe('the queue of a key', () => {
 
   test('a mark refuses later callers on a free key, whatever else their command requests', async () => {
     const writer = waiterOf('x', 'x');
-    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
       const [before, kept, after] = ['a', 'k', 'b'].map((key) =>
         leaseFor(`${key}${key === 'k' ? '' : ordered}`),
@@ -1413,7 +1413,7 @@ describe('the queue of a key', () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
-    await redis.set(markKey(PREFIX, 'marked'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'marked'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     const requests = ['free', 'marked'].map((key) => requestFor(leaseFor(key)));
     const packed = packAcquirePermits(requests, commandFor(requests, {}));
     const answers = acquireAnswers(await run(ACQUIRE_PERMITS, packed, few), requests);
@@ -1427,7 +1427,7 @@ describe('the queue of a key', () => {
 
   test('a mark for permits does not exclude permits', async () => {
     await hold();
-    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
@@ -1437,14 +1437,12 @@ describe('the queue of a key', () => {
     await waitAlone(writer.waiter, 900);
     await releaseAll(held);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
-    // As if nobody had been told: the turn begins with the next one who asks.
+    // Without the turn in the queue, the next request begins one.
     await redis.zremrangebyscore(queueKey(PREFIX, 'k'), -1, -1);
-    for (let time = 0; time < 2; time++)
-      await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([
-        -4,
-        writer.name,
-        expect.any(Number),
-      ]);
+    const refusal = [-4, writer.name, expect.any(Number)];
+    await expect(
+      together(() => [ask(leaseFor(), { ordered: true }), ask(leaseFor(), { ordered: true })]),
+    ).resolves.toEqual([refusal, refusal]);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
@@ -1489,7 +1487,7 @@ describe('the queue of a key', () => {
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
     expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
     await expect(queue()).resolves.toEqual([me.name]);
-    // Slots are left: it is called.
+    // Slots are free, so that it is notified.
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 

@@ -78,11 +78,13 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** The node has a marker; so it has with a guard. */
+  /** `true` if the node has a marker; a node with a guard always has one. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
+  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
   readonly waited?: number;
+  /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
 }
 
@@ -90,11 +92,11 @@ function requestFor(
   lease: Lease,
   { guard = 0, proposal = 0, waiter, waited = 0, next }: Terms = {},
 ): AcquireRequest {
-  const position = waiter && { waiter, waited, next };
+  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
   return { lease, since: Date.now(), limit: 1_000, guard, proposal, position };
 }
 
-/** Runs ACQUIRE once for these requests; the answers, without the time on the server's clock. */
+/** Runs ACQUIRE once for these requests; returns the answers, without the time on the server's clock. */
 async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
   const packed = packAcquire(requests, {
@@ -111,14 +113,14 @@ async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}
   return answers;
 }
 
-/** What ACQUIRE answers for this lease alone. */
+/** The answer of ACQUIRE for this lease alone. */
 async function acquire(lease: Lease, terms?: Terms): Promise<number | readonly (number | string)[]> {
   const [answer] = await acquireAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
   return answer!;
 }
 
-/** Acquires what nobody holds and nobody waits for; the fencing token. */
+/** Acquires a lease whose keys are free and have no waiters; returns the fencing token. */
 async function granted(lease: Lease, terms?: Terms): Promise<number> {
   const answer = await acquire(lease, terms);
   expect(answer).toEqual(expect.any(Number));
@@ -139,7 +141,7 @@ async function releaseAll(leases: readonly Lease[], pause = 0): Promise<Answer[]
   return leases.map((_, index) => releaseAnswer(reply, index) as Answer);
 }
 
-/** How many waiters RELEASE has told, for this lease alone. */
+/** Releases this lease alone; returns the number of notified waiters. */
 async function release(lease: Lease, pause?: number): Promise<unknown> {
   const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
@@ -162,7 +164,7 @@ function recordOf(key: string): Promise<string | null> {
   return redis.get(recordKey(PREFIX, key));
 }
 
-/** The two characters that a record begins with: its state, and whether somebody waits. */
+/** The first two characters of a record: its state, and `w` while somebody waits. */
 async function stateOf(key: string): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
@@ -197,7 +199,7 @@ async function write(
     : redis.set(recordKey(PREFIX, key), record, 'PX', life));
 }
 
-/** Makes records look as they do after the ttl: they expire within the linger. */
+/** Makes records look as after the ttl: they expire within the linger. */
 async function lapse(...keys: readonly string[]): Promise<void> {
   for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -224,7 +226,7 @@ function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
 
-/** What a node's marker says. */
+/** The fields of a node's marker. */
 async function readMarker(): Promise<{ readonly born: number; readonly high: number }> {
   const marker = (await redis.get(MARKER))!;
   expect(marker).toMatch(/^\d{16}:\d{16}$/);
@@ -235,7 +237,7 @@ async function writeMarker(born: number, high = 0): Promise<void> {
   await redis.set(MARKER, [born, high].map((number) => String(number).padStart(16, '0')).join(':'));
 }
 
-/** Sends commands in one write: a turn is short, and this process can be kept from working between two. */
+/** Sends commands in one write: a turn is short, and this process can stand still between two writes. */
 function together<T extends readonly unknown[] | []>(send: () => T) {
   redis.stream.cork();
   try {
@@ -1089,7 +1091,7 @@ describe('READ', () => {
   });
 });
 
-/** The waiters of a process, whose random name has this letter only. */
+/** A waiter of a process whose random name consists of this letter. */
 function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
   return {
     keys: keys.length > 0 ? keys : ['k'],
@@ -1101,7 +1103,7 @@ function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
 }
 
 describe('the queue of a key', () => {
-  /** A process that listens, and what it is told. */
+  /** A process that listens, with the messages that it received. */
   interface Listener {
     readonly channel: string;
     readonly waiter: WaiterId;
@@ -1120,19 +1122,19 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
   }
 
-  /** All that they were told since the last time; what is on its way may come to one of them later than to another. */
+  /** The messages of each since the last call. Messages may still be under way, so a last message is sent and awaited. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
     return all.map(({ told }) => told.splice(0).slice(0, -1));
   }
 
-  /** What the waiter `number` of the process reads of a message. */
+  /** The text of a message, for the waiter of this listener. */
   function message(after: number, released: Lease | undefined, { waiter }: Listener): string {
     return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
   }
 
-  /** What the queue says of order, without the turn and without who was told. */
+  /** The waiters in their order, without the turn and the stand-bys. */
   function queue(key = 'k'): Promise<string[]> {
     return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
@@ -1143,7 +1145,7 @@ describe('the queue of a key', () => {
     return lease;
   }
 
-  /** Is refused, and put in line. */
+  /** Asks for a held lock, and so joins the queue. */
   function wait(waiter: WaiterId, waited: number): Promise<number | readonly (number | string)[]> {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
@@ -1155,7 +1157,7 @@ describe('the queue of a key', () => {
     expect(showsWaiters(answer)).toBe(true);
     await wait(early, 5_000);
     await wait(last, 0);
-    // Who has no place in line is not put there.
+    // A caller without a waiter does not join the queue.
     await acquire(leaseFor('k'), { ordered: true });
     await expect(queue()).resolves.toEqual([early, late, last].map(waiterName));
     expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
@@ -1173,7 +1175,7 @@ describe('the queue of a key', () => {
     await release(holder);
     await expect(stateOf('k')).resolves.toBe('Fw');
     const lease = leaseFor('k');
-    // The second still waits.
+    // The second waiter is still in the queue.
     await expect(acquire(lease, { waiter: first.waiter, waited: 950 })).resolves.toEqual([
       0,
       expect.any(Number),
@@ -1217,7 +1219,7 @@ describe('the queue of a key', () => {
       [message(200, holder, c)],
       [],
     ]);
-    // Once: the record is free by then.
+    // A second release notifies nobody: the record is free.
     await expect(release(holder)).resolves.toBe(0);
     for (const { stop } of all) stop();
   });
@@ -1229,7 +1231,7 @@ describe('the queue of a key', () => {
       const [seconds, micros] = await redis.time();
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
-    /** Two turns, sent together; how long that took by the clock of the server. */
+    /** Runs two turns, sent together; returns the milliseconds that they took by the clock of the server. */
     const twoTurns = async (one: Lease, two: Lease): Promise<number> => {
       for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
       const [began, , , , ended] = await together(() => [
@@ -1242,13 +1244,13 @@ describe('the queue of a key', () => {
       return ended - began;
     };
 
-    // The server can be kept from working between the two.
+    // The server can stand still between the two turns.
     for (;;) {
       const [one, two] = [await holding(), leaseFor('k')];
       const took = await twoTurns(one, two);
       const heard = await toldTo(all);
       for (const { waiter } of all) await leave(waiter);
-      // A waiter that leaves notifies the next one.
+      // Discard the messages of the waiters that left: each notifies the next one.
       await toldTo(all);
       if (took > 40) continue;
       expect(heard).toEqual([
@@ -1352,7 +1354,7 @@ describe('the queue of a key', () => {
   ])(
     'does not keep the server busy with a turn that it cannot store, when %s',
     async (_name, setting, short, plenty, error) => {
-      // Of its own: a script that does not end takes the server with it.
+      // A server of its own: a script that does not end blocks its server for ever.
       const own = await startRedis();
       const [client, subscriber] = [own.client(), own.client()];
       const waiter = waiterOf('a');
@@ -1421,7 +1423,7 @@ describe('the queue of a key', () => {
       await wait(second.waiter, 500);
       await redis.del('lock:{k}');
       if (record) await write('k', record);
-      // Who does not stand in line passes nothing on.
+      // A waiter that is not in the queue passes no turn on.
       await leave(waiterOf('c'));
       await leave(first.waiter);
       expect(await toldTo([second])).toEqual([isTold ? [message(0, undefined, second)] : []]);
