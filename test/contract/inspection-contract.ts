@@ -8,25 +8,28 @@ import { redlockOver } from '../support/core.js';
 import { until } from '../support/until.js';
 import type { Backend } from './lock-contract.js';
 
-/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
+/** Milliseconds; so long that no lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 60_000;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
+/** For a short ttl, where a node has little time to answer, so that one attempt may not be enough. */
+const OFTEN = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
+
 export interface InspectionContractOptions {
-  /** How many nodes give no answer. */
+  /** Number of nodes that give no answer. */
   readonly down?: number;
-  /** Whether the stores have all modes. */
+  /** `true` if the stores have all modes. */
   readonly allModes?: boolean;
 
   /**
-   * Where no messages arrive, calls poll and stand in no queue.
+   * `false` if no messages arrive: callers then poll, and join no queue.
    * @defaultValue true
    */
   readonly queues?: boolean;
 }
 
-/** What looking at locks, and ending them, must do on every kind of node and every number of them. */
+/** Tests how locks are shown and released by force, which is the same on every kind and number of nodes. */
 export function inspectionContract(
   name: string,
   start: () => Promise<Backend>,
@@ -49,7 +52,7 @@ export function inspectionContract(
       await backend.stop();
     });
 
-    // A release is done when a quorum has confirmed it; what is left on the others would be listed with the next test.
+    // A release resolves when a quorum has confirmed it. A record on another node would be listed in the next test.
     afterEach(() => until(async () => (await backend.countKeys()) === 0));
 
     async function newProcess(owner: string): Promise<[Redlock, LockInspector]> {
@@ -123,7 +126,8 @@ export function inspectionContract(
           ],
         ]);
         await lock.release();
-        for (const next of [first, second]) await (await next).release();
+        // In any order: a waiter that a busy machine keeps from its turn is passed over.
+        await Promise.all([first, second].map(async (next) => (await next).release()));
         await until(async () => (await owners()).length === 0);
       },
     );
@@ -179,7 +183,7 @@ export function inspectionContract(
       await until(async () => (await listed()).length === 0);
     });
 
-    test('the loop over a list can end early', async () => {
+    test('lists as far as a loop goes that ends early', async () => {
       const keys = ['leave:a', 'leave:b'];
       const held = await Promise.all(keys.map((key) => alice.acquire([key], once)));
       const seen: string[] = [];
@@ -226,8 +230,8 @@ export function inspectionContract(
       await expect(bobs.forceRelease('free')).resolves.toBe(false);
     });
 
-    test('the holder in another process sees a forced release at its next renewal', async () => {
-      const lock = await alice.acquire(['told'], { ...once, ttl: TTL / 10 });
+    test('reports a forced release to the holder in another process at its next renewal', async () => {
+      const lock = await alice.acquire(['told'], { ...once, ttl: TTL / 10, retry: OFTEN });
       const { signal } = lock;
       await expect(bobs.forceRelease('told')).resolves.toBe(true);
       await until(() => signal.aborted);
@@ -235,7 +239,7 @@ export function inspectionContract(
       expect((signal.reason as Error).message).toContain('no quorum is left');
     });
 
-    test('a holder in the same process sees a forced release at once, and other locks stay', async () => {
+    test('reports a forced release to the holder in the same process at once, and keeps other locks', async () => {
       const lock = await alice.acquire(['mine'], { ...once, renew: false });
       await using other = await alice.acquire(['mine too'], once);
       const { signal } = lock;
@@ -246,7 +250,7 @@ export function inspectionContract(
       expect(other.isHeld()).toBe(true);
     });
 
-    test('a forced release of one key ends a lock of several keys', async () => {
+    test('ends a lock of several keys when one key is released by force', async () => {
       const lock = await alice.acquire(['{pair}:1', '{pair}:2'], once);
       await expect(alices.forceRelease('{pair}:1')).resolves.toBe(true);
       expect(lock.isHeld()).toBe(false);
@@ -255,9 +259,7 @@ export function inspectionContract(
     });
 
     test('does not report a lapsed lock as held', async () => {
-      // A node has little time to answer for so short a ttl, so that one attempt may not do.
-      const retry = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
-      await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry });
+      await alice.acquire(['lapsed'], { ...once, ttl: TTL / 30, renew: false, retry: OFTEN });
       await until(async () => !(await bobs.inspect('lapsed')).held);
       await expect(bobs.inspect('lapsed')).resolves.toMatchObject({ held: false });
     });
@@ -284,9 +286,9 @@ export function inspectionContract(
         for (const [index, { id, slot, fencingToken }] of held.entries())
           expect(seen).toContainEqual({ id, owner: index === 1 ? 'bob' : 'alice', slot, fencingToken });
         expect(new Set(seen.map(({ slot }) => slot)).size).toBe(3);
-        // The first to end decides.
+        // The fields of the key are those of the holder that ends first.
         expect(info.id).toBe(info.holders[0]?.id);
-        // A node that gave another slot is asked for the right one meanwhile: then the key may come twice.
+        // The key may be listed twice while a node with another slot is asked for the right one.
         const all = new Map((await listed()).map((each) => [each.key, each]));
         expect([...all].map(([key, { holders }]) => [key, holders.length])).toEqual([['permits', 3]]);
         await Promise.all(held.map((lock) => lock.release()));
