@@ -13,7 +13,7 @@ const TTL = 60_000;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
-/** For a short ttl, where a node has little time to answer, so that one attempt may not be enough. */
+/** Retries for a short ttl, with which a node has little time to answer. */
 const OFTEN = { timeout: TTL, attempts: Infinity, delay: 5, jitter: 5 };
 
 export interface InspectionContractOptions {
@@ -126,7 +126,7 @@ export function inspectionContract(
           ],
         ]);
         await lock.release();
-        // In any order: a waiter that a busy machine keeps from its turn is passed over.
+        // The order may differ: a waiter that a busy machine keeps from its turn is passed over.
         await Promise.all([first, second].map(async (next) => (await next).release()));
         await until(async () => (await owners()).length === 0);
       },
@@ -221,7 +221,7 @@ export function inspectionContract(
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: false });
       await using next = await bob.acquire(['forced'], once);
       expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
-      // The old holder's own release does not touch the next one's lock.
+      // The release of the old holder does not affect the next lock.
       await lock.release();
       await expect(bobs.inspect('forced')).resolves.toMatchObject({ held: true, id: next.id });
     });

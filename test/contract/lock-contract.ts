@@ -236,7 +236,7 @@ export function lockContract(
           await lock.release();
         }
       }
-      // Each of these lists of keys shares one with the next.
+      // Every two successive lists of keys have a key in common.
       expect(tokens).toEqual(tokens.toSorted((x, y) => x - y));
       expect(new Set(tokens).size).toBe(tokens.length);
       for (const token of tokens) expect(Number.isSafeInteger(token)).toBe(true);
@@ -335,7 +335,7 @@ export function lockContract(
         for (const redlock of [alice, bob]) {
           await expect(redlock.acquire([key], { ...once, tick: nine })).rejects.toMatchObject(refusal);
         }
-        // The lock itself is free.
+        // The key itself is free.
         await (await bob.acquire([key], once)).release();
         await (await bob.acquire([key], { ...once, tick: { ...nine, schedule: 'another' } })).release();
         await (await bob.acquire([freshKey()], { ...once, tick: nine })).release();

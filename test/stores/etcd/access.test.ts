@@ -191,7 +191,7 @@ ifEtcd('with users', () => {
     const key = freshKey();
     const held = await redlock.acquire([key], { ...waiting, ttl: 9_000 });
     const next = redlock.acquire([key], waiting);
-    // A third of the ttl passes before that, and the token expires.
+    // The renewal comes after a third of the ttl, when the token has expired.
     await renewed([held]);
     await held.release();
     await (await next).release();

@@ -11,13 +11,13 @@ import { until } from '../../support/until.js';
 
 // Answers that are late, wrong or missing. A fake gateway in front of a real etcd gives them to the store.
 
-/** Milliseconds. A release or an extension has a tenth of it, which a machine that stands still for a moment does not use up. */
+/** Milliseconds. The time limit of a release or an extension is a tenth of it, which a busy machine does not use up. */
 const TTL = 40_000;
 
 /** Milliseconds; below the ttl, so that no key that should have been deleted passes by expiring. */
 const DELETED_WITHIN = 0.75 * TTL;
 
-/** The answer to a renewal of a leader without the lease in its memory, and of a deposed leader for a lease of the next term. */
+/** Answer to a renewal, of a leader that does not have the lease in memory, or of a deposed leader for a lease of the next term. */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
@@ -43,7 +43,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     return store;
   }
 
-  /** Follows the etcd leases that are granted and revoked through the gateway from now on: the ids of those that exist. */
+  /** Returns the ids of the etcd leases that exist, of those that are granted through the gateway from now on. */
   function followLeases(
     also: (request: GatewayRequest) => string | undefined = () => undefined,
   ): Set<string> {
@@ -201,7 +201,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       const holder = newLease();
       await acquireOn(store, holder);
       expect(await acquireOn(store, new Lease(holder.keys, 'me', TTL))).toMatchObject({ granted: false });
-      // By so much the lock would end too early.
+      // Without a renewal the lock would end too early by this time.
       await delay(500);
       await releaseOn(store, holder);
       const asked = performance.now();
@@ -261,7 +261,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   describe('a release', () => {
     test('without an answer is sent again, one request at a time', async () => {
       const store = await openStore();
-      // A release has a tenth of it to be answered.
+      // The time limit of a release is a tenth of this ttl.
       const lease = newLease(20_000);
       await acquireOn(store, lease);
       let [running, most, count] = [0, 0, 0];

@@ -20,7 +20,7 @@ import { until } from '../../support/until.js';
 import { renewed } from '../lock-lifetime.js';
 import { contentionFor, LEAST } from './contention.js';
 
-// A cluster of three members: one is killed, stands still or cannot be reached. `npm run test:faults` runs longer.
+// A cluster of three members, one of which is killed, paused or cannot be reached. `npm run test:faults` runs longer.
 
 const LONG = process.env['FAULTS'] === 'long';
 

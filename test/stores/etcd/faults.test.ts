@@ -117,7 +117,7 @@ async function startLateGateway(server: EtcdServer) {
         const acquiring = redlock.acquire([key], { ...once, renew });
         acquiring.catch(() => undefined);
         await until(() => holds(key));
-        // Resets the connection, because it has lost bytes.
+        // The proxy resets the connection, because it has lost bytes.
         await proxy.heal();
         await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
         await until(async () => !(await holds(key)), RELEASED_WITHIN);
@@ -238,7 +238,7 @@ async function startLateGateway(server: EtcdServer) {
       const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
       const second = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
-      // Asked in this order: the remaining time of the second is shorter by what passes between the two calls.
+      // The first lock is asked first: time that passes between the two calls shortens the second one's remaining time.
       const ofFirst = first.remaining();
       expect(second.remaining()).toBeLessThanOrEqual(ofFirst + 1);
       expect(second.isHeld()).toBe(true);
@@ -446,7 +446,7 @@ async function startLateGateway(server: EtcdServer) {
     test('overlap when their keys are deleted (control)', async () => {
       const mine = await startEtcd();
       const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
-      // Long enough for the next process to acquire before the holder ends, also on a busy machine.
+      // The next process can acquire before the holder ends, also on a busy machine.
       const terms = { ...contentionFor(3_000), hold: () => 500 };
       const { overlaps } = await contend(processes, terms, async () => {
         for (const end = performance.now() + 2_800; performance.now() < end; await delay(40)) {

@@ -223,12 +223,12 @@ describe('a server', () => {
       lock.signal.addEventListener('abort', () => resolve(performance.now()));
     });
     mine.pause();
-    // This lock would outlast the test.
+    // A late statement would store this lock for longer than the test waits.
     await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     const told = await lost;
     expect(lock.loss).toBeInstanceOf(LockLostError);
     expect(lock.isHeld()).toBe(false);
-    // By the end of the validity; the rest is the delay of a busy machine.
+    // The loss is reported by the end of the validity; the rest is the delay of a busy machine.
     expect(told - acquired).toBeLessThan(10 * ttl);
     await delay(ttl);
     mine.resume();
@@ -264,7 +264,7 @@ describe('a server', () => {
     const terms = newTerms();
     const store = await openStore(mine, terms);
     const looker = await mine.client();
-    // Like a primary that became a standby: its connections can only read.
+    // The connections can only read from now on, as those to a primary that became a standby.
     await looker.query(`alter role postgres set default_transaction_read_only = on`);
     await looker.query(`alter database postgres set default_transaction_read_only = on`);
     await looker.query(
@@ -399,7 +399,7 @@ describe('many contenders during faults of the server', () => {
         for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
           await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
       },
-      // Long enough for the next process to acquire before the holder ends, also on a busy machine.
+      // The next process can acquire before the holder ends, also on a busy machine.
       { hold: 500, ttl: 2_000 },
     );
     expect(overlaps.length).toBeGreaterThan(0);

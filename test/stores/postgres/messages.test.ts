@@ -59,6 +59,6 @@ test('messages that do not arrive are tested again at once on a new connection, 
   await sender.query(
     "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'listens'",
   );
-  // Less than half a minute, after which they are tested again on the same connection.
+  // The limit is less than half a minute, after which messages are tested again on the same connection.
   await until(() => sent === 2, 20_000);
 });

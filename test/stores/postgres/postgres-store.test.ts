@@ -111,7 +111,7 @@ describe('round trips and connections', () => {
       const answers = await Promise.all(leases.map((lease) => extendOn(store, lease, 2 * TTL)));
       expect(answers.map((held, index) => (held ? -1 : index)).filter((index) => index >= 0)).toEqual([7]);
     });
-    // At least 25 in each statement, and more if the server is quick.
+    // Each statement has at least 25 renewals, and more if the server is quick.
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
@@ -378,7 +378,7 @@ describe('waiters', () => {
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
     const served: number[] = [];
-    // The calls that were served before a lock first changed hands so slowly that a turn may have ended.
+    // Number of calls that were served before a hand-over was so slow that a turn may have ended.
     let inOrder = Infinity;
     let released: number;
     const waiting: Promise<void>[] = [];
@@ -391,7 +391,7 @@ describe('waiters', () => {
         await lock.release();
       };
       waiting.push(wait());
-      // In the queue, or behind a call of the same process that is in the queue.
+      // The call joins the queue, or waits behind a call of the same process that is in the queue.
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
@@ -405,7 +405,7 @@ describe('waiters', () => {
     const order = [0, 1, 2, 3, 4, 5, 6, 7, 8];
     expect(served.toSorted()).toEqual(order);
     expect(served.slice(0, inOrder)).toEqual(order.slice(0, inOrder));
-    // Without messages each of the nine would wait for five seconds.
+    // Without messages each hand-over would take five seconds.
     expect(performance.now() - begun).toBeLessThan(30_000);
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });

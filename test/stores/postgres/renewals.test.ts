@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Makes each renewal of a lock take the server so many milliseconds more. */
+/** Makes each renewal of a lock take the server this time longer. */
 async function slowDown(milliseconds: number): Promise<void> {
   const looker = await server.client();
   await looker.query(`
@@ -32,10 +32,10 @@ async function slowDown(milliseconds: number): Promise<void> {
   `);
 }
 
-/** Milliseconds. A node has a fifth of it at most to answer, which a machine that stands still for a moment does not use up. */
+/** Milliseconds. A node has at most a fifth of it to answer, which a machine that stands still for a moment does not use up. */
 const TTL = 15_000;
 
-// `each` milliseconds for each lock: together longer than the time limit of a node, which applies to one batch.
+// A renewal takes `each` milliseconds: a batch takes longer than the time limit of a node.
 test.each([
   ['all', { count: 600, each: 6 }],
   ['one batch', { count: 260, each: 13 }],

@@ -110,7 +110,7 @@ test('stores nothing when an acquire arrives late (S16)', async () => {
 test('counts a vote against within the time limit, and leaves no key, when the Cluster is down (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
-  // The client tries again for longer.
+  // The client repeats the command for longer than that.
   await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
@@ -152,7 +152,7 @@ test('follows a slot that has moved to another server (MOVED)', async () => {
 
   const lock = await redlock.acquire(['moving'], once);
   await expect(countLocks(other)).resolves.toBe(1);
-  // Every master is asked for its part.
+  // A list asks every master for its locks.
   const inspection = new LockInspector([await clusterNode()], PATIENT, new Set());
   const stays = await redlock.acquire(['stays'], once);
   await expect(countLocks(looker)).resolves.toBe(1);

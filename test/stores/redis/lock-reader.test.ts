@@ -157,14 +157,15 @@ describe('many readers', () => {
       }
       const page = pages++;
       for (const lease of leaving.splice(0, 50)) await releaseOn(others, lease);
-      // Each of these readers is the last to end, until the next one ends even later.
+      // Each of these readers ends later than all before it.
       for (let each = 0; each < 20; each++) {
         const more = TTL + 10_000 * (page + 1) + 100 * each;
         await extendOn(others, staying[(page * 20 + each) * 7]!, more);
         coming.push(reader(more + 50));
         await acquireOn(others, coming.at(-1)!);
       }
-      // This reader moves into the record just before its page is read, and back into the set after that.
+      // An extension moves a reader of the next page from the set into the record before that page is read, and others move it
+      // back.
       const next = order[page + 1]?.find((id) => byId.has(id));
       if (next !== undefined) await extendOn(others, byId.get(next)!, TTL + 10_000 * (page + 2));
     });

@@ -41,10 +41,10 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
@@ -245,7 +245,7 @@ function lifeOf(redisKey: string): Promise<number> {
   return redis.pttl(redisKey);
 }
 
-/** Expects a key to expire so many milliseconds from now, or a little sooner. */
+/** Expects a key to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(redisKey: string, life: number): Promise<void> {
   const left = await lifeOf(redisKey);
   expect(left).toBeLessThanOrEqual(life);
@@ -267,7 +267,7 @@ async function expectNothingAfterLinger(): Promise<void> {
   }
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -412,7 +412,7 @@ describe('ACQUIRE_PERMITS', () => {
   test('takes exactly the required slot, or is refused by its holder', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
-    // Told by the record alone, and by the set.
+    // The holder is named from the record alone, and then from the set.
     expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
     expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
     expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
@@ -427,7 +427,7 @@ describe('ACQUIRE_PERMITS', () => {
     const first = await granted(a, exactly(2));
     expect(first.slot).toBe(2);
     await expect(takenOf()).resolves.toBe('001');
-    // The same again changes nothing.
+    // A repeated request changes nothing.
     const record = await recordOf();
     expect(await granted(a, exactly(2))).toEqual(first);
     await expect(recordOf()).resolves.toBe(record);
@@ -439,7 +439,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('001');
     await expect(extend(TTL, b)).resolves.toBe('0');
     expect((await granted(c)).slot).toBe(0);
-    // Too late, or on a node too young to vote, it gives nothing up.
+    // A request that is too late, or for a node that is too young to vote, keeps the present slot.
     expect(await acquire(c, { ...exactly(1), deadline: -500 })).toMatchObject({ granted: true, slots: [0] });
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
@@ -518,7 +518,7 @@ describe('ACQUIRE_PERMITS', () => {
       for (const lease of [released, kept, lapsed]) {
         const record = await recordOf(lease.keys[0]);
         await expect(ask(lease)).rejects.toThrow(ENDED);
-        // In another slot, too.
+        // A request for another slot fails, too.
         await expect(ask(lease, exactly(2))).rejects.toThrow(ENDED);
         await expect(recordOf(lease.keys[0])).resolves.toBe(record);
       }
@@ -713,7 +713,7 @@ describe('the tokens of permits', () => {
     await granted(b);
     const far = tokenAhead();
     await expect(raise(b, far, MARKER)).resolves.toBe(1);
-    // Without the marker, which raises the tokens of all slots.
+    // The marker would raise the tokens of all slots.
     await redis.del(MARKER);
     const { token, slot } = await granted(leaseFor());
     expect(slot).toBe(2);
@@ -722,7 +722,7 @@ describe('the tokens of permits', () => {
     const again = await granted(leaseFor());
     expect(again.slot).toBe(0);
     expect(again.token).toBeLessThan(far);
-    // The record has the largest.
+    // The record has the largest token.
     await expect(tokenOf()).resolves.toBe(far);
     await release(b);
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1, token: far + 1 });
@@ -882,7 +882,7 @@ describe('EXTEND_PERMITS', () => {
     for (const nameOf of [recordKey, holdersKey, detailsKey])
       expect(await lifeOf(nameOf(PREFIX, 'k'))).toBeGreaterThan(5 * TTL);
     await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: b.id } });
-    // Never shorter.
+    // An extension never shortens a lease.
     await expect(extend(1_000, a, b)).resolves.toBe('11');
     expect(await remainingOf(b)).toBeGreaterThan(4 * TTL);
     expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
@@ -906,7 +906,7 @@ describe('EXTEND_PERMITS', () => {
       apart.slots = [2];
       await expect(extend(9 * TTL, released, kept, lapsed, apart)).resolves.toBe('0000');
       for (const key of 'abcd') expect(await lifeOf(recordKey(PREFIX, key))).toBeLessThan(3 * TTL);
-      // It was given up.
+      // The extension has freed the slot of the lease that is in another one.
       await expect(granted(leaseFor('d'))).resolves.toMatchObject({ slot: many ? 1 : 0 });
     }
   });
@@ -1023,7 +1023,7 @@ describe('RELEASE_PERMITS', () => {
       Object.assign(late, { id: lease.id });
       await release(late);
       await expect(takenOf()).resolves.toBe(many ? '11' : '1');
-      // Others get the rest.
+      // Other leases get the other slots.
       await releaseAll(others);
       expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: many ? 0 : 1 });
       await expect(redis.zscore(holdersKey(PREFIX, 'k'), lease.id)).resolves.not.toBeNull();
@@ -1073,7 +1073,7 @@ describe('RELEASE_PERMITS', () => {
   });
 });
 
-/** Takes random steps, and beside them a model in a few lines of who has which slot and of the last token of each. */
+/** Takes random steps, and compares the results with a small model: the holder and the last token of each slot. */
 class RandomWalk {
   grants = 0;
   readonly #holders = new Map<Lease, number>();
@@ -1095,7 +1095,7 @@ class RandomWalk {
     else if (kind === 7) await this.#sendLate();
     else if (kind === 8 && lease) await this.#lapse(lease);
     else if (kind === 9) await this.#acquireAlone();
-    // Everybody who holds one still has the same.
+    // Every holder still has its slot and its token.
     for (const [each, slot] of this.#holders) {
       const { slots, token } = await granted(each);
       assert.deepEqual([slots, token], [[slot], this.#tokens.get(slot)]);
@@ -1129,7 +1129,7 @@ class RandomWalk {
     this.#end(lease);
   }
 
-  /** Messages of one who has gone change nothing. */
+  /** Sends requests of a lease that has ended; they change nothing. */
   async #sendLate(): Promise<void> {
     const lease = this.#pick(this.#ended);
     if (!lease) return;
@@ -1152,7 +1152,7 @@ class RandomWalk {
     const lease = alone();
     const reply = await acquireAlone(lease);
     if (reply instanceof Error) throw reply;
-    // The record of one whose end the test has moved may outlive it: then nobody holds, and it is refused.
+    // A record may outlive a lease whose end the test has moved. Then no lease is held, and the request is refused.
     if (!reply.granted) return;
     assert.equal(this.#holders.size, 0);
     assert(reply.token > this.#largest);
@@ -1170,7 +1170,7 @@ class RandomWalk {
     return list[this.#below(list.length)];
   }
 
-  /** A whole number below this one, the same ones for the same seed (mulberry32). */
+  /** A random whole number below `limit`; a seed always gives the same numbers (mulberry32). */
   #below(limit: number): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -1372,7 +1372,7 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { waiter: early, waited: 100, ordered: false })).toMatchObject({
       granted: false,
     });
-    // The same lease again is granted all the same.
+    // A repeated request of a held lease is granted.
     expect(await granted(holder)).toMatchObject({ slot: 0 });
     await redis.del(markKey(PREFIX, 'k'));
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });

@@ -19,7 +19,7 @@ import {
 
 const OWNERS = ['host:1', 'a:b:c', 'ünïcode', ' two words ', ''];
 
-/** As the scripts put it together. */
+/** A record of a held lease, as the scripts write it. */
 function recordOf(lease: Lease, since: number, token: number): string {
   const request: AcquireRequest = { lease, since, limit: 1_000, guard: 0, proposal: 0, position: undefined };
   return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
@@ -46,7 +46,7 @@ test('every field but the owner is at the offset that the scripts use', () => {
   expect(record.charCodeAt(0)).toBe(RECORD.held);
   expect(cut(RECORD.token)).toBe('1782579200000000');
   expect(cut(RECORD.id)).toBe(lease.id);
-  // Behind each field of digits or of the id there is a colon.
+  // A colon follows each field of digits, and the id.
   for (const position of [RECORD.token[1], RECORD.id[1], RECORD.shortest - 1])
     expect(record[position]).toBe(':');
 });
@@ -83,7 +83,7 @@ test.each(OWNERS)('the name of a waiter begins with its process, and contains it
   for (const number of [1, 42]) {
     const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
     expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
-    // What a message ends with: the number, by which a process finds its waiter.
+    // A message ends with this number, by which a process finds its waiter.
     expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
     expect(ownerOfWaiter(name)).toBe(owner);
     const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>

@@ -35,7 +35,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** A node with a connection of its own, connected. */
+/** A connected node with a connection of its own. */
 async function openNode(target: string | RedisOptions = server.url): Promise<RedisStore> {
   const node = new RedisStore(openClient(target), true, newFleet());
   ends.push(() => node.close());

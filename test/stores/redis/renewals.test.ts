@@ -82,7 +82,7 @@ describe('on one server', () => {
     const scripts = await scriptsRun(looker);
     // A count from the wrong line of INFO would be 0.
     expect(scripts).toBeGreaterThan(0);
-    // One command for each renewal of a lock would be 1.
+    // The quotient would be 1 with one command for each lock.
     expect(scripts / 1_000).toBeLessThan(0.1);
     await release(locks);
     await until(async () => (await countLocks(looker)) === 0);

@@ -25,7 +25,7 @@ const SENT_AGAIN_AFTER_MS = 500;
 /** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
 const RELEASED_WITHIN = 30_000;
 
-/** One server behind a proxy, and a client that leads to it. */
+/** A server behind a proxy, and clients that connect through the proxy. */
 interface Setup {
   readonly looker: Redis;
   readonly proxy: TcpProxy;
@@ -218,7 +218,7 @@ describe('a master behind a Sentinel with node-redis, which is a replica for a m
     await refuse();
     const before = await refusals();
     const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
-    // From the time limit of the attempt, or from the script: after the deadline it writes nothing, so that a replica runs it.
+    // The time limit of the attempt may end it, or the script: after the deadline it writes nothing, so that a replica runs it.
     expect(await failed).toMatch(/within 2000 ms|too late/);
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();

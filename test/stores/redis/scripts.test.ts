@@ -34,10 +34,10 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
@@ -204,14 +204,14 @@ async function lapse(...keys: readonly string[]): Promise<void> {
   for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
 
-/** Expects a record to expire so many milliseconds from now, or a little sooner. */
+/** Expects a record to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(key: string, life: number): Promise<void> {
   const left = await lifeOf(key);
   expect(left).toBeLessThanOrEqual(life);
   expect(left).toBeGreaterThan(life - PATIENCE);
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -367,7 +367,7 @@ describe('ACQUIRE', () => {
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
   ])('fails on a foreign value, %s, and does not overwrite it (S19)', async (_name, value) => {
-    // An expiry within the linger would make a record of it that has lapsed.
+    // A record that expires within the linger has lapsed, and would be overwritten.
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
@@ -552,7 +552,7 @@ describe('the fencing token that ACQUIRE gives', () => {
       expect(answers[0]).toMatchObject({ message: expect.stringContaining('OOM') as unknown });
       const { high } = await readMarker();
       const tokens = await Promise.all(['a', 'b'].map(tokenOf));
-      // Those of records that were not taken stay as they were.
+      // The tokens of records that were not acquired stay as they were.
       expect(tokens[0]).toBe(last);
       expect(tokens[1]).toBeLessThanOrEqual(Math.max(high, last - 5));
     });
@@ -640,7 +640,7 @@ describe('RAISE', () => {
     const raised = record.replace(String(token), String(token + 5));
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual([raised, raised]);
     await expectLife('a', TTL + LINGER_MS);
-    // Also to the token that it has: the message may come twice.
+    // A request for the present token succeeds, too: the message may come twice.
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
@@ -841,7 +841,7 @@ describe('RELEASE', () => {
     const [a, b] = await redis.mget('lock:{a}', 'lock:{b}');
     for (let time = 0; time < 2; time++) {
       await expect(release(lease)).resolves.toBe(0);
-      // What is freed keeps its last token and the id.
+      // A freed record keeps its last token and the id.
       await expect(redis.mget('lock:{a}', 'lock:{b}', 'lock:{gone}')).resolves.toEqual([
         `F${a!.slice(1)}`,
         b,
@@ -893,7 +893,7 @@ describe('RELEASE', () => {
       for (const key of 'kab') await expectLife(key, LINGER_MS);
       await expect(extend(TTL, alone, several)).resolves.toBe('00');
     });
-    // A clock that steps back makes the rest of their lives longer.
+    // A clock that steps back would lengthen the lives of the records like this.
     for (const key of 'kab') await redis.pexpire(recordKey(PREFIX, key), TTL + LINGER_MS);
     await granted(leaseFor(['k', 'a', 'b']));
   });
@@ -926,7 +926,7 @@ describe('RELEASE', () => {
     expect(readAcquireReply(answer)).toMatchObject({ granted: false, holder: { id: lease.id } });
     expect(Number((answer as number[])[2])).toBeLessThanOrEqual(TTL);
     await expect(extend(9 * TTL, lease)).resolves.toBe('0');
-    // Sent again later, when minHold has passed.
+    // The release is sent again later, when minHold has passed.
     const late = new Lease(['k'], 'me', TTL);
     Object.assign(late, { id: lease.id });
     await release(late);
@@ -1552,7 +1552,7 @@ describe('one number in place of answers', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
-    // A client of the user's may make numbers strings (`stringNumbers`).
+    // A client that is passed in may return numbers as strings (`stringNumbers`).
     expect(acquireAnswers(String(clock), [first!])).toEqual([clock, 1_700_000_000_000_000]);
     for (const [proposal, token] of [
       [clock - 1, clock],

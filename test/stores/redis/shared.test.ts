@@ -36,13 +36,13 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** Ends sooner, and later than any test. */
+/** Milliseconds; shorter than `TTL`, and still longer than a test takes. */
 const SHORT = 40_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const ENDED = 'this lease was stored before, and has ended';
@@ -244,7 +244,7 @@ async function expectToOutlive(key: string, life: number): Promise<void> {
   }
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -329,7 +329,7 @@ describe('readers', () => {
     const second = reader();
     await expect(granted(second, { proposal })).resolves.toBe(proposal);
     await release(second);
-    // Ahead of the clock, and so larger by the record alone.
+    // The proposal is ahead of the clock, so that only the record makes the next token larger.
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
@@ -400,7 +400,7 @@ describe('readers', () => {
     const token = await granted(reader(['a', 'b', 'c'], { ttl: 1_000 }));
     expect(token).toBe(joined);
     for (const key of ['a', 'b', 'c']) expect(parseRecord(await recordOf(key)).fencingToken).toBe(token);
-    // The record still names the one who ends last.
+    // The record still names the reader that ends last.
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
@@ -478,7 +478,7 @@ describe('readers', () => {
       await redis.hset('lock:{k}:s', '0', '5', 'n', '2', 'f', '1');
       await redis.setrange('lock:{k}', 0, state);
       await redis.pexpire('lock:{k}', LINGER_MS);
-      // In place of another record there is nothing to tell by, as with exclusive locks: then a duplicate comes too late (S16).
+      // A record in another state does not show that an earlier reader has ended. Then only the deadline refuses it (S16).
       const known = state === 'S' ? [old, last] : [last];
       for (const ended of known) await expect(acquire(ended)).rejects.toThrow(ENDED);
       const [lease, second] = [reader(), reader()];
@@ -538,7 +538,7 @@ describe('the end of a reader', () => {
     await expect(extend(2 * TTL, one)).resolves.toBe('1');
     await expect(extend(1_000, one, other)).resolves.toBe('11');
     const holder = await refusal(writer());
-    // The record names the one who ends last.
+    // The record names the reader that ends last.
     expect(holder).toMatchObject({ id: one.id, owner: 'one', since: 1_700_000_000_000 });
     expectAbout(holder.remaining, 2 * TTL);
     await expectToOutlive('k', 2 * TTL + LINGER_MS);
@@ -574,13 +574,13 @@ describe('the end of a reader', () => {
   });
 
   test('restores the expiry of a record that has lost it: that of the last reader', async () => {
-    const [long, short] = [reader(), reader('k', { ttl: 1_000 })];
+    const [long, short] = [reader(), reader('k', { ttl: SHORT })];
     await granted(long);
     await granted(short);
     await redis.persist('lock:{k}');
-    await expect(extend(2_000, short)).resolves.toBe('1');
+    await expect(extend(SHORT + 1_000, short)).resolves.toBe('1');
+    // This reader is not the last to end.
     await expect(redis.pttl('lock:{k}')).resolves.toBe(-1);
-    // Shorter than the other still has.
     await expect(extend(TTL, short)).resolves.toBe('1');
     await expect(extend(1_000, long)).resolves.toBe('1');
     expectAbout(await redis.pttl('lock:{k}'), TTL + LINGER_MS);
@@ -731,7 +731,7 @@ describe('the token of readers', () => {
     const { holders } = (await read())!;
     const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
     expect(tokens).toEqual({ [one.id]: token + 10, [other.id]: token + 5 });
-    // The next joins at the largest.
+    // The next reader joins with the largest token.
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
@@ -836,7 +836,7 @@ describe('a mark of a waiter', () => {
     }
     await releaseAll(holding);
     await expect(granted(writer(), { waiter: waiting, waited: 100 })).resolves.toBeGreaterThan(0);
-    // Without the mark there is always one more.
+    // Without the mark, one reader after the other is granted, and the writer never is.
     await redis.flushall();
     holding = [reader()];
     await ask(holding);
@@ -890,7 +890,7 @@ describe('readers in line', () => {
     return reader(waiter.keys, { kind: waiter.mode === 'shared' ? SHARED : EXCLUSIVE });
   }
 
-  /** Each asks, in the order of `all`, is refused, and joins the queue. */
+  /** Makes each ask in the order of `all`: each is refused, and joins the queue. */
   async function lineUp(all: readonly Listener[]): Promise<void> {
     for (const [index, each] of all.entries())
       await refusal(leaseOf(each), { waiter: each.waiter, waited: 900 - index * 100 });
@@ -1137,7 +1137,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   test('READ returns permits with their slots, and FORCE_RELEASE ends one', async () => {
     const [one, two] = ['a'.repeat(32), 'b'.repeat(32)] as const;
     const [ends, life] = [Date.now() + TTL, TTL + LINGER_MS];
-    // Of three slots the first and the last are taken.
+    // The first and the last of three slots are taken.
     await redis.set(
       'lock:{k}',
       `P-0000000000000007:${two}:1700000000002:00020003+D:two:0000000000000004`,
