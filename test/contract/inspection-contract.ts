@@ -11,6 +11,9 @@ import type { Backend } from './lock-contract.js';
 /** Milliseconds; so long that no lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 60_000;
 
+/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+const RELEASED_WITHIN = TTL / 2;
+
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: true, signals: [] };
 
 /** Retries for a short ttl, with which a node has little time to answer. */
@@ -53,7 +56,7 @@ export function inspectionContract(
     });
 
     // A release resolves when a quorum has confirmed it. A record on another node would be listed in the next test.
-    afterEach(() => until(async () => (await backend.countKeys()) === 0));
+    afterEach(() => until(async () => (await backend.countKeys()) === 0, RELEASED_WITHIN));
 
     async function newProcess(owner: string): Promise<[Redlock, LockInspector]> {
       const nodes = await backend.nodes();
@@ -128,7 +131,7 @@ export function inspectionContract(
         await lock.release();
         // The order may differ: a waiter that a busy machine keeps from its turn is passed over.
         await Promise.all([first, second].map(async (next) => (await next).release()));
-        await until(async () => (await owners()).length === 0);
+        await until(async () => (await owners()).length === 0, RELEASED_WITHIN);
       },
     );
 
@@ -137,7 +140,7 @@ export function inspectionContract(
       const free = { ...nobody, remaining: 0, fencingToken: undefined };
       await expect(bobs.inspect('never locked')).resolves.toMatchObject({ key: 'never locked', ...free });
       await (await alice.acquire(['was locked'], once)).release();
-      await until(async () => (await backend.countKeys()) === 0);
+      await until(async () => (await backend.countKeys()) === 0, RELEASED_WITHIN);
       const info = await bobs.inspect('was locked');
       expect(info).toMatchObject({ key: 'was locked', ...free });
       expect(info.votes.filter(({ vote }) => vote === 'free')).toHaveLength(info.votes.length - down);
@@ -180,7 +183,7 @@ export function inspectionContract(
       await expect(listed({ prefix: 'o*' })).resolves.toEqual([]);
       await expect(listed({ limit: 7 })).resolves.toHaveLength(7);
       await Promise.all(held.map((lock) => lock.release()));
-      await until(async () => (await listed()).length === 0);
+      await until(async () => (await listed()).length === 0, RELEASED_WITHIN);
     });
 
     test('lists as far as a loop goes that ends early', async () => {
@@ -255,7 +258,7 @@ export function inspectionContract(
       await expect(alices.forceRelease('{pair}:1')).resolves.toBe(true);
       expect(lock.isHeld()).toBe(false);
       await lock.release();
-      await until(async () => !(await bobs.inspect('{pair}:2')).held);
+      await until(async () => !(await bobs.inspect('{pair}:2')).held, RELEASED_WITHIN);
     });
 
     test('does not report a lapsed lock as held', async () => {

@@ -15,7 +15,7 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Number of keys. The server loads each in a little more than a millisecond: longer than a store's own connection may be silent. */
+/** Number of keys. The server takes over six seconds to load them: longer than a connection of a store may be silent. */
 const KEYS = 6_000;
 
 let server: RedisServer;

@@ -323,7 +323,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('with one permit grants slot 0, and stores the holder in the record alone', async () => {
+  test('grants slot 0 with one permit, and stores the holder in the record alone', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
     expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
@@ -379,7 +379,7 @@ describe('ACQUIRE_PERMITS', () => {
   test.each([
     ['kept', 'K'],
     ['held by readers', 'S'],
-  ])('is refused where the record is %s', async (_name, state) => {
+  ])('refuses permits of a key whose record is %s', async (_name, state) => {
     const record = `${state}-${'1'.padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', TTL + LINGER_MS);
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
@@ -387,7 +387,7 @@ describe('ACQUIRE_PERMITS', () => {
     await granted(leaseFor());
   });
 
-  test('a slot stays the same while it is held, with any other holders', async () => {
+  test('keeps the slot of a held lease, with any other holders', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -444,7 +444,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
 
-  test('has a slot of each of several keys, or none', async () => {
+  test('grants a slot of each of several keys, or none', async () => {
     const keys = ['a', 'b', 'c'];
     await hold('b');
     expect(await granted(leaseFor(keys))).toMatchObject({ slots: [0, 1, 0] });
@@ -460,7 +460,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf('a')).resolves.toBe('110');
   });
 
-  test('uses slots below its own n; the larger n of others is stored while anybody holds a slot', async () => {
+  test('grants slots below n of the request, and stores the larger n of others while a slot is held', async () => {
     const few = () => leaseFor('k', { permits: 2 });
     const many = () => leaseFor('k', { permits: 4 });
     const slots = [];
@@ -471,7 +471,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(many());
   });
 
-  test('a smaller n finds its slots taken though higher ones are free', async () => {
+  test('refuses a request whose slots are taken, though slots above its n are free', async () => {
     const leases = [];
     for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
     await release(leases[3]!);
@@ -482,7 +482,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
-  test('a larger n adds slots to those of a smaller one, cyclically from the preferred one', async () => {
+  test('adds slots for a larger n, cyclically from the preferred one', async () => {
     await hold('k', { permits: 1 });
     await refused(leaseFor('k', { permits: 1 }));
     expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
@@ -493,7 +493,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('111111');
   });
 
-  test('run twice for the same lease grants the same token and slot again, and changes nothing', async () => {
+  test('grants the same token and slot again when it runs twice for a lease, and changes nothing', async () => {
     const [first, second] = [leaseFor(['a', 'b']), leaseFor(['a', 'b'])];
     for (const lease of [first, second]) {
       const given = await granted(lease);
@@ -707,7 +707,7 @@ describe('the tokens of permits', () => {
     }
   });
 
-  test('each slot has its own tokens: a later grant is larger, and other slots do not raise it', async () => {
+  test('increase for each slot alone: tokens of other slots do not raise them', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
@@ -990,7 +990,7 @@ describe('RELEASE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('110');
   });
 
-  test('a shorter ttl shortens no other lease, and a lapse frees one slot after its own ttl (S23)', async () => {
+  test('frees the slot of a lapsed lease after its own ttl, which shortens no other lease (S23)', async () => {
     const long = await hold('k', { permits: 2 });
     const short = leaseFor('k', { permits: 2, ttl: 3_000 });
     await granted(short);
@@ -1262,7 +1262,7 @@ describe('the queue of a key', () => {
 
   const fill = () => Promise.all([hold(), hold(), hold()]);
 
-  test('has refused callers in order of arrival, and a flag in the record', async () => {
+  test('contains refused callers in order of arrival, and sets a flag in the record', async () => {
     await fill();
     const [late, early] = [waiterOf('a'), waiterOf('b')];
     expect(showsWaiters(await wait(late, 10))).toBe(true);
@@ -1273,7 +1273,7 @@ describe('the queue of a key', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('is notified of each freed permit, the first waiter at once', async () => {
+  test('notifies waiters of each freed permit, the first at once', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1290,7 +1290,7 @@ describe('the queue of a key', () => {
     await expect(queue()).resolves.toEqual([]);
   });
 
-  test('n permits freed at once wake n waiters, each by the one before', async () => {
+  test('notifies n waiters one after the other when n permits are freed at once', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
     const waited = (index: number): number => 900 - index * 100;
@@ -1355,7 +1355,7 @@ describe('the queue of a key', () => {
     });
   });
 
-  test('a waiter in another mode comes first while its mark stands (S22)', async () => {
+  test('lets a waiter in another mode go first while its mark is set (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
     const came = Date.now() - 500_000;
@@ -1378,7 +1378,7 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('a mark refuses later callers on a free key, whatever else their command requests', async () => {
+  test('refuses later callers of a free key with a mark, whatever else their command requests', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1398,7 +1398,7 @@ describe('the queue of a key', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('a phase stores the previous token as its floor, however the phase starts', async () => {
+  test('stores the previous token as the floor of a phase, however the phase starts', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1409,7 +1409,7 @@ describe('the queue of a key', () => {
     }
   });
 
-  test('marks also apply for a user that may not check all of them at once', async () => {
+  test('applies marks for a user that may not check all of them at once', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
@@ -1425,13 +1425,13 @@ describe('the queue of a key', () => {
     await redis.call('ACL', 'DELUSER', 'few');
   });
 
-  test('a mark for permits does not exclude permits', async () => {
+  test('grants permits of a key with a mark for permits', async () => {
     await hold();
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
-  test('no caller passes an earlier waiter in another mode on a free key; the last release notifies it', async () => {
+  test('lets no caller pass an earlier waiter in another mode on a free key, and notifies that waiter of the last release', async () => {
     const writer = await listener('x', 'x');
     const held = await fill();
     await waitAlone(writer.waiter, 900);
@@ -1447,7 +1447,7 @@ describe('the queue of a key', () => {
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
 
-  test('the first of a phase sets the mark of the first waiter behind it in another mode', async () => {
+  test('sets the mark of the first waiter in another mode when a phase begins', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1459,7 +1459,7 @@ describe('the queue of a key', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('a mark excludes later requests of the same command', async () => {
+  test('refuses later requests of the same command after a mark is set', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1472,7 +1472,7 @@ describe('the queue of a key', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('freeing a slot for another notifies the first in line', async () => {
+  test('notifies the first in line when a request frees its slot for another one', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);
@@ -1491,7 +1491,7 @@ describe('the queue of a key', () => {
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 
-  test('of a key that minHold keeps is notified when that has passed', async () => {
+  test('notifies waiters when minHold has passed', async () => {
     const first = await listener('a');
     const lease = await hold('k', { permits: 1 });
     await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });

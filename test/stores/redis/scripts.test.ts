@@ -270,7 +270,7 @@ describe('ACQUIRE', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('names the first key in the way, its holder and what is left of its ttl, and stores nothing', async () => {
+  test('names the first key that refuses, its holder and its remaining ttl, and stores nothing', async () => {
     const theirs = leaseFor('b', { owner: 'them' });
     await granted(theirs);
     const answer = await acquire(leaseFor(['a', 'b', 'c']));
@@ -294,12 +294,15 @@ describe('ACQUIRE', () => {
     ['was kept, and expires within the linger', { state: 'K', life: LINGER_MS }, true],
     ['is free, however late it expires', { state: 'F', life: LINGER_MS + PATIENCE }, true],
     ['is free and has no expiry', { state: 'F', life: Infinity }, true],
-  ])('a record that %s', async (_name, record, isTaken) => {
-    await write('k', record);
-    const reply = readAcquireReply(await acquire(leaseFor('k')));
-    expect(reply).toMatchObject({ granted: isTaken });
-    if (isTaken) await expectLife('k', TTL + LINGER_MS);
-  });
+  ])(
+    'grants a key only if its record is free or has lapsed: a record that %s',
+    async (_name, record, isTaken) => {
+      await write('k', record);
+      const reply = readAcquireReply(await acquire(leaseFor('k')));
+      expect(reply).toMatchObject({ granted: isTaken });
+      if (isTaken) await expectLife('k', TTL + LINGER_MS);
+    },
+  );
 
   test('reports a record without an expiry as held for ever', async () => {
     await write('k', { life: Infinity });
@@ -316,7 +319,7 @@ describe('ACQUIRE', () => {
     });
   });
 
-  test('run twice for the same lease grants the same token again: a client may resend it', async () => {
+  test('grants the same token again when it runs twice for a lease: a client may resend it', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');
@@ -325,7 +328,7 @@ describe('ACQUIRE', () => {
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
   });
 
-  test('run again for a raised lease returns the token of its records', async () => {
+  test('returns the token of the records when it runs again for a raised lease', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await raise(lease, token + 7);
@@ -490,7 +493,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
   });
 
-  test('is stored as a whole number in 16 digits, which Lua would not do by itself', async () => {
+  test('is stored as a whole number in 16 digits, unlike the default of Lua', async () => {
     await write('k', { state: 'F', token: 9007199254740000 });
     await expect(acquire(leaseFor('k'))).resolves.toBe(9007199254740001);
     expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
@@ -571,7 +574,7 @@ describe('ACQUIRE for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses a tick that has run, or an earlier one, and returns who ran it and how long its mark stays', async () => {
+  test('refuses a tick that has run, or an earlier one, and returns the owner that ran it and the life of its mark', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));
@@ -778,7 +781,7 @@ describe('EXTEND', () => {
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was released long ago', { state: 'F', life: PATIENCE }],
-  ])('a late one does not revive a record that %s', async (_name, record) => {
+  ])('does not revive a record that %s when it comes late', async (_name, record) => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
     for (const lease of [alone, several]) {
       await write('a', { id: lease.id });
@@ -917,7 +920,7 @@ describe('RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('a kept record refuses others, cannot be extended or released, and ends by itself', async () => {
+  test('keeps a record that refuses others, cannot be extended or released, and ends by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -1150,7 +1153,7 @@ describe('the queue of a key', () => {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('has refused callers in order of arrival, at any time of request', async () => {
+  test('contains refused callers in order of arrival, whenever they ask', async () => {
     await holding();
     const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
     const answer = await wait(late, 10);
@@ -1432,7 +1435,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('has a waiter for several keys at one key only, and passes the others on', async () => {
+  test('contains a waiter for several keys at one key only, and passes the turns at the others on', async () => {
     const both = waiterOf('a', 'a', 'b');
     const holder = await holding('b');
     await wait(both, 900);
@@ -1444,7 +1447,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('is left by a granted waiter at all of its keys, and the flag stays for the other waiters', async () => {
+  test('loses a granted waiter at all of its keys, and keeps the flag for the other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);

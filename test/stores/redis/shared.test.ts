@@ -1182,7 +1182,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
     ['the holder of one has lapsed', 'F', -1_000, true],
     ['all are held', 'F', TTL, false],
   ])(
-    'a waiter for a permit is notified when the one in front gives up and %s',
+    'a waiter for a permit is notified when the waiter in front gives up and %s',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;
@@ -1216,7 +1216,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   });
 });
 
-test('fail on a replica with the error that clients look for', async () => {
+test('the scripts fail on a replica with the error that clients look for', async () => {
   const lease = reader();
   await granted(lease);
   await redis.replicaof('127.0.0.1', 1);
