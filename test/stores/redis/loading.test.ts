@@ -15,8 +15,8 @@ import { until } from '../../support/until.js';
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Number of keys. The server takes over six seconds to load them: longer than a connection of a store may be silent. */
-const KEYS = 6_000;
+/** Number of keys. The server takes over eight seconds to load them: longer than a connection of a store may be silent. */
+const KEYS = 8_000;
 
 let server: RedisServer;
 let restarted: Promise<void>;
