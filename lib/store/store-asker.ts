@@ -61,11 +61,13 @@ export const MARKED = 1_000;
 /**
  * Runs a scenario whose outcome is only valid if it took at most `milliseconds` since it called `begins`. A scenario
  * that failed later, because the machine was paused, is repeated.
+ *
+ * @returns the result of the scenario
  */
-export async function inTime(
+export async function inTime<Result>(
   milliseconds: number,
-  scenario: (begins: () => void) => Promise<void>,
-): Promise<void> {
+  scenario: (begins: () => void) => Promise<Result>,
+): Promise<Result> {
   for (let tries = 1; ; tries++) {
     let began = Infinity;
     try {

@@ -1,6 +1,6 @@
 import { strict as assert } from 'node:assert';
 import type { Lease } from '../core/lease.js';
-import { type Contract, freshKey, kindOf, leaseOf, type StoreAsker, TTL } from './store-asker.js';
+import { type Contract, freshKey, inTime, kindOf, leaseOf, type StoreAsker, TTL } from './store-asker.js';
 
 function permits(count: number, keys: string | readonly string[], ttl = TTL): Lease {
   return leaseOf(kindOf('permits', count), keys, ttl);
@@ -135,12 +135,16 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
 
   test('grants the slot of an expired holder to another, while others continue', async () => {
     const ask = open();
-    const key = freshKey();
-    const [staying, lapsing] = [permits(2, key), permits(2, key, lapse)];
-    await ask.granted(staying);
-    const { token, slots } = await ask.granted(lapsing);
-    const refusal = await ask.refused(permits(2, key));
-    assert.equal(refusal.holder.id, lapsing.id);
+    const { key, staying, lapsing, token, slots } = await inTime(lapse, async (begins) => {
+      const full = freshKey();
+      const [long, short] = [permits(2, full), permits(2, full, lapse)];
+      await ask.granted(long);
+      begins();
+      const grant = await ask.granted(short);
+      const refusal = await ask.refused(permits(2, full));
+      assert.equal(refusal.holder.id, short.id);
+      return { key: full, staying: long, lapsing: short, ...grant };
+    });
     await ask.lapsed(key, lapsing);
     await ask.extend(staying);
     const next = permits(2, key);

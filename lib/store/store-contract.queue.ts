@@ -308,8 +308,8 @@ export function queueContract({ test, open, modes }: Contract): void {
       const key = freshKey();
       await ask.granted(leaseOf(kind, key));
       const marker = await ask.waiter(waiting, key);
-      await marks.holdBack(marker.id, marker.waited);
       const began = performance.now();
+      await marks.holdBack(marker.id, marker.waited);
       await until(async () => (await ask.acquire(leaseOf(kind, key))).granted);
       assert.ok(performance.now() - began > 1_000);
       await marker.leave();

@@ -1,7 +1,7 @@
 import { strict as assert } from 'node:assert';
 import { Lease } from '../core/lease.js';
 import type { Tick } from '../core/tick.js';
-import { type Contract, freshKey, kindOf, leaseOf, TTL, until } from './store-asker.js';
+import { type Contract, freshKey, inTime, kindOf, leaseOf, TTL, until } from './store-asker.js';
 
 const NINE: Tick = { schedule: 'daily', at: Date.UTC(2026, 0, 1, 9), life: TTL, from: 'acquisition' };
 const TEN: Tick = { ...NINE, at: Date.UTC(2026, 0, 1, 10) };
@@ -83,13 +83,18 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(early);
     assert.equal((await ask.refused(leaseFor(TEN, key))).ran, true);
 
-    const short = leaseFor({ ...NINE, schedule: 'short', life: lapse }, key);
-    await ask.granted(short);
-    short.acquired(performance.now(), 0);
-    await ask.release(short);
-    const { holder } = await ask.refused(leaseFor({ ...NINE, schedule: 'short' }, key));
-    assert.ok(holder.remaining <= lapse);
+    const forgotten = await inTime(lapse, async (begins) => {
+      const ticked = freshKey();
+      const short = leaseFor({ ...NINE, schedule: 'short', life: lapse }, ticked);
+      begins();
+      await ask.granted(short);
+      short.acquired(performance.now(), 0);
+      await ask.release(short);
+      const { holder } = await ask.refused(leaseFor({ ...NINE, schedule: 'short' }, ticked));
+      assert.ok(holder.remaining <= lapse);
+      return ticked;
+    });
     // A store may keep it a little longer.
-    await until(async () => (await ask.acquire(leaseFor({ ...NINE, schedule: 'short' }, key))).granted);
+    await until(async () => (await ask.acquire(leaseFor({ ...NINE, schedule: 'short' }, forgotten))).granted);
   });
 }

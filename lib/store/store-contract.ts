@@ -6,6 +6,7 @@ import {
   type Contract,
   type ContractRunner,
   freshKey,
+  inTime,
   kindOf,
   leaseOf,
   StoreAsker,
@@ -332,16 +333,20 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   if (mode !== 'shared') {
     test('keeps a released lease for its `keepFor`', async () => {
       const ask = open();
-      const key = freshKey();
       const one = kindOf(mode, 1);
-      const lease = leaseOf(one, key);
-      const { token } = await ask.granted(lease);
-      lease.acquired(performance.now(), 3 * lapse);
-      await ask.release(lease);
-      await ask.release(lease);
-      const { holder } = await ask.refused(leaseOf(one, key));
-      assert.ok(holder.remaining <= 3 * lapse, `${holder.remaining} ms`);
-      assert.deepEqual(await ask.holders(key), [lease.id]);
+      const { key, lease, token } = await inTime(3 * lapse, async (begins) => {
+        const kept = freshKey();
+        const released = leaseOf(one, kept);
+        const granted = await ask.granted(released);
+        begins();
+        released.acquired(performance.now(), 3 * lapse);
+        await ask.release(released);
+        await ask.release(released);
+        const { holder } = await ask.refused(leaseOf(one, kept));
+        assert.ok(holder.remaining <= 3 * lapse, `${holder.remaining} ms`);
+        assert.deepEqual(await ask.holders(kept), [released.id]);
+        return { key: kept, lease: released, token: granted.token };
+      });
       assert.equal(await ask.extend(lease), false);
       await ask.lapsed(key, lease);
       assert.ok((await ask.granted(leaseOf(one, key))).token > token);
@@ -352,11 +357,15 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
 
   test('gives each holder an end of its own, which no other holder changes (S23)', async () => {
     const ask = open();
-    const key = freshKey();
-    const [long, short] = [leaseOf(kind, key), leaseOf(kind, key, lapse)];
-    await ask.granted(long);
-    await ask.granted(short);
-    assert.deepEqual(await ask.holders(key), [short.id, long.id]);
+    const { key, long, short } = await inTime(lapse, async (begins) => {
+      const shared = freshKey();
+      const [last, first] = [leaseOf(kind, shared), leaseOf(kind, shared, lapse)];
+      await ask.granted(last);
+      begins();
+      await ask.granted(first);
+      assert.deepEqual(await ask.holders(shared), [first.id, last.id]);
+      return { key: shared, long: last, short: first };
+    });
     assert.equal(await ask.extend(long, 2 * TTL), true);
     await ask.lapsed(key, short);
     assert.deepEqual(await ask.holders(key), [long.id]);

@@ -3,7 +3,7 @@ import { CLIENTS } from '../support/clients.js';
 import { lockContract } from './lock-contract.js';
 import { redisBackend } from './redis-backend.js';
 
-// Clients that are passed in. All other tests are on ioredis 5.
+// Clients that are passed in. All other tests use ioredis 5.
 
 for (const [name, make] of Object.entries(CLIENTS)) {
   const quick = name !== 'node-redis 6';

@@ -5,7 +5,7 @@ import { type Backend, lockContract } from './lock-contract.js';
 
 function memoryBackend(): Promise<Backend> {
   const node = new MemoryStore();
-  // The contract's processes share the node, and each of them closes what it was given.
+  // The processes of the contract share one node, and each process closes the node that it was given: that must do nothing.
   const shared: Store = {
     name: node.name,
     connect: () => node.connect(),

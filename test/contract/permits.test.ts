@@ -4,7 +4,7 @@ import { redisBackend } from './redis-backend.js';
 
 const ONE = { mode: 'permits', permits: 1 } as const;
 
-/** The contract's processes share it, and each of them closes what it was given. */
+/** A store that the processes of the contract share. Each process closes the store that it was given: that must do nothing. */
 class SharedStore extends MemoryStore {
   override close(): Promise<void> {
     return Promise.resolve();

@@ -5,9 +5,9 @@ import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import type { Backend } from './lock-contract.js';
 
 /**
- * So many real servers, of which the first `down` are killed before anybody connects.
+ * Starts `count` real servers, and kills the first `down` of them before a process connects.
  *
- * @param passedIn - makes a client to be passed in; without it the connections are made from URLs
+ * @param passedIn - makes a client that is passed in; without it the stores connect to URLs
  */
 export async function redisBackend(count: number, down = 0, passedIn?: ClientMaker): Promise<Backend> {
   const servers = await startRedisNodes(count);

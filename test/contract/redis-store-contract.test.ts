@@ -5,7 +5,6 @@ import { newFleet, nodesTo } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { storeContract } from 'nestjs-redlock/store';
 
-/** Another mode is added here when `RedisStore.modes` has it. */
 const modes: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 let server: RedisServer;
@@ -13,7 +12,7 @@ let store: RedisStore;
 
 beforeAll(async () => {
   server = await startRedis();
-  // With a marker, as one of several nodes has it.
+  // The store is one of several nodes, which have a marker.
   [store] = nodesTo([server.url], newFleet(false, true)) as [RedisStore];
   await store.connect();
 });

@@ -1,7 +1,7 @@
 // The first table of docs/own-store.md; a test keeps the two the same.
 import { FREE, type Row, type Table } from './table-store.js';
 
-/** Inside one process, to begin with. */
+/** A table inside one process, to begin with. */
 export function mapTable(): Table {
   const rows = new Map<string, Row>();
   return {

@@ -8,6 +8,7 @@ import { storeContract } from '../../lib/store/index.js';
 import { runCommand } from '../consumers/run-command.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
+import { PATIENT } from '../support/patience.js';
 import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
 import { sqlTable } from './sql-table.js';
 import { TableStore } from './table-store.js';
@@ -21,7 +22,7 @@ const RUNNERS = {
   'node:test': "import { after as afterAll, before as beforeAll, describe, test } from 'node:test';",
 };
 
-/** The folder with a file of the spec that the runner can run: JavaScript, with the library in it. */
+/** Makes a folder with the spec as JavaScript for the runner, with the library in it. */
 async function specFor(runner: keyof typeof RUNNERS, change = (source: string): string => source) {
   const folder = await mkdtemp(join(tmpdir(), 'own-store-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
@@ -54,10 +55,13 @@ describe('on a table of a database', () => {
 
   storeContract({ describe, test }, 'a table', { modes: ['exclusive'], store: () => store });
 
-  test('two applications exclude each other with it, wait, and show who holds what', async () => {
+  test('makes two applications exclude each other, wait, and show their holders', async () => {
     const [one, another] = (await Promise.all(
       ['one', 'another'].map(async (owner) => {
-        const app = await startApp({}, { nodes: new TableStore(sqlTable(server.url)), owner });
+        const app = await startApp(
+          {},
+          { nodes: new TableStore(sqlTable(server.url)), owner, defaults: { ttl: 60_000 }, ...PATIENT },
+        );
         return app.get(LockService);
       }),
     )) as [LockService, LockService];
@@ -103,7 +107,7 @@ describe('the contract of a third-party store', () => {
   });
 
   test('fails in each of them for a store that breaks it, and names the test', async () => {
-    // It says of what has lapsed that it was extended.
+    // The broken store answers that it has extended lapsed leases.
     const breaking = (source: string): string =>
       source.replace(
         'new TableStore(mapTable())',

@@ -3,7 +3,7 @@ import { Pool } from 'pg';
 import { FREE, type Row, type Table } from './table-store.js';
 
 export function sqlTable(connectionString: string): Table {
-  // Not the application's pool: one that locked methods have exhausted would never let them go on.
+  // A pool of its own: locked methods that have exhausted the application's pool could never release their locks.
   const pool = new Pool({ connectionString }).on('error', () => undefined);
   return {
     open: () => pool.query('create table if not exists my_locks (key text primary key, lock jsonb not null)'),
@@ -14,7 +14,7 @@ export function sqlTable(connectionString: string): Table {
       let isOver = false;
       try {
         await client.query('begin');
-        // In the same order in every process, so that two with keys in common do not wait for each other.
+        // Every process locks rows in the same order, so that two processes with common keys do not deadlock.
         const locked = 'select key, lock from my_locks where key = any($1) order by key for update';
         const rows = new Map<string, Row>();
         for (const { key, lock } of (await client.query(locked, [keys])).rows) rows.set(key, lock);
@@ -26,7 +26,7 @@ export function sqlTable(connectionString: string): Table {
         isOver = true;
         return result;
       } finally {
-        // A connection that is closed rolls back.
+        // The database rolls back when the connection is closed.
         client.release(!isOver);
       }
     },

@@ -1,15 +1,15 @@
 // The store of docs/own-store.md; a test keeps the two the same.
 import { type KeyHolder, type LockDirectory, type LockStore, tellEach, tokenAt } from 'nestjs-redlock/store';
 
-/** One key. It stays when nobody holds it, for its next token must be larger. Times are those of the server. */
+/** The row of one key. It stays after a release, because the next token must be larger. Times are those of the server. */
 export const FREE = { id: '', owner: '', since: 0, token: 0, ends: 0, released: true, ran: {} as Ran };
 export type Row = typeof FREE;
 type Ran = Record<string, { at: number; owner: string; ends: number } | undefined>;
 
-/** All that is asked of the database. */
+/** The operations that the store needs from a database. */
 export interface Table {
   open(): Promise<unknown>;
-  /** Gives `change` the rows of these keys and the server's time, and stores them, while nobody else has any of them. */
+  /** Passes the rows of the keys and the server's time to `change`, and stores the rows; other processes wait meanwhile. */
   change<T>(keys: readonly string[], change: (rows: [Row, ...Row[]], now: number) => T): Promise<T>;
   keys(prefix: string): Promise<string[]>;
   close(): Promise<void>;
@@ -35,7 +35,7 @@ export class TableStore implements LockStore, LockDirectory {
       const { id, owner, ttl, tick } = lease;
       const asked = performance.now();
       return this.table.change(lease.keys, (rows, now) => {
-        // Nobody waits for it any more, and its release may have been here already.
+        // The caller has given up, and its release may have come already.
         if (lease.ended || performance.now() - asked > limit) throw new Error('too late');
         const ran = tick && rows[0].ran[tick.schedule];
         if (ran && ran.at >= tick.at && ran.ends > now)
@@ -46,7 +46,7 @@ export class TableStore implements LockStore, LockDirectory {
           };
         const other = rows.find((row) => row.id !== id && row.ends > now);
         if (other) return { granted: false, holder: holderOf(other, now) };
-        // Who asks again gets the same; what has ended, or of which a part is gone, is not stored again.
+        // A repeated request gets the same grant. A lease that has ended, or has lost a key, is not stored again.
         if (rows.every((row) => isHeld(row, id, now))) return { granted: true, token: rows[0].token };
         if (rows.some((row) => row.id === id)) throw new Error('was granted before, and has ended');
         const token = Math.max(tokenAt(now), ...rows.map((row) => row.token + 1));

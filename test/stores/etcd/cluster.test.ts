@@ -13,20 +13,21 @@ import {
   startEtcdCluster,
 } from '../../support/etcd-server.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
+import { renewed } from '../lock-lifetime.js';
 import { contentionFor, LEAST } from './contention.js';
 
-// A cluster of three members, of which one is killed, stands still or is out of reach. The long runs are
-// `npm run test:faults`.
+// A cluster of three members, one of which is killed, paused or cannot be reached. `npm run test:faults` runs longer.
 
 const LONG = process.env['FAULTS'] === 'long';
 
 const once: AcquireOptions = { ttl: 2_000, renew: true, signals: [], retry: NO_RETRY };
 const waiting: AcquireOptions = {
   ...once,
-  retry: { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 20 },
+  retry: { timeout: 50_000, attempts: Infinity, delay: 20, jitter: 20 },
 };
 
 (hasEtcd() ? describe : describe.skip)('a cluster of three', () => {
@@ -42,6 +43,7 @@ const waiting: AcquireOptions = {
 
   const freshKey = (): string => `key:${nextKey++}`;
 
+  /** @param to - the members, in the order in which the process asks them */
   async function newProcess(
     to: readonly { readonly host: string; readonly port: number }[],
   ): Promise<Redlock> {
@@ -49,7 +51,7 @@ const waiting: AcquireOptions = {
     const store = new EtcdStore({ endpoints }, newTerms());
     cleanUpAfterTests(() => store.close());
     await store.connect();
-    return redlockOver([store]);
+    return redlockOver([store], PATIENT);
   }
 
   async function leader(): Promise<EtcdServer> {
@@ -62,10 +64,10 @@ const waiting: AcquireOptions = {
     return found!;
   }
 
-  /** The members, first the one that is named. */
+  /** All members, with `first` in front. */
   const from = (first: EtcdServer): EtcdServer[] => [first, ...servers.filter((server) => server !== first)];
 
-  /** All members work, and have come to the same leader. */
+  /** Starts all members, and waits until they agree on a leader. */
   async function whole(): Promise<void> {
     for (const server of servers) await server.start();
     await until(async () => {
@@ -78,13 +80,13 @@ const waiting: AcquireOptions = {
     const first = await leader();
     const redlock = await newProcess(from(first));
     const [kept, freed] = [freshKey(), freshKey()];
-    const lock = await redlock.acquire([kept], { ...waiting, ttl: 5_000 });
+    const lock = await redlock.acquire([kept], { ...waiting, ttl: 12_000 });
     const before = await redlock.acquire([freed], waiting);
     await before.release();
     await first.kill();
     const after = await redlock.acquire([freed], waiting);
     expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-    await delay(2_500);
+    await renewed([lock]);
     expect(lock.isHeld()).toBe(true);
     await Promise.all([lock.release(), after.release()]);
     await redlock.close();
@@ -96,18 +98,15 @@ const waiting: AcquireOptions = {
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();
     const lock = await holder.acquire([key], waiting);
-    let lost = 0;
-    lock.signal.addEventListener('abort', () => (lost = performance.now()));
+    const { signal } = lock;
     await first.pause();
     const next = await other.acquire([key], waiting);
-    const granted = performance.now();
     expect(lock.isHeld()).toBe(false);
+    await until(() => signal.aborted);
     first.resume();
     await delay(300);
     // The old leader answers a pending renewal too late. The answer must not count.
     expect(lock.isHeld()).toBe(false);
-    expect(lost).toBeGreaterThan(0);
-    expect(lost).toBeLessThanOrEqual(granted);
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     await Promise.all([lock.release(), next.release()]);
     await Promise.all([holder.close(), other.close()]);
@@ -117,9 +116,9 @@ const waiting: AcquireOptions = {
   test('renews over another member when the current one cannot be reached', async () => {
     const proxy = await startTcpProxy(servers[0]!);
     const redlock = await newProcess([proxy, ...servers.slice(1)]);
-    const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 3_000 });
+    const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 12_000 });
     proxy.blackHole();
-    await delay(3_500);
+    await renewed([lock]);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
     await redlock.close();
@@ -131,9 +130,8 @@ const waiting: AcquireOptions = {
     const redlock = await newProcess([alone]);
     const lock = await redlock.acquire([freshKey()], waiting);
     await Promise.all(others.map((server) => server.pause()));
-    await expect(
-      redlock.acquire([freshKey()], { ...once, retry: { ...waiting.retry, timeout: 1_000 } }),
-    ).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    const refused = redlock.acquire([freshKey()], { ...once, retry: { ...waiting.retry, timeout: 1_000 } });
+    await expect(refused).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await until(() => !lock.isHeld());
     for (const server of others) server.resume();
     await whole();
@@ -143,7 +141,7 @@ const waiting: AcquireOptions = {
     await redlock.close();
   });
 
-  test('is refused at start-up when its endpoints are those of two clusters', async () => {
+  test('is refused at start-up when the endpoints belong to two clusters', async () => {
     const another = await startEtcd();
     const store = new EtcdStore({ endpoints: [servers[0]!.url, another.url] }, newTerms());
     await expect(store.connect()).rejects.toThrow('its endpoints belong to different clusters');
@@ -156,7 +154,7 @@ const waiting: AcquireOptions = {
 
     const faults: readonly (readonly [string, (ways: readonly TcpProxy[]) => Promise<unknown>])[] = [
       [
-        'the leader is killed and back',
+        'the leader is killed and restarted',
         async () => {
           const first = await leader();
           await first.kill();
@@ -174,7 +172,7 @@ const waiting: AcquireOptions = {
         },
       ],
       [
-        'a member is out of reach, then another',
+        'random members cannot be reached for a while',
         async (ways) => {
           const way = ways[Math.floor(Math.random() * ways.length)];
           way?.blackHole();
@@ -185,7 +183,7 @@ const waiting: AcquireOptions = {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 1))(
-      'never overlap, and their tokens are in order: %s',
+      'never overlap, and their tokens are in order, when %s',
       async (name, fault) => {
         const ways = await Promise.all(servers.map((server) => startTcpProxy(server)));
         const processes = await Promise.all(
@@ -207,7 +205,7 @@ const waiting: AcquireOptions = {
         expect(isSpoilt ? [] : overlaps).toEqual([]);
         expect(acquisitions).toBeGreaterThan(LEAST);
         await whole();
-        await until(async () => (await servers[0]!.holders()).length === 0, 10_000);
+        await until(async () => (await servers[0]!.holders()).length === 0);
         await Promise.all(processes.map((redlock) => redlock.close()));
         await Promise.all(ways.map((way) => way.close()));
       },

@@ -10,20 +10,26 @@ import { EtcdStore } from '../../../lib/stores/etcd/etcd-store.js';
 import { contend } from '../../faults/contend.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
+import { startFakeGateway } from '../../support/etcd-gateway.js';
 import { type EtcdServer, hasEtcd, hasEtcdctl, startEtcd } from '../../support/etcd-server.js';
 import { freePort, LOOPBACK } from '../../support/free-port.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
+import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
 import { contentionFor, LEAST } from './contention.js';
 
-// What happens to locks when the way to one etcd is cut, when it dies, and when what they end with is taken away. Three of
-// them: cluster.test.ts. The long runs are `npm run test:faults`.
+// Locks while connections to one etcd are cut, while it dies, and while etcd leases are taken away. The tests of a cluster of
+// three are in cluster.test.ts. `npm run test:faults` runs longer.
 
 const LONG = process.env['FAULTS'] === 'long';
 
 const TTL = 60_000;
+
+/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
 const waiting: AcquireOptions = {
@@ -36,21 +42,24 @@ interface Address {
   readonly port: number;
 }
 
-/** A way to etcd that can keep transactions, which reach it when their client has long given up. */
-async function startLateWay(server: EtcdServer) {
+/** A gateway to etcd that can keep transactions, close their connections, and deliver them when their client has given up. */
+async function startLateGateway(server: EtcdServer) {
   const kept: string[] = [];
   let isKeeping = false;
-  const way = createServer(async (request, response) => {
+  const gateway = createServer(async (request, response) => {
     const body = await text(request);
-    if (isKeeping && request.url === '/v3/kv/txn') return void kept.push(body);
+    if (isKeeping && request.url === '/v3/kv/txn') {
+      kept.push(body);
+      return void request.socket.destroy();
+    }
     const answer = await fetch(`${server.url}${request.url}`, { method: 'POST', body });
     response.writeHead(answer.status).end(await answer.text());
   });
   const port = await freePort();
-  await new Promise<void>((listening) => way.listen(port, LOOPBACK, listening));
+  await new Promise<void>((listening) => gateway.listen(port, LOOPBACK, listening));
   const close = async (): Promise<void> => {
-    way.closeAllConnections();
-    way.close();
+    gateway.closeAllConnections();
+    gateway.close();
   };
   cleanUpAfterTests(close);
   return {
@@ -86,9 +95,8 @@ async function startLateWay(server: EtcdServer) {
     return store;
   }
 
-  async function newProcess(nodeTimeout?: number, ...to: readonly Address[]): Promise<Redlock> {
-    const store = await openStore(...to);
-    return redlockOver([store], nodeTimeout === undefined ? {} : { nodeTimeout });
+  async function newProcess(...to: readonly Address[]): Promise<Redlock> {
+    return redlockOver([await openStore(...to)], PATIENT);
   }
 
   async function holds(key: string): Promise<boolean> {
@@ -99,62 +107,74 @@ async function startLateWay(server: EtcdServer) {
     test.each([true, false])(
       'deletes the stored key and keeps other keys when a reply is lost (renew: %p)',
       async (renew) => {
-        const redlock = await newProcess(200, proxy);
+        const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
+        // The refusal leaves an etcd lease for the next lock without renewal, whose only request then stores the key.
+        const refused = redlock.acquire([kept], { ...once, renew });
+        await expect(refused).rejects.toMatchObject({ code: 'LOCK_HELD' });
         proxy.dropReplies();
-        await expect(redlock.acquire([key], { ...once, renew })).rejects.toMatchObject({
-          code: 'LOCK_UNAVAILABLE',
-        });
+        const acquiring = redlock.acquire([key], { ...once, renew });
+        acquiring.catch(() => undefined);
+        await until(() => holds(key));
+        // The reply may still be on its way to the proxy: without the cut it would arrive after all.
+        proxy.cut();
         await proxy.heal();
-        await until(async () => !(await holds(key)), 10_000);
-        await neighbour.extend();
+        await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+        await until(async () => !(await holds(key)), RELEASED_WITHIN);
+        await extendUntilConfirmed(neighbour);
         await neighbour.release();
         await redlock.close();
       },
     );
 
     test.each([true, false])(
-      'that delivers an acquisition after its release: it stores nothing (S16, renew: %p)',
+      'stores nothing when it delivers an acquisition after its release (S16, renew: %p)',
       async (renew) => {
-        const late = await startLateWay(server);
-        const redlock = await newProcess(300, late.address, server);
+        const late = await startLateGateway(server);
+        const other = await startFakeGateway(server);
+        const redlock = await newProcess(late.address, other);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
         await redlock.acquire([freshKey()], { ...once, renew });
+        let released = false;
+        other.intercept = async ({ path, pass }) => {
+          const answer = await pass();
+          released ||= path === (renew ? 'kv/txn' : 'lease/revoke');
+          return answer;
+        };
         late.keepTransactions();
         await expect(redlock.acquire([key], { ...once, renew })).rejects.toMatchObject({
           code: 'LOCK_UNAVAILABLE',
         });
         expect(late.kept).toHaveLength(1);
-        // Over the other endpoint; what undoes it has been answered before it comes.
-        await delay(500);
+        // The release goes to the other endpoint, and is answered before the transaction is delivered.
+        await until(() => released);
         const answer = await late.deliver();
         expect(await holds(key)).toBe(false);
         expect(answer).toMatch(renew ? /^(?!.*"succeeded":true)/ : /lease not found/);
-        await neighbour.extend();
+        await extendUntilConfirmed(neighbour);
         await neighbour.release();
         await redlock.close();
         await late.close();
       },
     );
 
-    test('that is cut repeatedly loses no lock: it is renewed over the next connection', async () => {
-      const redlock = await newProcess(undefined, proxy);
-      const lock = await redlock.acquire([freshKey()], { ...once, ttl: 3_000 });
-      const began = performance.now();
-      while (performance.now() - began < 3_300) {
+    test('loses no lock when it is cut repeatedly: the lock is renewed over the next connection', async () => {
+      const redlock = await newProcess(proxy);
+      const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
+      for (let time = 0; time < 2; time++) {
         proxy.cut();
-        await delay(400);
+        await renewed([lock]);
       }
       expect(lock.isHeld()).toBe(true);
       await lock.release();
       await redlock.close();
     });
 
-    test('whose watch falls behind a compaction: waiters still acquire', async () => {
-      const redlock = await newProcess(undefined, proxy);
-      const other = await newProcess(undefined, server);
+    test('lets waiters acquire though its watch falls behind a compaction', async () => {
+      const redlock = await newProcess(proxy);
+      const other = await newProcess(server);
       const key = freshKey();
       const held = await other.acquire([key], once);
       const next = redlock.acquire([key], waiting);
@@ -176,27 +196,28 @@ async function startLateWay(server: EtcdServer) {
 
   describe('an etcd lease', () => {
     test('that someone else revokes: the next renewal reports the loss, and the next lock has another lease', async () => {
-      const redlock = await newProcess(undefined, server);
+      const redlock = await newProcess(server);
       const key = freshKey();
-      const lock = await redlock.acquire([key], { ...once, ttl: 3_000 });
+      const lock = await redlock.acquire([key], { ...waiting, ttl: 6_000 });
+      const { signal } = lock;
       const { lease } = (await server.keys()).find((each) => each.key.includes(key))!;
       await server.call('lease/revoke', { ID: lease });
-      await new Promise((lost) => lock.signal.addEventListener('abort', lost));
-      expect(lock.signal.reason).toBeInstanceOf(LockLostError);
-      const next = await redlock.acquire([key], { ...once, ttl: 3_000 });
+      await until(() => signal.aborted);
+      expect(signal.reason).toBeInstanceOf(LockLostError);
+      const next = await redlock.acquire([key], { ...waiting, ttl: 6_000 });
       expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
       await next.release();
       await redlock.close();
     });
 
     test('is shared by all renewed locks of a ttl, and separate for each other lock', async () => {
-      const redlock = await newProcess(undefined, server);
+      const redlock = await newProcess(server);
       const keys = Array.from({ length: 6 }, freshKey);
       const options: AcquireOptions[] = [
         ...[once, once, once],
         ...[
           { ...once, renew: false },
-          { ...once, maxHold: 1_000 },
+          { ...once, maxHold: TTL },
           { ...once, minHold: 1 },
         ],
       ];
@@ -214,29 +235,33 @@ async function startLateWay(server: EtcdServer) {
     });
 
     test('counts from its last confirmation: a lock is not valid for longer than its lease', async () => {
-      const redlock = await newProcess(undefined, server);
-      const first = await redlock.acquire([freshKey()], { ...once, ttl: 20_000 });
+      const redlock = await newProcess(server);
+      const first = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
       await delay(1_000);
-      const second = await redlock.acquire([freshKey()], { ...once, ttl: 20_000 });
-      expect(second.remaining()).toBeLessThanOrEqual(first.remaining() + 1);
-      expect(second.remaining()).toBeGreaterThan(10_000);
+      const second = await redlock.acquire([freshKey()], { ...waiting, ttl: 20_000 });
+      // The first lock is asked first: time that passes between the two calls shortens the second one's remaining time.
+      const ofFirst = first.remaining();
+      expect(second.remaining()).toBeLessThanOrEqual(ofFirst + 1);
+      expect(second.isHeld()).toBe(true);
       await Promise.all([first.release(), second.release()]);
       await redlock.close();
     });
 
     test('that is renewed for others keeps no unrenewed lock beyond its ttl', async () => {
       const store = await openStore(server);
-      const ttl = 2_000;
+      const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
       const leases = [left, kept].map((key) => new Lease([key], 'me', ttl));
-      for (const lease of leases) await acquireOn(store, lease, { renewed: true });
       const began = performance.now();
-      while (await holds(left)) {
-        expect(performance.now() - began).toBeLessThan(2 * ttl + 2_000);
-        expect(await extendOn(store, leases[1]!, ttl)).toBe(true);
+      for (const lease of leases) await acquireOn(store, lease, { renewed: true });
+      await until(async () => {
+        // An extension that is answered late is repeated in time.
+        expect(await extendOn(store, leases[1]!, ttl).catch(() => 'no answer')).not.toBe(false);
         await delay(200);
-      }
+        return !(await holds(left));
+      });
       expect(performance.now() - began).toBeGreaterThanOrEqual(ttl);
+      expect(await holds(kept)).toBe(true);
       expect(await extendOn(store, leases[0]!, ttl)).toBe(false);
       await releaseOn(store, leases[1]!);
     });
@@ -245,7 +270,7 @@ async function startLateWay(server: EtcdServer) {
       const dying = await openStore(proxy);
       const key = freshKey();
       await acquireOn(dying, new Lease([key], 'me', 2_000), { renewed: true });
-      const redlock = await newProcess(undefined, server);
+      const redlock = await newProcess(server);
       const next = await redlock.acquire([key], waiting);
       expect(next.isHeld()).toBe(true);
       await next.release();
@@ -257,7 +282,7 @@ async function startLateWay(server: EtcdServer) {
     test('that is killed and restarted has kept every lock, and continues with larger tokens', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
-      const redlock = redlockOver([store], { nodeTimeout: 5_000 });
+      const redlock = redlockOver([store], PATIENT);
       const [kept, freed] = [freshKey(), freshKey()];
       const lock = await redlock.acquire([kept], once);
       const before = await redlock.acquire([freed], once);
@@ -267,7 +292,7 @@ async function startLateWay(server: EtcdServer) {
       await expect(redlock.acquire([kept], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
       const after = await redlock.acquire([freed], waiting);
       expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-      await lock.extend();
+      await extendUntilConfirmed(lock);
       await Promise.all([lock.release(), after.release()]);
       await redlock.close();
       await mine.stop();
@@ -276,33 +301,33 @@ async function startLateWay(server: EtcdServer) {
     test('that is away for longer than a ttl: unreleased locks expire, while other locks of the same process continue', async () => {
       const mine = await startEtcd();
       const store = await openStore(mine);
-      const [ttl, renewed] = [1_000, true];
+      const ttl = 4_000;
       const [left, other] = [freshKey(), freshKey()];
       const lease = new Lease([left], 'me', ttl);
-      await acquireOn(store, lease, { renewed });
+      await acquireOn(store, lease, { renewed: true });
       await mine.kill();
       const isGivenUp = (): Promise<boolean> =>
         releaseOn(store, lease).then(
           () => true,
           () => false,
         );
-      await until(isGivenUp, 20_000);
-      // It counts the time of a lease anew when it is back.
+      await until(isGivenUp);
+      // A restarted etcd counts the time of each lease from zero.
       await mine.start();
       const isLeft = async (): Promise<boolean> => (await mine.holders()).some((name) => name.includes(left));
       expect(await isLeft()).toBe(true);
       await until(async () => {
         const next = new Lease([other], 'me', ttl);
-        await acquireOn(store, next, { renewed }).catch(() => undefined);
+        await acquireOn(store, next, { renewed: true }).catch(() => undefined);
         await releaseOn(store, next).catch(() => undefined);
         return !(await isLeft());
-      }, 20_000);
+      });
       await mine.stop();
     });
 
     test('whose base for tokens is deleted still gives larger ones', async () => {
       const mine = await startEtcd();
-      const redlock = await newProcess(undefined, mine);
+      const redlock = await newProcess(mine);
       const before = await redlock.acquire([freshKey()], once);
       await mine.call('kv/deleterange', { key: Buffer.from('nestjs-redlock/base').toString('base64') });
       const after = await redlock.acquire([freshKey()], once);
@@ -317,7 +342,7 @@ async function startLateWay(server: EtcdServer) {
       'forgets locks, but tokens still increase, when %s is the first to notice the copy',
       async (first) => {
         const mine = await startEtcd();
-        const [busy, idle] = [await newProcess(5_000, mine), await newProcess(5_000, mine)];
+        const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
         const locks = async (redlock: Redlock): Promise<number> => {
           const lock = await redlock.acquire([freshKey()], waiting);
           await lock.release();
@@ -331,12 +356,12 @@ async function startLateWay(server: EtcdServer) {
         tokens.push(forgotten.fencingToken);
         await mine.restore(copy);
         if (first === 'a release') await forgotten.release();
-        // The first to ask notices, the second goes by what it was told when it started, and the third knows nothing.
+        // The first process to ask notices the copy, the second has what it read at its start, and the third knows nothing.
         tokens.push(await locks(busy), await locks(idle));
-        const late = await newProcess(5_000, mine);
+        const late = await newProcess(mine);
         tokens.push(await locks(late));
         expect(tokens).toEqual(tokens.toSorted((a, b) => a - b));
-        expect(await forgotten.extend().catch((error: unknown) => error)).toBeInstanceOf(LockLostError);
+        await expect(extendUntilConfirmed(forgotten)).rejects.toBeInstanceOf(LockLostError);
         const next = await late.acquire([key], once);
         expect(next.fencingToken).toBeGreaterThan(forgotten.fencingToken);
         await next.release();
@@ -347,9 +372,9 @@ async function startLateWay(server: EtcdServer) {
 
     test('is refused as another cluster until the process restarts; tokens after the restart are larger', async () => {
       const mine = await startEtcd();
-      const redlock = await newProcess(5_000, mine);
+      const redlock = await newProcess(mine);
       const copy = await mine.copy();
-      // The base alone would not do: it is of the copy, and so are revisions.
+      // Both the base and the revisions are those of the copy, so these tokens must not be given again.
       const tokens: number[] = [];
       for (let count = 0; count < 30; count++) {
         const lock = await redlock.acquire([freshKey()], once);
@@ -361,7 +386,7 @@ async function startLateWay(server: EtcdServer) {
         code: 'LOCK_UNAVAILABLE',
         message: expect.stringContaining('restored as a new cluster, restart this process'),
       });
-      const restarted = await Promise.all([1, 2, 3].map(() => newProcess(5_000, mine)));
+      const restarted = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
       for (const each of restarted) tokens.push((await each.acquire([freshKey()], once)).fencingToken);
       expect(tokens).toEqual([...new Set(tokens)].toSorted((a, b) => a - b));
       await Promise.all([redlock, ...restarted].map((each) => each.close()));
@@ -374,7 +399,7 @@ async function startLateWay(server: EtcdServer) {
 
     const faults: readonly (readonly [string, (to: EtcdServer, way: TcpProxy) => Promise<unknown>])[] = [
       [
-        'it is killed and back',
+        'it is killed and restarted',
         async (to) => {
           await delay(2_000);
           await to.restart();
@@ -399,11 +424,11 @@ async function startLateWay(server: EtcdServer) {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 2))(
-      'never overlap, tokens are in order, and no orphan is left: %s',
+      'never overlap, have tokens in order and leave no orphan when %s',
       async (_, fault) => {
         const mine = await startEtcd();
         const way = await startTcpProxy(mine);
-        const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, way)));
+        const processes = await Promise.all([1, 2, 3].map(() => newProcess(way)));
         const { overlaps, tokenFaults, late, acquisitions } = await contend(
           processes,
           contentionFor(DURATION),
@@ -411,19 +436,21 @@ async function startLateWay(server: EtcdServer) {
         );
         expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
         expect(acquisitions).toBeGreaterThan(LEAST);
-        await until(async () => (await mine.holders()).length === 0, 8_000);
+        await until(async () => (await mine.holders()).length === 0);
         await Promise.all(processes.map((redlock) => redlock.close()));
         await way.close();
         await mine.stop();
       },
     );
 
-    // This test can fail: it sees locks that the server forgets.
+    // The tests above can fail: their judge sees overlaps when the server forgets locks.
     test('overlap when their keys are deleted (control)', async () => {
       const mine = await startEtcd();
-      const processes = await Promise.all([1, 2, 3].map(() => newProcess(undefined, mine)));
-      const { overlaps } = await contend(processes, contentionFor(2_000), async () => {
-        for (const end = performance.now() + 1_800; performance.now() < end; await delay(40)) {
+      const processes = await Promise.all([1, 2, 3].map(() => newProcess(mine)));
+      // The next process can acquire before the holder ends, also on a busy machine.
+      const terms = { ...contentionFor(3_000), hold: () => 500 };
+      const { overlaps } = await contend(processes, terms, async () => {
+        for (const end = performance.now() + 2_800; performance.now() < end; await delay(40)) {
           for (const name of await mine.holders())
             await mine.call('kv/deleterange', { key: Buffer.from(name).toString('base64') });
         }

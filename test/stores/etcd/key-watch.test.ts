@@ -41,7 +41,7 @@ test('wakes a waiter again when one message acquires and releases a lock', async
   expect(told).toEqual([undefined]);
   const { id } = new Lease([KEY], 'other', 2_000);
   const name = holderName(KEY, 'exclusive', id);
-  // The waiter asks in between, and is refused.
+  // Both events come in one message. The waiter would ask between two messages, and would be refused.
   message?.({ result: { events: [put(name, holderValue('other', 0, 0)), removed(name)] } });
   expect(told).toEqual([undefined, id]);
   watch.close();

@@ -6,11 +6,11 @@ import { judge } from '../../faults/judge.js';
 import { bundled } from '../../support/bundle.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 
-// Rows end by the server's clock, and deadlines are reckoned from it: the clocks of clients must not matter.
+// Rows expire by the server's clock, and deadlines are times of that clock: the clocks of clients must not matter.
 
 const MILLISECONDS = 4_000;
 
-/** From an hour back to an hour ahead, and small ones that are near a ttl. */
+/** Shifts of the clock in milliseconds: up to an hour in both directions, and some that are near the ttl. */
 const STEPS = [3_600_000, -3_600_000, 0, 900, -900, 60_000, -60_000];
 
 let server: PostgresServer;
@@ -46,9 +46,9 @@ if (typeof shim === 'string') {
     expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
     const by = (client: string): number =>
       events.filter((event) => event.client === client && event.event === 'return').length;
-    // It gets its share: what it is granted is not taken for late.
+    // The client gets its share: its requests do not count as late.
     expect(by('stepped')).toBeGreaterThan(acquisitions / 10);
-    // No token comes from a clock that is an hour ahead.
+    // No token comes from the client's clock when that is an hour ahead.
     const tokens = events.flatMap((event) => (event.event === 'return' ? [event.token] : []));
     expect(Math.max(...tokens) / 2 ** 20).toBeLessThan(Date.now() / 1_000 + 60);
   });

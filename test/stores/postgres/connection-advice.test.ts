@@ -48,7 +48,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
     const [line] = lines.of('warn');
     expect(line).toMatch(warning);
     expect(line).not.toMatch(/redis/i);
-    // Each lock says so, too.
+    // The error of each lock has the same advice.
     const [, advice = ''] = /; (.*)\. Trying/.exec(String(line)) ?? [];
     await expect(app.get(LockService).acquire('key', { retry: false })).rejects.toThrow(advice);
     await app.close();

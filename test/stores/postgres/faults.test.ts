@@ -7,18 +7,24 @@ import { Lease } from '../../../lib/core/lease.js';
 import { NO_RETRY } from '../../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { PostgresStore } from '../../../lib/stores/postgres/postgres-store.js';
+import type { PostgresOptions } from '../../../lib/stores/postgres/postgres.options.js';
 import { acquireOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { PATIENT } from '../../support/patience.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy, type TcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
-import { contendOver, DURATION, orphansOn } from './contention.js';
+import { extendUntilConfirmed, renewed } from '../lock-lifetime.js';
+import { contendOver, DURATION, LEAST, orphansOn } from './contention.js';
 
-// What happens to locks when the server dies, hangs, or becomes another one, and when the way to it is cut.
+// Locks while the server dies, hangs or is replaced, and while connections to it are cut.
 
 const TTL = 60_000;
+
+/** Milliseconds; far below the ttl, so that no lock that should have been released passes by expiring. */
+const RELEASED_WITHIN = TTL / 2;
 
 const once: AcquireOptions = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY };
 const waiting: AcquireOptions = {
@@ -39,21 +45,25 @@ beforeEach(() => proxy.heal());
 const freshKey = (): string => `key:${nextKey++}`;
 const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
 
-async function openStore(to: { readonly host: string; readonly port: number } = proxy, terms = newTerms()) {
-  const store = new PostgresStore(
-    { connectionString: `postgres://postgres@${to.host}:${to.port}/postgres` },
-    terms,
-  );
+interface Address {
+  readonly host: string;
+  readonly port: number;
+}
+
+async function openStore(
+  to: Address = proxy,
+  terms = newTerms(),
+  options: PostgresOptions = {},
+): Promise<PostgresStore> {
+  const connectionString = `postgres://postgres@${to.host}:${to.port}/postgres`;
+  const store = new PostgresStore({ connectionString, ...options }, terms);
   cleanUpAfterTests(() => store.close());
   await store.connect();
   return store;
 }
 
-async function newProcess(
-  to?: { readonly host: string; readonly port: number },
-  nodeTimeout?: number,
-): Promise<Redlock> {
-  return redlockOver([await openStore(to)], nodeTimeout === undefined ? {} : { nodeTimeout });
+async function newProcess(to?: Address, nodeTimeout: number = PATIENT.nodeTimeout): Promise<Redlock> {
+  return redlockOver([await openStore(to)], { nodeTimeout });
 }
 
 async function isHeld(looker: Client, key: string): Promise<boolean> {
@@ -61,8 +71,8 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
   return (await looker.query(sql, [`lock:${key}`])).rowCount === 1;
 }
 
-describe('the connection to the server', () => {
-  test('is cut while a statement runs: the lock is released, and no orphan is left', async () => {
+describe('a cut or stalled connection', () => {
+  test('leaves no orphan when it is cut while an acquisition waits for a row', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -70,32 +80,34 @@ describe('the connection to the server', () => {
     // The statement waits for the row.
     await looker.query('begin');
     await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
-    const acquiring = redlock.acquire([key], { ...once, ttl: 30_000 });
+    const acquiring = redlock.acquire([key], once);
     acquiring.catch(() => undefined);
     const waits = `select from pg_stat_activity where wait_event_type = 'Lock' and query like '%turn%'`;
     const other = await server.client();
     await until(async () => (await other.query(waits)).rowCount === 1);
     proxy.cut();
     await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    // It goes on without its client, within its time limit.
+    // The server continues with the statement although its client is gone; the statement has a deadline.
     await looker.query('commit');
     // Wait until the statement has ended: other connections do not see its rows before that.
     const runs = `select from pg_stat_activity where state = 'active' and query like '%turn%' and pid <> pg_backend_pid()`;
     await until(async () => (await other.query(runs)).rowCount === 0);
-    await until(async () => !(await isHeld(looker, key)), 10_000);
+    await until(async () => !(await isHeld(looker, key)), RELEASED_WITHIN);
     await delay(300);
     expect(await isHeld(looker, key)).toBe(false);
     await redlock.close();
   });
 
-  test('that is cut before a statement that still runs: its lock is released again after an early release (S6)', async () => {
+  test('leaves no orphan when the statement of a cut connection runs after the release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
-    const redlock = await newProcess(proxy, 3_000);
+    // Other stores have connections to the server, too, which may be ending.
+    const store = await openStore(proxy, newTerms(), { applicationName: 'cut' });
+    const redlock = redlockOver([store], { nodeTimeout: 3_000 });
     await (await redlock.acquire([key], once)).release();
     const backends = async (): Promise<number[]> => {
       const { rows } = await looker.query(
-        `select pid from pg_stat_activity where application_name = 'nestjs-redlock' and query like '%turn(%'`,
+        `select pid from pg_stat_activity where application_name = 'cut' and query like '%turn(%'`,
       );
       return (rows as { pid: number }[]).map(({ pid }) => pid);
     };
@@ -106,41 +118,42 @@ describe('the connection to the server', () => {
     await delay(50);
     proxy.cut();
     await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    // The release has come, over the next connection, and has found nothing.
+    // The release has run on the next connection, and has found nothing.
     await until(async () => (await backends()).length > stopped.length);
     await delay(100);
     for (const pid of stopped) process.kill(pid, 'SIGCONT');
     await until(async () => (await backends()).every((pid) => !stopped.includes(pid)));
-    await until(async () => !(await isHeld(looker, key)), 10_000);
+    await until(async () => !(await isHeld(looker, key)), RELEASED_WITHIN);
     await redlock.close();
   });
 
-  test('that loses a reply: the attempt fails, and is released when the connection is back', async () => {
+  test('makes an attempt without a reply fail, and its lock is released over the next connection', async () => {
     const looker = await server.client();
     const key = freshKey();
-    const redlock = await newProcess(proxy, 200);
+    const redlock = await newProcess(proxy, 3_000);
     proxy.dropReplies();
-    await expect(redlock.acquire([key], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
-    expect(await isHeld(looker, key)).toBe(true);
+    const acquiring = redlock.acquire([key], once);
+    acquiring.catch(() => undefined);
+    await until(() => isHeld(looker, key));
+    await expect(acquiring).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     await proxy.heal();
-    await until(async () => !(await isHeld(looker, key)), 20_000);
+    await until(async () => !(await isHeld(looker, key)), RELEASED_WITHIN);
     await redlock.close();
   });
 
-  test('that is cut briefly loses no lock: it is renewed over the next connection', async () => {
+  test('loses no lock when it is cut briefly: the lock is renewed over the next connection', async () => {
     const redlock = await newProcess();
-    const lock = await redlock.acquire([freshKey()], { ...once, ttl: 3_000 });
-    const held = performance.now();
-    while (performance.now() - held < 4_000) {
+    const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
+    for (let time = 0; time < 2; time++) {
       proxy.cut();
-      await delay(500);
+      await renewed([lock]);
     }
     expect(lock.isHeld()).toBe(true);
     await lock.release();
     await redlock.close();
   });
 
-  test('that stalls does not let the release of a lapsed lease affect the next holder (S7)', async () => {
+  test('does not let the delayed release of a lapsed lease affect the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -154,7 +167,7 @@ describe('the connection to the server', () => {
     expect(await direct.read([key])).toMatchObject([{ holders: [{ id: next.id }] }]);
   });
 
-  test('that delivers no more messages: waiters still acquire', async () => {
+  test('lets waiters acquire when it delivers no more messages', async () => {
     const redlock = await newProcess();
     const other = await newProcess(server);
     const key = freshKey();
@@ -181,7 +194,7 @@ describe('a server', () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);
-    const redlock = redlockOver([store], { nodeTimeout: 12_000 });
+    const redlock = redlockOver([store], PATIENT);
     const [kept, freed] = [freshKey(), freshKey()];
     const lock = await redlock.acquire([kept], once);
     const before = await redlock.acquire([freed], once);
@@ -192,30 +205,31 @@ describe('a server', () => {
     await expect(redlock.acquire([kept], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
     const after = await redlock.acquire([freed], once);
     expect(after.fencingToken).toBeGreaterThan(before.fencingToken);
-    await lock.extend();
+    await extendUntilConfirmed(lock);
     await Promise.all([lock.release(), after.release()]);
     await redlock.close();
     await mine.stop();
   });
 
-  test('that hangs for longer than a ttl: the loss is reported in time, and nothing late is stored', async () => {
+  test('that hangs for longer than a ttl: the loss is reported in time, and no late statement leaves a lock', async () => {
     const mine = await startPostgresServer();
-    const redlock = await newProcess(mine);
+    const redlock = await newProcess(mine, 300);
     const key = freshKey();
     const ttl = 1_500;
-    const begun = performance.now();
-    const lock = await redlock.acquire([key], { ...once, ttl });
+    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
+    const lock = await redlock.acquire([key], { ...waiting, ttl });
+    const acquired = performance.now();
     const lost = new Promise<number>((resolve) => {
       lock.signal.addEventListener('abort', () => resolve(performance.now()));
     });
     mine.pause();
-    const refused = redlock.acquire([freshKey()], { ...once, ttl });
-    await expect(refused).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
+    // A late statement would store this lock for longer than the test waits.
+    await expect(redlock.acquire([freshKey()], once)).rejects.toMatchObject({ code: 'LOCK_UNAVAILABLE' });
     const told = await lost;
     expect(lock.loss).toBeInstanceOf(LockLostError);
     expect(lock.isHeld()).toBe(false);
-    // By the end of the validity, and what this thread was late by.
-    expect(told - begun).toBeLessThan(4 * ttl);
+    // The loss is reported by the end of the validity; the rest is the delay of a busy machine.
+    expect(told - acquired).toBeLessThan(10 * ttl);
     await delay(ttl);
     mine.resume();
     const looker = await mine.client();
@@ -224,7 +238,7 @@ describe('a server', () => {
         `select from redlock.locks where state <> 'free' and ends > clock_timestamp()`,
       );
       return rowCount === 0;
-    });
+    }, RELEASED_WITHIN);
     const next = await redlock.acquire([key], waiting);
     expect(next.fencingToken).toBeGreaterThan(lock.fencingToken);
     await next.release();
@@ -250,7 +264,7 @@ describe('a server', () => {
     const terms = newTerms();
     const store = await openStore(mine, terms);
     const looker = await mine.client();
-    // As a primary that was made a standby: what is open there can only read.
+    // The connections can only read from now on, as those to a primary that became a standby.
     await looker.query(`alter role postgres set default_transaction_read_only = on`);
     await looker.query(`alter database postgres set default_transaction_read_only = on`);
     await looker.query(
@@ -272,7 +286,7 @@ describe('a server', () => {
   });
 });
 
-/** Name of the test that is skipped. */
+/** Name of the test that stands for the skipped one. */
 const NO_VOLUME = 'a full disk is not tested: only root can make a small volume';
 
 describe('a full disk', () => {
@@ -289,9 +303,9 @@ describe('a full disk', () => {
     const store = await openStore(full);
     const redlock = redlockOver([store], { nodeTimeout: 2_000 });
     const key = freshKey();
-    const before = await redlock.acquire([key], { ...once, ttl: 10_000, renew: false });
+    const before = await redlock.acquire([key], { ...waiting, ttl: 10_000, renew: false });
     execFileSync('sh', ['-c', 'cat /dev/zero > "$1" 2>/dev/null || true', 'fill', `${full.data}/filler`]);
-    // Until the space that the tables and the log have left is used up.
+    // The tables and the log still have some free space, which these acquisitions use up.
     const refusals: unknown[] = [];
     await until(async () => {
       const asked = Array.from({ length: 500 }, () =>
@@ -325,7 +339,7 @@ function canMount(): boolean {
   }
 }
 
-describe('many contenders during faults', () => {
+describe('many contenders during faults of the server', () => {
   const faults: readonly (readonly [string, (to: PostgresServer) => Promise<unknown>])[] = [
     [
       'is killed and back, twice',
@@ -360,19 +374,22 @@ describe('many contenders during faults', () => {
     ],
   ];
 
-  test.each(faults)('never overlap, have tokens in order and leave no orphan: it %s', async (_, fault) => {
-    const mine = await startPostgresServer();
-    const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
-      () => newProcess(mine),
-      () => fault(mine),
-    );
-    expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
-    expect(acquisitions).toBeGreaterThan(20);
-    expect(await orphansOn(mine)).toEqual([]);
-    await mine.stop();
-  });
+  test.each(faults)(
+    'never overlap, have tokens in order and leave no orphan when it %s',
+    async (_, fault) => {
+      const mine = await startPostgresServer();
+      const { overlaps, tokenFaults, late, acquisitions } = await contendOver(
+        () => newProcess(mine),
+        () => fault(mine),
+      );
+      expect({ overlaps, tokenFaults, late }).toEqual({ overlaps: [], tokenFaults: [], late: [] });
+      expect(acquisitions).toBeGreaterThan(LEAST);
+      expect(await orphansOn(mine)).toEqual([]);
+      await mine.stop();
+    },
+  );
 
-  // This test can fail: it sees locks that the server forgets.
+  // The tests above can fail: their judge sees overlaps when the server forgets locks.
   test('overlap when the server forgets its locks (control)', async () => {
     const mine = await startPostgresServer();
     const { overlaps } = await contendOver(
@@ -382,6 +399,8 @@ describe('many contenders during faults', () => {
         for (const end = performance.now() + DURATION - 1_500; performance.now() < end; await delay(40))
           await looker.query(`update redlock.locks set state = 'free'`).catch(() => undefined);
       },
+      // The next process can acquire before the holder ends, also on a busy machine.
+      { hold: 500, ttl: 2_000 },
     );
     expect(overlaps.length).toBeGreaterThan(0);
     await mine.stop();

@@ -7,6 +7,7 @@ import { inspectionContract } from '../../contract/inspection-contract.js';
 import { lockContract } from '../../contract/lock-contract.js';
 import { redlockOver } from '../../support/core.js';
 import { NO_PGBOUNCER, PGBOUNCER, startPgBouncer } from '../../support/pgbouncer.js';
+import { PATIENT } from '../../support/patience.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { until } from '../../support/until.js';
@@ -63,10 +64,10 @@ function throughPgBouncer(): void {
       const terms = newTerms();
       const store = new PostgresStore({ connectionString: url, ...options }, terms);
       await store.connect();
-      return { redlock: redlockOver([store], { nodeTimeout: 12_000 }), store, warnings: terms.warnings };
+      return { redlock: redlockOver([store], PATIENT), store, warnings: terms.warnings };
     }
 
-    test('no message arrives, which start-up detects and logs; waiters poll', async () => {
+    test('logs at start-up that no message arrives, and waiters poll', async () => {
       const { redlock, store, warnings } = await open();
       expect(warnings).toEqual([
         expect.stringMatching(
@@ -91,22 +92,25 @@ function throughPgBouncer(): void {
       const held = await a.redlock.acquire(['told'], waiting);
       const next = b.redlock.acquire(['told'], waiting);
       const looker = await server.client();
-      await until(async () => (await looker.query('select from redlock.waiters')).rowCount === 1);
+      await until(async () => {
+        const inLine = await looker.query("select from redlock.waiters where key = 'lock:told'");
+        return inLine.rowCount === 1;
+      });
       const released = performance.now();
       await held.release();
       await (await next).release();
-      // By its own it would have asked again after 5 seconds at the earliest.
+      // Without a message the waiter would have asked again after 5 seconds at the earliest.
       expect(performance.now() - released).toBeLessThan(4_000);
       await Promise.all([a.redlock.close(), b.redlock.close()]);
     });
 
-    // Why the locks are rows. See docs/postgres.md.
+    // The reason why locks are rows; see docs/postgres.md.
     test('session advisory locks are not exclusive, and outlive their holders', async () => {
       const [a, b] = await Promise.all([client(), client()]);
       const ask = async (who: Client, sql: string): Promise<unknown> =>
         Object.values(((await who.query(sql)).rows as object[])[0] ?? {})[0];
       expect(await ask(a, 'select pg_try_advisory_lock(42)')).toBe(true);
-      // The next transaction gets the same server connection, to which the lock is its own.
+      // The next transaction gets the same server connection, which holds the lock already.
       expect(await ask(b, 'select pg_try_advisory_lock(42)')).toBe(true);
       await Promise.all([a.end(), b.end()]);
       const direct = await server.client();
@@ -115,14 +119,13 @@ function throughPgBouncer(): void {
 
     test('a lock that is a row is exclusive, and ends', async () => {
       const [a, b] = await Promise.all([open(), open()]);
-      const lock = await a.redlock.acquire(['row'], { ...waiting, ttl: 300, renew: false, retry: NO_RETRY });
+      const often = { ...waiting, retry: { ...waiting.retry, delay: 10 } };
+      const lock = await a.redlock.acquire(['row'], { ...often, ttl: 3_000, renew: false });
       await expect(b.redlock.acquire(['row'], { ...waiting, retry: NO_RETRY })).rejects.toMatchObject({
         code: 'LOCK_HELD',
       });
       await until(() => !lock.isHeld());
-      await (
-        await b.redlock.acquire(['row'], { ...waiting, retry: { ...waiting.retry, delay: 10 } })
-      ).release();
+      await (await b.redlock.acquire(['row'], often)).release();
       await Promise.all([a.redlock.close(), b.redlock.close()]);
     });
 

@@ -13,6 +13,7 @@ import { schemaSql } from '../../../lib/stores/postgres/schema.js';
 import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
 import { redlockOver } from '../../support/core.js';
 import { type PostgresServer, startPostgresServer } from '../../support/postgres-server.js';
+import { PATIENT } from '../../support/patience.js';
 import { newTerms } from '../../support/postgres-store.js';
 import { startTcpProxy } from '../../support/tcp-proxy.js';
 import { until } from '../../support/until.js';
@@ -65,11 +66,15 @@ function grantOf(reply: AcquireReply): Extract<AcquireReply, { granted: true }> 
   return reply;
 }
 
-/** Statements that are sent meanwhile. */
+/** Statements that a store sends by itself from time to time: the clean-up, and the checks of its connection for messages. */
+const HOUSEKEEPING = /sweep\(|pg_notify\(|^listen|^select 1$/;
+
+/** Statements that a task sends. */
 async function statementsOf(task: () => Promise<unknown>): Promise<string[]> {
   const spy = jest.spyOn(Client.prototype, 'query');
   await task();
-  return spy.mock.calls.map(([asked]) => (asked as unknown as { text: string }).text);
+  const sent = spy.mock.calls.map(([asked]) => (asked as unknown as { text: string }).text);
+  return sent.filter((text) => !HOUSEKEEPING.test(text));
 }
 
 describe('round trips and connections', () => {
@@ -106,7 +111,7 @@ describe('round trips and connections', () => {
       const answers = await Promise.all(leases.map((lease) => extendOn(store, lease, 2 * TTL)));
       expect(answers.map((held, index) => (held ? -1 : index)).filter((index) => index >= 0)).toEqual([7]);
     });
-    // 25 at least in each, and more where the server is quick.
+    // Each statement has at least 25 renewals, and more if the server is quick.
     expect(sent.length).toBeLessThanOrEqual(300 / 25);
   });
 
@@ -184,8 +189,8 @@ describe('one request', () => {
     });
     const key = freshKey();
     proxy.holdRequests();
-    const late = acquireOn(store, leaseOn([key]), { limit: 50 });
-    await delay(100);
+    const late = acquireOn(store, leaseOn([key]), { limit: 1_000 });
+    await delay(1_100);
     await proxy.heal();
     await expect(late).rejects.toThrow(/too late, and did nothing/);
     expect(await count(`redlock.locks where key = 'lock:${key}' and state <> 'free'`)).toBe(0);
@@ -255,6 +260,7 @@ describe('shared locks', () => {
     await acquireOn(store, leaseOn([key], SHARED));
     const waiter = { keys: [key], mode: 'exclusive', process: 'p', number: 1, owner: 'writer' } as const;
     await store.holdBack(waiter, 10);
+    await lengthenMark(key);
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({
       granted: false,
       holder: { owner: 'writer' },
@@ -269,16 +275,24 @@ describe('shared locks', () => {
     await acquireOn(store, leaseOn([key], SHARED));
     const waiter = { keys: [key], mode: 'exclusive', process: 'p', number: 1, owner: 'writer' } as const;
     expect(await store.holdBack(waiter, 1_000)).toBe(true);
+    await lengthenMark(key);
     await looker.query('begin');
     try {
       await looker.query('select from redlock.locks where key = $1 for update', [`lock:${key}`]);
-      // Were it to wait for the row, it would wait for ever.
+      // A call that waited for the row would wait for ever.
       expect(await store.holdBack({ ...waiter, number: 2 }, 10)).toBe(false);
     } finally {
       await looker.query('rollback');
     }
   });
 });
+
+/** Keeps the mark of a key for a minute more: it lasts for two seconds, which a busy machine may use up. */
+async function lengthenMark(key: string): Promise<void> {
+  await looker.query(`update redlock.locks set mark_ends = mark_ends + interval '1 minute' where key = $1`, [
+    `lock:${key}`,
+  ]);
+}
 
 describe('permits', () => {
   test('are limited, each with its own slot and tokens (S20)', async () => {
@@ -344,12 +358,15 @@ describe('waiters', () => {
     ttl: TTL,
     renew: true,
     signals: [],
-    // Long enough that nobody is served by asking again.
+    // A waiter asks again after five seconds at the earliest.
     retry: { timeout: 50_000, attempts: Infinity, delay: 40_000, jitter: 1 },
   };
 
+  /** Milliseconds; a waiter that does not take a free lock within its turn is passed over. */
+  const TURN = 150;
+
   async function newProcess(owner: string) {
-    const redlock = redlockOver([await openStore()], { owner, nodeTimeout: TTL / 5 });
+    const redlock = redlockOver([await openStore()], { owner, ...PATIENT });
     return redlock;
   }
 
@@ -361,27 +378,36 @@ describe('waiters', () => {
     const key = freshKey();
     const held = await processes[0]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
     const served: number[] = [];
+    // Number of calls that were served before a hand-over was so slow that a turn may have ended.
+    let inOrder = Infinity;
+    let released: number;
     const waiting: Promise<void>[] = [];
     for (let index = 0; index < 9; index++) {
       const wait = async (): Promise<void> => {
         const lock = await processes[index % 3]!.acquire([key], { ...options, ...(kind ? { kind } : {}) });
+        if (performance.now() - released > TURN) inOrder = Math.min(inOrder, served.length);
         served.push(index);
+        released = performance.now();
         await lock.release();
       };
       waiting.push(wait());
-      // In line, or behind one of the same process that is.
+      // The call joins the queue, or waits behind a call of the same process that is in the queue.
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // Farther apart than a busy machine is late.
-      await delay(50);
+      // A store learns of a call behind another one only when that one is served, by the time for which it has waited.
+      await delay(TURN);
     }
-    const released = performance.now();
+    const begun = performance.now();
+    released = begun;
     await held.release();
     await Promise.all(waiting);
-    expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 8]);
-    expect(performance.now() - released).toBeLessThan(20_000);
-    expect(await count('redlock.waiters')).toBe(0);
+    const order = [0, 1, 2, 3, 4, 5, 6, 7, 8];
+    expect(served.toSorted()).toEqual(order);
+    expect(served.slice(0, inOrder)).toEqual(order.slice(0, inOrder));
+    // Without messages each hand-over would take five seconds.
+    expect(performance.now() - begun).toBeLessThan(30_000);
+    expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
   test('acquire together as adjacent readers, and after a writer as a reader behind it', async () => {
@@ -416,7 +442,8 @@ describe('waiters', () => {
     const released = performance.now();
     await held.release();
     await (await next).release();
-    expect(performance.now() - released).toBeLessThan(10_000);
+    // The place of the dead waiter lasts for a minute.
+    expect(performance.now() - released).toBeLessThan(30_000);
   });
 
   test('receive only messages for their own process', async () => {
@@ -522,14 +549,14 @@ describe('its tables', () => {
     await owner.query(schemaSql('redlock', 'least'));
 
     const store = await openStore({ connectionString: server.urlOf('least', 'rights') });
-    const redlock = redlockOver([store], { owner: 'least', nodeTimeout: TTL / 5 });
+    const redlock = redlockOver([store], { owner: 'least', ...PATIENT });
     for (const kind of [undefined, SHARED, PERMITS]) {
       const request = { ttl: TTL, renew: true, signals: [], retry: NO_RETRY, ...(kind ? { kind } : {}) };
       const lock = await redlock.acquire(['a', 'b'], request);
       await lock.extend(2 * TTL);
       const waits = redlock.acquire(['a', 'b'], {
         ...request,
-        retry: { timeout: 200, attempts: 9, delay: 20, jitter: 1 },
+        retry: { timeout: 50_000, attempts: 9, delay: 20, jitter: 1 },
       });
       const outcome = await waits.then(
         (other) => other.release().then(() => 'held, too'),
@@ -565,7 +592,7 @@ describe('its tables', () => {
     await owner.query('create role early login');
     await owner.query(schemaSql('redlock', 'early'));
     const hold = 'redlock.hold_back(text[], text, text, text, double precision)';
-    // As version 2 had it.
+    // The function as it was in version 2.
     await owner.query(`drop function ${hold}; create function ${hold} returns void language sql as ''`);
     await owner.query(
       `revoke all on function ${hold} from public; grant execute on function ${hold} to early`,
@@ -587,7 +614,7 @@ describe('its tables', () => {
     await expect(store.connect()).rejects.toThrow(
       /has no tables for locks in the schema redlock.*permission denied.*postgres-migration/,
     );
-    // It goes on trying, for somebody may make them.
+    // The store goes on trying, because somebody may create the tables.
     const owner = await server.client(connectionString);
     await owner.query(schemaSql('redlock', 'poor'));
     await until(() => terms.events.includes('ready'));

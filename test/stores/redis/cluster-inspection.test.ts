@@ -15,7 +15,7 @@ import { DURABLE, type RedisServer, startRedis } from '../../support/redis-serve
 import { until } from '../../support/until.js';
 import { likeValkey } from '../../support/valkey-info.js';
 
-// A Cluster is one node and several servers: what makes a node unsafe or weak may be any of its masters.
+// A Cluster is one node and several servers: any of its masters can make the node unsafe or weak.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -40,7 +40,7 @@ function pause(server: RedisServer): void {
   left.push(() => server.resume());
 }
 
-/** A client that is ready, to the Cluster of these servers. */
+/** A client of the Cluster of these servers; it is ready. */
 async function clientOf(
   [first]: readonly RedisServer[],
   user: object = {},
@@ -67,7 +67,7 @@ async function runIdOf(server: RedisServer): Promise<string> {
   return /^run_id:(\w+)/m.exec(await server.client().info('server'))![1]!;
 }
 
-/** A key that the Cluster keeps on this one of its two masters. */
+/** A key in a slot of the master. */
 async function keyOn(master: RedisServer): Promise<string> {
   for (let count = 0; ; count++) {
     const slot = (await master.client().call('CLUSTER', 'KEYSLOT', `lock:{${count}}`)) as number;
@@ -110,7 +110,7 @@ test('names each master with weaker locks, in the log and by checkNodes (S13, S1
   await nodeOf(await clientOf(weak), fleet);
   const [first, second] = weak.map(({ port }) => `master 127.0.0.1:${port}: `);
   const found = [
-    // The guard does not work on a Cluster, so it is not what to do about it.
+    // The warning does not advise the guard, which does not work on a Cluster.
     `${first}a restart can forget locks that are held; set appendonly to yes and appendfsync to always`,
     expect.stringContaining(`${second}maxmemory-policy is allkeys-lru`),
   ];
@@ -139,9 +139,9 @@ test('logs one warning for a user that may not run INFO, and the Cluster votes',
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
 });
 
-test('a master that does not answer does not stop the others from voting, and is checked when it answers', async () => {
+test('lets the other masters vote when one does not answer, and checks that one when it answers', async () => {
   const client = await clientOf(masters);
-  // Both have a connection.
+  // The client is connected to both masters.
   await Promise.all(client.nodes('master').map((master) => master.ping()));
   pause(evicting);
   const fleet = newFleet();
@@ -158,7 +158,7 @@ test('grants locks on the other masters although one has been silent for long', 
   const [here, there] = [await keyOn(durable), await keyOn(evicting)];
   pause(evicting);
   await expect(redlockOver([node], { nodeTimeout: 100 }).acquire([there], once)).rejects.toThrow('no answer');
-  // A node that is one server is asked nothing more after one second.
+  // A node of a single server would get no more requests after one second.
   await delay(1_500);
   await (await redlockOver([node], PATIENT).acquire([here], once)).release();
 });
@@ -178,7 +178,7 @@ test('checks a master that joins, and frees the run id of one that leaves', asyn
   const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}')) as number;
   const owner = slot < 8_192 ? 0 : 1;
   const oldId = await clients[owner]!.call('CLUSTER', 'MYID');
-  /** The one that gets the slot says so first: it is the one that the others believe. */
+  /** Moves the slot. The target announces it first, because the others believe the target. */
   const move = async (to: unknown, from: unknown, [source, target]: [number, number]): Promise<void> => {
     await clients[target]!.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(from));
     await clients[source]!.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(to));
@@ -192,7 +192,7 @@ test('checks a master that joins, and frees the run id of one that leaves', asyn
   };
 
   await move(newId, oldId, [owner, 2]);
-  // What was asked of the old master is answered with MOVED, which makes the client look.
+  // The old master answers MOVED, so that the client reads the slots again.
   await (await redlock.acquire(['k'], once)).release();
   await until(() => fleet.runIds.size === 3);
   expect(fleet.runIds.has(await runIdOf(joining))).toBe(true);

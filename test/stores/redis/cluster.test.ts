@@ -11,7 +11,7 @@ import { freePort } from '../../support/free-port.js';
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 
-// A Cluster of one server that has all slots: what a client has to do differently is the same as with many.
+// A Cluster of one server that has all slots: the client works as with a Cluster of many servers.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -37,7 +37,7 @@ async function clusterNode(fleet = newFleet()): Promise<RedisStore> {
   return node;
 }
 
-test('a Cluster is one node: acquires, excludes, extends and releases', async () => {
+test('acquires, excludes, extends and releases on a Cluster as on one node', async () => {
   const redlock = redlockOver([await clusterNode()], PATIENT);
   const lock = await redlock.acquire(['k'], once);
   await expect(redlock.acquire(['k'], once)).rejects.toMatchObject({ code: 'LOCK_HELD' });
@@ -46,7 +46,7 @@ test('a Cluster is one node: acquires, excludes, extends and releases', async ()
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('several keys with a common hash tag are one lock', async () => {
+test('acquires several keys with a common hash tag as one lock', async () => {
   const lock = await redlockOver([await clusterNode()], PATIENT).acquire(['{orders}:1', '{orders}:2'], once);
   await expect(countLocks(looker)).resolves.toBe(2);
   await lock.release();
@@ -73,7 +73,7 @@ test('inspects, lists and releases locks of a Cluster by force', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('list rejects, and is not empty, when a Cluster cannot be reached', async () => {
+test('rejects when it lists the locks of a Cluster that cannot be reached', async () => {
   const nobody = new Cluster([{ host: server.host, port: await freePort() }], { lazyConnect: true });
   nobody.on('error', () => undefined);
   const nodes = [new RedisStore(nobody, false, newFleet())];
@@ -96,7 +96,7 @@ test('logs once that the restart guard does not work on a Cluster, which still v
   ]);
 });
 
-test('an acquire that arrives late does nothing (S16)', async () => {
+test('stores nothing when an acquire arrives late (S16)', async () => {
   const node = await clusterNode();
   const redlock = redlockOver([node], { nodeTimeout: 100 });
   await (await redlockOver([node], PATIENT).acquire(['k'], once)).release();
@@ -107,14 +107,14 @@ test('an acquire that arrives late does nothing (S16)', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('a Cluster that is down votes against, within the time limit, and no key is left (CLUSTERDOWN)', async () => {
+test('counts a vote against within the time limit, and leaves no key, when the Cluster is down (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
-  // The client tries again for longer.
+  // The client repeats the command for longer than that.
   await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);
-  // What the client sends again by itself comes too late to do anything (S16).
+  // The client sends the commands again, too late to store anything (S16).
   await delay(500);
   await expect(countLocks(looker)).resolves.toBe(0);
   let lock: LockHandle | undefined;
@@ -152,7 +152,7 @@ test('follows a slot that has moved to another server (MOVED)', async () => {
 
   const lock = await redlock.acquire(['moving'], once);
   await expect(countLocks(other)).resolves.toBe(1);
-  // Every master is asked for its part.
+  // A list asks every master for its locks.
   const inspection = new LockInspector([await clusterNode()], PATIENT, new Set());
   const stays = await redlock.acquire(['stays'], once);
   await expect(countLocks(looker)).resolves.toBe(1);

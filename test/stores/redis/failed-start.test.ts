@@ -21,7 +21,7 @@ function listenersOf(client: EventEmitter): Record<string, number> {
 }
 
 test.each(Object.entries(CLIENTS))(
-  '%s: a client that was passed in keeps no listener of ours when the application cannot start',
+  'leaves no listener on a passed-in client when the application cannot start: %s',
   async (_, open) => {
     const client = open();
     const before = listenersOf(client);
@@ -32,7 +32,7 @@ test.each(Object.entries(CLIENTS))(
       },
       inject: [LockService],
     };
-    // Nest calls no hook then, so nothing could be taken away.
+    // Nest calls no hook then, in which listeners could be removed.
     await expect(startApp({ providers: [broken] }, { nodes: client })).rejects.toThrow('no start');
     expect(listenersOf(client)).toEqual(before);
   },

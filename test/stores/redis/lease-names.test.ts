@@ -17,7 +17,7 @@ test('names the Redis keys lease by lease, of each kind in turn', () => {
   ]);
 });
 
-test('names what it is asked for, whatever it was asked for just before', () => {
+test('names the keys of the requested leases after any earlier request', () => {
   const names = new LeaseNames([markKey]);
   const [a, b, c] = [requestOf('a'), requestOf('b'), requestOf('c')];
   const named = (prefix: string, ...requests: (typeof a)[]): string => names.of(requests, prefix).join(' ');

@@ -11,18 +11,18 @@ import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-// A server that reads its data answers INFO, and everything else with an error.
+// A server that loads its data answers INFO. It answers other commands with an error.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
-/** It takes a little more than a millisecond to read each: longer than a connection of ours may be silent. */
-const KEYS = 6_000;
+/** Number of keys. The server takes over eight seconds to load them: longer than a connection of a store may be silent. */
+const KEYS = 8_000;
 
 let server: RedisServer;
 let restarted: Promise<void>;
 let ours: Redis;
 let connections = 0;
-/** One over a connection of ours, and two over clients that were passed in. */
+/** A node with a connection of its own, and two over clients that are passed in. */
 let nodes: RedisStore[];
 
 beforeAll(async () => {

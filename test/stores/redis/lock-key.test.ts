@@ -16,14 +16,14 @@ const KEYS = ['a', 'orders:1', '{user:1}:cart', 'a}b', 'a{b}'];
 test.each([
   ['lock:', 'orders:1', 'lock:{orders:1}'],
   ['', 'a', '{a}'],
-  // A key with a hash tag of its own keeps what shares the tag together: the tag is "{user:1".
+  // Keys with a common hash tag stay in one slot: here the tag is "{user:1".
   ['lock:', '{user:1}:cart', 'lock:{{user:1}:cart}'],
-])('with the prefix %p the key %p is %p in Redis (S19)', (prefix, key, redisKey) => {
+])('joins the prefix %p and the key %p to %p in Redis (S19)', (prefix, key, redisKey) => {
   expect(recordKey(prefix, key)).toBe(redisKey);
 });
 
-test('all keys of a lock have one hash tag, and so one slot of a Cluster (S19)', () => {
-  // What stands between the first opening brace and the next closing one, as Redis Cluster finds it.
+test('gives all keys of a lock one hash tag, and so one slot of a Cluster (S19)', () => {
+  // Redis Cluster takes the text between the first opening brace and the next closing one.
   const tagOf = (redisKey: string): string | undefined => /^[^{]*\{([^}]+)\}/.exec(redisKey)?.[1];
   for (const prefix of PREFIXES) {
     for (const key of KEYS) {
@@ -40,7 +40,7 @@ test('all keys of a lock have one hash tag, and so one slot of a Cluster (S19)',
   }
 });
 
-test('no two things have the same Redis key', () => {
+test('gives records, queues, ticks and the marker different Redis keys', () => {
   for (const prefix of PREFIXES) {
     const all = KEYS.flatMap((key) => [
       recordKey(prefix, key),
@@ -53,7 +53,7 @@ test('no two things have the same Redis key', () => {
   }
 });
 
-test('a process has one channel for all keys, and on a Cluster one for each key in the slot of its queue', () => {
+test('gives a process one channel for all keys, and on a Cluster one for each key, in the slot of its queue', () => {
   const process = '0123456789abcdef';
   expect(wakeChannel('lock:', false, 'a', process)).toBe(`${channelBase('lock:')}${process}`);
   expect(wakeChannel('lock:', false, 'b', process)).toBe(wakeChannel('lock:', false, 'a', process));
@@ -65,7 +65,7 @@ test.each([
   ['', '', '{*}'],
   ['a*b?', '[x]', String.raw`a\*b\?{\[x\]*}`],
   ['back\\slash', '', String.raw`back\\slash{*}`],
-])('with the prefix %p, the pattern for keys that begin with %p is %p', (prefix, start, pattern) => {
+])('escapes the prefix %p and the start %p of a key in the pattern %p', (prefix, start, pattern) => {
   expect(lockPattern(prefix, start)).toBe(pattern);
 });
 

@@ -41,10 +41,10 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
@@ -86,11 +86,13 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** The node has a marker; so it has with a guard. */
+  /** `true` if the node has a marker; a node with a guard always has one. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
+  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
   readonly waited?: number;
+  /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
   readonly wish?: SlotWish;
 }
@@ -99,7 +101,7 @@ function requestFor(
   lease: Lease,
   { guard = 0, proposal = 0, waiter, waited = 0, next, wish }: Terms = {},
 ): AcquireRequest {
-  const position = waiter && { waiter, waited, next };
+  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
   return { lease, since: Date.now(), limit: 1_000, guard, proposal, position, wish };
 }
 
@@ -115,7 +117,7 @@ function commandFor(requests: readonly AcquireRequest[], terms: Terms) {
   };
 }
 
-/** Runs ACQUIRE_PERMITS once for these requests; the answers, without the time on the server's clock. */
+/** Runs ACQUIRE_PERMITS once for these requests; returns the answers, without the time on the server's clock. */
 async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const packed = packAcquirePermits(requests, commandFor(requests, terms));
   const answers = [...acquireAnswers(await run(ACQUIRE_PERMITS, packed), requests)] as Answer[];
@@ -124,7 +126,7 @@ async function askAll(requests: readonly AcquireRequest[], terms: Terms = {}): P
   return answers;
 }
 
-/** What ACQUIRE_PERMITS answers for this lease alone, and what that says. */
+/** The answer of ACQUIRE_PERMITS for this lease alone, as the script gives it. */
 async function ask(lease: Lease, terms?: Terms): Promise<Answer> {
   const [answer] = await askAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
@@ -141,7 +143,7 @@ interface Granted {
   readonly slots: readonly number[];
 }
 
-/** Acquires what must be granted. */
+/** Acquires a lease that must be granted. */
 async function granted(lease: Lease, terms?: Terms): Promise<Granted> {
   const reply = await acquire(lease, terms);
   if (reply instanceof Error || !reply.granted) throw new Error(`refused: ${JSON.stringify(reply)}`);
@@ -149,7 +151,7 @@ async function granted(lease: Lease, terms?: Terms): Promise<Granted> {
   return { token: reply.token, slots: reply.slots!, slot: reply.slots![0]! };
 }
 
-/** Acquires what must be refused; who is in the way. */
+/** Acquires a lease that must be refused; returns the refusal. */
 async function refused(lease: Lease, terms?: Terms) {
   const reply = await acquire(lease, terms);
   if (reply instanceof Error || reply.granted) throw new Error(`not refused: ${JSON.stringify(reply)}`);
@@ -176,7 +178,7 @@ async function releaseAll(leases: readonly Lease[], pause = 0): Promise<(number 
   return leases.map((_, index) => releaseAnswer(reply, index) as number | Error);
 }
 
-/** How many waiters RELEASE_PERMITS has told, for this lease alone. */
+/** Releases this lease alone; returns the number of notified waiters. */
 async function release(lease: Lease, pause?: number): Promise<unknown> {
   const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
@@ -217,7 +219,7 @@ async function stateOf(key = 'k'): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
 
-/** For each slot that a record of permits knows of: 1 when it is taken, else 0. */
+/** A digit for each slot in a record of permits: 1 if the slot is taken, else 0. */
 async function takenOf(key = 'k'): Promise<string> {
   const record = (await recordOf(key))!;
   const count = Number(record.slice(70, 74));
@@ -229,12 +231,12 @@ async function takenOf(key = 'k'): Promise<string> {
   return Array.from({ length: count }, (_, slot) => (isTaken(slot) ? '1' : '0')).join('');
 }
 
-/** As if the ttl of a lease had passed; it must not be the only one. */
+/** Makes a lease look as after its ttl; it must not be the only one. */
 async function lapse(lease: Lease, key = 'k'): Promise<void> {
   await redis.zadd(holdersKey(PREFIX, key), Date.now() - 60_000, lease.id);
 }
 
-/** As if the ttl of all holders had passed. */
+/** Makes all holders look as after their ttl. */
 async function lapseAll(key = 'k'): Promise<void> {
   await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
@@ -243,7 +245,7 @@ function lifeOf(redisKey: string): Promise<number> {
   return redis.pttl(redisKey);
 }
 
-/** Expects a key to expire so many milliseconds from now, or a little sooner. */
+/** Expects a key to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(redisKey: string, life: number): Promise<void> {
   const left = await lifeOf(redisKey);
   expect(left).toBeLessThanOrEqual(life);
@@ -254,7 +256,7 @@ async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
   return Number(await redis.zscore(holdersKey(PREFIX, key), lease.id)) - Date.now();
 }
 
-/** Nothing may be left in Redis once the linger has passed after the last release. */
+/** Expects every key in Redis, except the marker, to expire within the linger. */
 async function expectNothingAfterLinger(): Promise<void> {
   for (const key of await redis.keys('*')) {
     if (key === MARKER) continue;
@@ -265,7 +267,7 @@ async function expectNothingAfterLinger(): Promise<void> {
   }
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -321,7 +323,7 @@ describe('ACQUIRE_PERMITS', () => {
     }
   });
 
-  test('with one permit grants slot 0, and stores the holder in the record alone', async () => {
+  test('grants slot 0 with one permit, and stores the holder in the record alone', async () => {
     const lease = await hold('k', { permits: 1, owner: 'host:1' });
     const { holder } = await refused(leaseFor('k', { permits: 1 }));
     expect(holder).toMatchObject({ id: lease.id, owner: 'host:1', slot: 0, mode: 'permits' });
@@ -377,7 +379,7 @@ describe('ACQUIRE_PERMITS', () => {
   test.each([
     ['kept', 'K'],
     ['held by readers', 'S'],
-  ])('is refused where the record is %s', async (_name, state) => {
+  ])('refuses permits of a key whose record is %s', async (_name, state) => {
     const record = `${state}-${'1'.padStart(16, '0')}:${'e'.repeat(32)}:1700000000000:them`;
     await redis.set(recordKey(PREFIX, 'k'), record, 'PX', TTL + LINGER_MS);
     expect((await refused(leaseFor())).holder).toMatchObject({ id: 'e'.repeat(32), owner: 'them' });
@@ -385,7 +387,7 @@ describe('ACQUIRE_PERMITS', () => {
     await granted(leaseFor());
   });
 
-  test('a slot stays the same while it is held, with any other holders', async () => {
+  test('keeps the slot of a held lease, with any other holders', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -410,7 +412,7 @@ describe('ACQUIRE_PERMITS', () => {
   test('takes exactly the required slot, or is refused by its holder', async () => {
     const [a, b] = [leaseFor('k', { owner: 'a' }), leaseFor('k', { owner: 'b' })];
     expect(await granted(a, exactly(1))).toMatchObject({ slot: 1 });
-    // Told by the record alone, and by the set.
+    // The holder is named from the record alone, and then from the set.
     expect((await refused(b, exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
     expect(await granted(b, exactly(2))).toMatchObject({ slot: 2 });
     expect((await refused(leaseFor(), exactly(1))).holder).toMatchObject({ id: a.id, slot: 1, owner: 'a' });
@@ -425,7 +427,7 @@ describe('ACQUIRE_PERMITS', () => {
     const first = await granted(a, exactly(2));
     expect(first.slot).toBe(2);
     await expect(takenOf()).resolves.toBe('001');
-    // The same again changes nothing.
+    // A repeated request changes nothing.
     const record = await recordOf();
     expect(await granted(a, exactly(2))).toEqual(first);
     await expect(recordOf()).resolves.toBe(record);
@@ -437,12 +439,12 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('001');
     await expect(extend(TTL, b)).resolves.toBe('0');
     expect((await granted(c)).slot).toBe(0);
-    // Too late, or on a node too young to vote, it gives nothing up.
+    // A request that is too late, or for a node that is too young to vote, keeps the present slot.
     expect(await acquire(c, { ...exactly(1), deadline: -500 })).toMatchObject({ granted: true, slots: [0] });
     expect(await acquire(c, { ...exactly(1), guard: TTL })).toMatchObject({ granted: true, slots: [0] });
   });
 
-  test('has a slot of each of several keys, or none', async () => {
+  test('grants a slot of each of several keys, or none', async () => {
     const keys = ['a', 'b', 'c'];
     await hold('b');
     expect(await granted(leaseFor(keys))).toMatchObject({ slots: [0, 1, 0] });
@@ -458,7 +460,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf('a')).resolves.toBe('110');
   });
 
-  test('uses slots below its own n; the larger n of others is stored while anybody holds a slot', async () => {
+  test('grants slots below n of the request, and stores the larger n of others while a slot is held', async () => {
     const few = () => leaseFor('k', { permits: 2 });
     const many = () => leaseFor('k', { permits: 4 });
     const slots = [];
@@ -469,7 +471,7 @@ describe('ACQUIRE_PERMITS', () => {
     await refused(many());
   });
 
-  test('a smaller n finds its slots taken though higher ones are free', async () => {
+  test('refuses a request whose slots are taken, though slots above its n are free', async () => {
     const leases = [];
     for (let index = 0; index < 4; index++) leases.push(await hold('k', { permits: 4 }));
     await release(leases[3]!);
@@ -480,7 +482,7 @@ describe('ACQUIRE_PERMITS', () => {
     expect((await recordOf())!.slice(70, 74)).toBe('0004');
   });
 
-  test('a larger n adds slots to those of a smaller one, cyclically from the preferred one', async () => {
+  test('adds slots for a larger n, cyclically from the preferred one', async () => {
     await hold('k', { permits: 1 });
     await refused(leaseFor('k', { permits: 1 }));
     expect(await granted(leaseFor('k', { permits: 4 }), from(2))).toMatchObject({ slot: 2 });
@@ -491,7 +493,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('111111');
   });
 
-  test('run twice for the same lease grants the same token and slot again, and changes nothing', async () => {
+  test('grants the same token and slot again when it runs twice for a lease, and changes nothing', async () => {
     const [first, second] = [leaseFor(['a', 'b']), leaseFor(['a', 'b'])];
     for (const lease of [first, second]) {
       const given = await granted(lease);
@@ -516,7 +518,7 @@ describe('ACQUIRE_PERMITS', () => {
       for (const lease of [released, kept, lapsed]) {
         const record = await recordOf(lease.keys[0]);
         await expect(ask(lease)).rejects.toThrow(ENDED);
-        // In another slot, too.
+        // A request for another slot fails, too.
         await expect(ask(lease, exactly(2))).rejects.toThrow(ENDED);
         await expect(recordOf(lease.keys[0])).resolves.toBe(record);
       }
@@ -705,13 +707,13 @@ describe('the tokens of permits', () => {
     }
   });
 
-  test('each slot has its own tokens: a later grant is larger, and other slots do not raise it', async () => {
+  test('increase for each slot alone: tokens of other slots do not raise them', async () => {
     const [a, b] = [leaseFor(), leaseFor()];
     await granted(a);
     await granted(b);
     const far = tokenAhead();
     await expect(raise(b, far, MARKER)).resolves.toBe(1);
-    // The rows only: as if the marker stood elsewhere.
+    // The marker would raise the tokens of all slots.
     await redis.del(MARKER);
     const { token, slot } = await granted(leaseFor());
     expect(slot).toBe(2);
@@ -720,7 +722,7 @@ describe('the tokens of permits', () => {
     const again = await granted(leaseFor());
     expect(again.slot).toBe(0);
     expect(again.token).toBeLessThan(far);
-    // The record has the largest.
+    // The record has the largest token.
     await expect(tokenOf()).resolves.toBe(far);
     await release(b);
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1, token: far + 1 });
@@ -880,7 +882,7 @@ describe('EXTEND_PERMITS', () => {
     for (const nameOf of [recordKey, holdersKey, detailsKey])
       expect(await lifeOf(nameOf(PREFIX, 'k'))).toBeGreaterThan(5 * TTL);
     await expect(acquireAlone(alone())).resolves.toMatchObject({ holder: { id: b.id } });
-    // Never shorter.
+    // An extension never shortens a lease.
     await expect(extend(1_000, a, b)).resolves.toBe('11');
     expect(await remainingOf(b)).toBeGreaterThan(4 * TTL);
     expect(await remainingOf(a)).toBeGreaterThan(2 * TTL - PATIENCE);
@@ -904,7 +906,7 @@ describe('EXTEND_PERMITS', () => {
       apart.slots = [2];
       await expect(extend(9 * TTL, released, kept, lapsed, apart)).resolves.toBe('0000');
       for (const key of 'abcd') expect(await lifeOf(recordKey(PREFIX, key))).toBeLessThan(3 * TTL);
-      // It was given up.
+      // The extension has freed the slot of the lease that is in another one.
       await expect(granted(leaseFor('d'))).resolves.toMatchObject({ slot: many ? 1 : 0 });
     }
   });
@@ -988,9 +990,9 @@ describe('RELEASE_PERMITS', () => {
     await expect(takenOf()).resolves.toBe('110');
   });
 
-  test('a shorter ttl shortens no other lease, and a lapse frees one slot after its own ttl (S23)', async () => {
+  test('frees the slot of a lapsed lease after its own ttl, which shortens no other lease (S23)', async () => {
     const long = await hold('k', { permits: 2 });
-    const short = leaseFor('k', { permits: 2, ttl: 150 });
+    const short = leaseFor('k', { permits: 2, ttl: 3_000 });
     await granted(short);
     await expectLife(recordKey(PREFIX, 'k'), TTL + LINGER_MS);
     const { holder } = await refused(leaseFor('k', { permits: 2 }));
@@ -1021,7 +1023,7 @@ describe('RELEASE_PERMITS', () => {
       Object.assign(late, { id: lease.id });
       await release(late);
       await expect(takenOf()).resolves.toBe(many ? '11' : '1');
-      // Others get the rest.
+      // Other leases get the other slots.
       await releaseAll(others);
       expect(await granted(leaseFor('k', { permits: 2 }))).toMatchObject({ slot: many ? 0 : 1 });
       await expect(redis.zscore(holdersKey(PREFIX, 'k'), lease.id)).resolves.not.toBeNull();
@@ -1071,7 +1073,7 @@ describe('RELEASE_PERMITS', () => {
   });
 });
 
-/** Takes random steps, and beside them a model in a few lines of who has which slot and of the last token of each. */
+/** Takes random steps, and compares the results with a small model: the holder and the last token of each slot. */
 class RandomWalk {
   grants = 0;
   readonly #holders = new Map<Lease, number>();
@@ -1093,7 +1095,7 @@ class RandomWalk {
     else if (kind === 7) await this.#sendLate();
     else if (kind === 8 && lease) await this.#lapse(lease);
     else if (kind === 9) await this.#acquireAlone();
-    // Everybody who holds one still has the same.
+    // Every holder still has its slot and its token.
     for (const [each, slot] of this.#holders) {
       const { slots, token } = await granted(each);
       assert.deepEqual([slots, token], [[slot], this.#tokens.get(slot)]);
@@ -1127,7 +1129,7 @@ class RandomWalk {
     this.#end(lease);
   }
 
-  /** Messages of one who has gone change nothing. */
+  /** Sends requests of a lease that has ended; they change nothing. */
   async #sendLate(): Promise<void> {
     const lease = this.#pick(this.#ended);
     if (!lease) return;
@@ -1150,7 +1152,7 @@ class RandomWalk {
     const lease = alone();
     const reply = await acquireAlone(lease);
     if (reply instanceof Error) throw reply;
-    // The record of one whose end the test has moved may outlive it: then nobody holds, and it is refused.
+    // A record may outlive a lease whose end the test has moved. Then no lease is held, and the request is refused.
     if (!reply.granted) return;
     assert.equal(this.#holders.size, 0);
     assert(reply.token > this.#largest);
@@ -1168,7 +1170,7 @@ class RandomWalk {
     return list[this.#below(list.length)];
   }
 
-  /** A whole number below this one, the same ones for the same seed (mulberry32). */
+  /** A random whole number below `limit`; a seed always gives the same numbers (mulberry32). */
   #below(limit: number): number {
     this.#state = (this.#state + 0x6d2b79f5) | 0;
     let mixed = Math.imul(this.#state ^ (this.#state >>> 15), 1 | this.#state);
@@ -1198,7 +1200,7 @@ describe('random schedules', () => {
     const past = leases.slice(1).flatMap(({ id }) => [Date.now() - 5_000, id]);
     await redis.zadd(holdersKey(PREFIX, 'k'), ...past);
     expect(await granted(leaseFor('k', { permits: 1_000 }))).toMatchObject({ slot: expect.any(Number) });
-    // Not all with the first who asks, and never the one who still holds.
+    // The first request removes some of the lapsed holders only, and never a holder that has not lapsed.
     expect(await redis.zcard(holdersKey(PREFIX, 'k'))).toBeGreaterThan(800);
     const next = Array.from({ length: 998 }, () => leaseFor('k', { permits: 1_000 }));
     for (let at = 0; at < 998; at += 100) {
@@ -1211,7 +1213,7 @@ describe('random schedules', () => {
   });
 });
 
-/** The waiters of a process, whose random name has this letter only. */
+/** A waiter of a process whose random name consists of this letter. */
 function waiterOf(letter: string, mode: 'x' | 's' | 'p' = 'p', key = 'k'): WaiterId {
   const modes = { x: 'exclusive', s: 'shared', p: 'permits' } as const;
   return { keys: [key], mode: modes[mode], process: letter.repeat(16), number: 1, owner: `host:${letter}` };
@@ -1235,7 +1237,7 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told };
   }
 
-  /** All that they were told since the last time. */
+  /** The messages of each since the last call. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -1260,7 +1262,7 @@ describe('the queue of a key', () => {
 
   const fill = () => Promise.all([hold(), hold(), hold()]);
 
-  test('has refused callers in order of arrival, and a flag in the record', async () => {
+  test('contains refused callers in order of arrival, and sets a flag in the record', async () => {
     await fill();
     const [late, early] = [waiterOf('a'), waiterOf('b')];
     expect(showsWaiters(await wait(late, 10))).toBe(true);
@@ -1271,7 +1273,7 @@ describe('the queue of a key', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('is notified of each freed permit, the first waiter at once', async () => {
+  test('notifies waiters of each freed permit, the first at once', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);
@@ -1281,19 +1283,17 @@ describe('the queue of a key', () => {
     expect(told[0]).toEqual([`0 ${x.id} 1:host:a`]);
     expect(told[1]).toEqual([`200 ${x.id} 1:host:b`]);
     const [, answer] = await together(() => [release(y), wait(a.waiter, 950)]);
-    // b is left in line, and is called for the second slot.
+    // The waiter b is still in the queue, and is notified of the second slot.
     expect(readAcquirePermitsReply(answer)).toMatchObject({ granted: true });
     expect(isTurn((await toldTo([a, b]))[1]!)).toBe(true);
     expect(readAcquirePermitsReply(await wait(b.waiter, 600))).toMatchObject({ granted: true });
     await expect(queue()).resolves.toEqual([]);
   });
 
-  test('n permits freed at once wake n waiters, each by the one before', async () => {
+  test('notifies n waiters one after the other when n permits are freed at once', async () => {
     const all = await Promise.all(['a', 'b', 'c', 'd'].map((letter) => listener(letter)));
     const held = await fill();
-    // One that asks again came when it came: what passes meanwhile counts, or a busy machine puts it behind others.
-    const came = performance.now() - 900;
-    const waited = (index: number): number => performance.now() - came - index * 100;
+    const waited = (index: number): number => 900 - index * 100;
     for (const [index, { waiter }] of all.entries()) await wait(waiter, waited(index));
     await releaseAll(held);
     const served: string[] = [];
@@ -1355,16 +1355,16 @@ describe('the queue of a key', () => {
     });
   });
 
-  test('a waiter in another mode comes first while its mark stands (S22)', async () => {
+  test('lets a waiter in another mode go first while its mark is set (S22)', async () => {
     const holder = await hold();
     const writer = await listener('x', 'x');
-    const came = Date.now() - 500;
+    const came = Date.now() - 500_000;
     await expect(waitAlone(writer.waiter, 500)).resolves.toMatchObject({ granted: false });
     await redis.set(markKey(PREFIX, 'k'), `${came}:${writer.name}`, 'PX', TTL);
     const newcomer = await ask(leaseFor());
     expect(newcomer).toEqual([-4, writer.name, expect.any(Number)]);
     expect(readAcquirePermitsReply(newcomer)).toMatchObject({ granted: false, holder: { owner: 'host:x' } });
-    // Who came earlier is not kept out, with or without a queue here.
+    // A mark does not keep out a caller that came earlier, with or without a queue here.
     const early = waiterOf('e');
     expect(await acquire(leaseFor(), { waiter: early, waited: 5_000, ordered: false })).toMatchObject({
       granted: true,
@@ -1372,15 +1372,15 @@ describe('the queue of a key', () => {
     expect(await acquire(leaseFor(), { waiter: early, waited: 100, ordered: false })).toMatchObject({
       granted: false,
     });
-    // The same lease again is granted all the same.
+    // A repeated request of a held lease is granted.
     expect(await granted(holder)).toMatchObject({ slot: 0 });
     await redis.del(markKey(PREFIX, 'k'));
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('a mark refuses later callers on a free key, whatever else their command requests', async () => {
+  test('refuses later callers of a free key with a mark, whatever else their command requests', async () => {
     const writer = waiterOf('x', 'x');
-    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
       const [before, kept, after] = ['a', 'k', 'b'].map((key) =>
         leaseFor(`${key}${key === 'k' ? '' : ordered}`),
@@ -1398,7 +1398,7 @@ describe('the queue of a key', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('a phase stores the previous token as its floor, however the phase starts', async () => {
+  test('stores the previous token as the floor of a phase, however the phase starts', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1409,11 +1409,11 @@ describe('the queue of a key', () => {
     }
   });
 
-  test('marks also apply for a user that may not check all of them at once', async () => {
+  test('applies marks for a user that may not check all of them at once', async () => {
     await redis.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~*', '&*', '+@all', '-exists');
     const few = server.client({ username: 'few', password: 'secret' });
     const writer = waiterOf('w', 'x');
-    await redis.set(markKey(PREFIX, 'marked'), `${Date.now() - 500}:${waiterName(writer)}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'marked'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     const requests = ['free', 'marked'].map((key) => requestFor(leaseFor(key)));
     const packed = packAcquirePermits(requests, commandFor(requests, {}));
     const answers = acquireAnswers(await run(ACQUIRE_PERMITS, packed, few), requests);
@@ -1425,31 +1425,29 @@ describe('the queue of a key', () => {
     await redis.call('ACL', 'DELUSER', 'few');
   });
 
-  test('a mark for permits does not exclude permits', async () => {
+  test('grants permits of a key with a mark for permits', async () => {
     await hold();
-    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
+    await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(waiterOf('a'))}`, 'PX', TTL);
     await expect(granted(leaseFor())).resolves.toMatchObject({ slot: 1 });
   });
 
-  test('no caller passes an earlier waiter in another mode on a free key; the last release notifies it', async () => {
+  test('lets no caller pass an earlier waiter in another mode on a free key, and notifies that waiter of the last release', async () => {
     const writer = await listener('x', 'x');
     const held = await fill();
     await waitAlone(writer.waiter, 900);
     await releaseAll(held);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
-    // As if nobody had been told: the turn begins with the next one who asks.
+    // Without the turn in the queue, the next request begins one.
     await redis.zremrangebyscore(queueKey(PREFIX, 'k'), -1, -1);
-    for (let time = 0; time < 2; time++)
-      await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([
-        -4,
-        writer.name,
-        expect.any(Number),
-      ]);
+    const refusal = [-4, writer.name, expect.any(Number)];
+    await expect(
+      together(() => [ask(leaseFor(), { ordered: true }), ask(leaseFor(), { ordered: true })]),
+    ).resolves.toEqual([refusal, refusal]);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
     await expect(waitAlone(writer.waiter, 950)).resolves.toMatchObject({ granted: true });
   });
 
-  test('the first of a phase sets the mark of the first waiter behind it in another mode', async () => {
+  test('sets the mark of the first waiter in another mode when a phase begins', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1461,7 +1459,7 @@ describe('the queue of a key', () => {
     await expect(ask(leaseFor(), { ordered: true })).resolves.toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('a mark excludes later requests of the same command', async () => {
+  test('refuses later requests of the same command after a mark is set', async () => {
     const writer = alone();
     await acquireAlone(writer);
     const [first, other] = [await listener('a'), await listener('x', 'x')];
@@ -1474,7 +1472,7 @@ describe('the queue of a key', () => {
     expect(kept).toEqual([-4, other.name, expect.any(Number)]);
   });
 
-  test('freeing a slot for another notifies the first in line', async () => {
+  test('notifies the first in line when a request frees its slot for another one', async () => {
     const first = await listener('a');
     const [x, y] = await fill();
     await wait(first.waiter, 900);
@@ -1489,11 +1487,11 @@ describe('the queue of a key', () => {
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
     expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
     await expect(queue()).resolves.toEqual([me.name]);
-    // Slots are left: it is called.
+    // Slots are free, so that it is notified.
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 
-  test('of a key that minHold keeps is notified when that has passed', async () => {
+  test('notifies waiters when minHold has passed', async () => {
     const first = await listener('a');
     const lease = await hold('k', { permits: 1 });
     await ask(leaseFor('k', { permits: 1 }), { waiter: first.waiter, waited: 900 });

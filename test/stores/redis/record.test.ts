@@ -19,13 +19,13 @@ import {
 
 const OWNERS = ['host:1', 'a:b:c', 'ünïcode', ' two words ', ''];
 
-/** As the scripts put it together. */
+/** A record of a held lease, as the scripts write it. */
 function recordOf(lease: Lease, since: number, token: number): string {
   const request: AcquireRequest = { lease, since, limit: 1_000, guard: 0, proposal: 0, position: undefined };
   return `${STATE.held}-${String(token).padStart(16, '0')}:${leasePart(request)}`;
 }
 
-test.each(OWNERS)('a record contains its token, id, start and owner: %p', (owner) => {
+test.each(OWNERS)('writes token, id, start and owner into a record: %p', (owner) => {
   const lease = new Lease(['k'], owner, 100);
   for (const token of [1, 1_782_579_200_000_000, Number.MAX_SAFE_INTEGER]) {
     expect(parseRecord(recordOf(lease, 1_700_000_000_123, token))).toEqual({
@@ -37,7 +37,7 @@ test.each(OWNERS)('a record contains its token, id, start and owner: %p', (owner
   }
 });
 
-test('every field but the owner is at the offset that the scripts use', () => {
+test('writes every field but the owner at the offset that the scripts use', () => {
   const lease = new Lease(['k'], '', 100);
   const record = recordOf(lease, Date.now(), 1_782_579_200_000_000);
   // Positions in Lua begin with 1 and include the last.
@@ -46,19 +46,19 @@ test('every field but the owner is at the offset that the scripts use', () => {
   expect(record.charCodeAt(0)).toBe(RECORD.held);
   expect(cut(RECORD.token)).toBe('1782579200000000');
   expect(cut(RECORD.id)).toBe(lease.id);
-  // Behind each field of digits or of the id there is a colon.
+  // A colon follows each field of digits, and the id.
   for (const position of [RECORD.token[1], RECORD.id[1], RECORD.shortest - 1])
     expect(record[position]).toBe(':');
 });
 
-test('the states differ in their first character, which gives the mode', () => {
+test('gives each state a first character of its own, which shows the mode', () => {
   const { held, free, kept, shared, permits } = RECORD;
   expect([held, free, kept, shared, permits]).toEqual([...'HFKSP'].map((letter) => letter.charCodeAt(0)));
   const modes = Object.values(STATE).map(modeOfRecord);
   expect(modes).toEqual(['exclusive', 'exclusive', 'exclusive', 'shared', 'permits']);
 });
 
-test.each(OWNERS)('the entry of a reader contains its token, start and owner: %p', (owner) => {
+test.each(OWNERS)('reads token, start and owner from the entry of a reader: %p', (owner) => {
   expect(parseDetails(`0000000000000042:1700000000123:${owner}`)).toEqual({
     fencingToken: 42,
     since: 1_700_000_000_123,
@@ -67,7 +67,7 @@ test.each(OWNERS)('the entry of a reader contains its token, start and owner: %p
 });
 
 test.each(OWNERS)(
-  'the mark of a tick contains its time and its owner, and marks sort by time: %p',
+  'writes time and owner into the mark of a tick, so that marks sort by time: %p',
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);
@@ -78,18 +78,21 @@ test.each(OWNERS)(
   },
 );
 
-test.each(OWNERS)('the name of a waiter begins with its process, and contains its owner: %p', (owner) => {
-  const process = '0123456789abcdef';
-  for (const number of [1, 42]) {
-    const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
-    expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
-    // What a message ends with: the number, by which a process finds its waiter.
-    expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
-    expect(ownerOfWaiter(name)).toBe(owner);
-    const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
-      waiterName({ keys: ['k'], mode, process, number, owner }),
-    );
-    const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
-    expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
-  }
-});
+test.each(OWNERS)(
+  'begins the name of a waiter with its process, and writes the owner into it: %p',
+  (owner) => {
+    const process = '0123456789abcdef';
+    for (const number of [1, 42]) {
+      const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
+      expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
+      // A message ends with this number, by which a process finds its waiter.
+      expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
+      expect(ownerOfWaiter(name)).toBe(owner);
+      const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
+        waiterName({ keys: ['k'], mode, process, number, owner }),
+      );
+      const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
+      expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
+    }
+  },
+);

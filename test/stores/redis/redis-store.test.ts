@@ -18,6 +18,9 @@ import { LINGER_MS } from '../../../lib/stores/redis/record.js';
 
 const once: AcquireOptions = { ttl: 30_000, retry: NO_RETRY, renew: false, signals: [] };
 
+/** Milliseconds; far below the ttl of the locks that wait for a release, so that none passes by expiring. */
+const RELEASED_WITHIN = 30_000;
+
 let server: RedisServer;
 let looker: Redis;
 let ends: (() => unknown)[];
@@ -32,7 +35,7 @@ afterEach(async () => {
   await server.stop();
 });
 
-/** A node with a connection of its own, connected. */
+/** A connected node with a connection of its own. */
 async function openNode(target: string | RedisOptions = server.url): Promise<RedisStore> {
   const node = new RedisStore(openClient(target), true, newFleet());
   ends.push(() => node.close());
@@ -40,7 +43,7 @@ async function openNode(target: string | RedisOptions = server.url): Promise<Red
   return node;
 }
 
-/** A node on a client that the user made, connected. */
+/** A connected node over a client that is passed in. */
 async function borrowNode(client: Redis): Promise<RedisStore> {
   ends.push(() => client.disconnect());
   const node = new RedisStore(client, false, newFleet());
@@ -48,17 +51,17 @@ async function borrowNode(client: Redis): Promise<RedisStore> {
   return node;
 }
 
-/** As patient as a busy machine needs it. */
+/** Waits for as long as a busy machine may take. */
 function redlockOn(node: RedisStore): Redlock {
   return redlockOver([node], PATIENT);
 }
 
-/** For what gets no answer. */
+/** Gives up soon; for requests without an answer. */
 function hastyRedlockOn(node: RedisStore): Redlock {
   return redlockOver([node], { nodeTimeout: 100 });
 }
 
-/** How often the server ran each command since `CONFIG RESETSTAT`. */
+/** Number of times that the server ran each command since `CONFIG RESETSTAT`. */
 async function commandCounts(): Promise<Record<string, number>> {
   const lines = (await looker.info('commandstats')).matchAll(/^cmdstat_(\S+?):calls=(\d+)/gm);
   const ours = [...lines].filter(([, name]) => !/^(info|config)/.test(name ?? ''));
@@ -72,7 +75,7 @@ describe('round trips', () => {
     await looker.config('RESETSTAT');
     const lock = await redlockOn(node).acquire(['k'], once);
     await lock.release();
-    // The rest runs inside of the scripts.
+    // The scripts run the other commands.
     expect(await commandCounts()).toEqual({
       evalsha: 2,
       time: 1,
@@ -89,10 +92,10 @@ describe('round trips', () => {
   });
 });
 
-test('a permit has the slot of its sent command, though its attempt requests another one later (S20)', async () => {
+test('grants a permit in the slot of the sent command, though its attempt requests another one later (S20)', async () => {
   const node = await openNode();
   const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
-  const request = { lease, since: Date.now(), limit: 1_000, guard: 0, proposal: 0, position: undefined };
+  const request = { lease, since: Date.now(), limit: 10_000, guard: 0, proposal: 0, position: undefined };
   const asked = { ...request, wish: { slots: [3], exactly: false } };
   const reply = new Promise((resolve) => node.acquire([asked], false, (_, answer) => resolve(answer)));
   asked.wish = { slots: [1], exactly: true };
@@ -100,7 +103,7 @@ test('a permit has the slot of its sent command, though its attempt requests ano
 });
 
 describe('after the server has lost its scripts (SCRIPT FLUSH)', () => {
-  test('acquire, extend and release still work, in this order', async () => {
+  test('acquires, extends and releases in this order', async () => {
     const redlock = redlockOn(await openNode());
     for (let round = 0; round < 20; round++) {
       await looker.script('FLUSH');
@@ -137,8 +140,8 @@ describe('no key is left', () => {
     const acquiring = hastyRedlockOn(node).acquire(['k'], { ...once, ttl: 60_000 });
     await expect(acquiring).rejects.toThrow('no answer within 100 ms');
     server.resume();
-    // The acquire is executed now, too late to do anything (S16), and the release right behind it.
-    await until(async () => (await commandCountOf('evalsha')) === evalshas + 2);
+    // The server runs the acquire now, too late to store anything (S16), and the release behind it.
+    await until(async () => (await commandCountOf('evalsha')) >= evalshas + 2);
     expect(await commandCountOf('set')).toBe(sets);
     await expect(countLocks(looker)).resolves.toBe(0);
   });
@@ -156,7 +159,7 @@ describe('no key is left', () => {
     await expect(acquiring).rejects.toBeInstanceOf(LockUnavailableError);
     await expect(looker.exists('lock:{k}')).resolves.toBe(1);
     proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0);
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
   test('by a release while the server was down', async () => {
@@ -168,7 +171,7 @@ describe('no key is left', () => {
     await lock.release();
     await expect(looker.exists('lock:{k}')).resolves.toBe(1);
     proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0);
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
   test.each([
@@ -177,13 +180,14 @@ describe('no key is left', () => {
   ])('by a release of an extended lock after the ttl it was acquired with: %s (S6)', async (_what, lost) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
-    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
     const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
     const redlock = redlockOn(await openNode(proxy.url));
     const warm = await redlock.acquire(['warm'], once);
     await warm.extend();
     await warm.release();
-    const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry });
+    const ttl = 2_500;
+    const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
     if (lost) proxy.dropReplies();
     const extending = lock.extend(60_000).catch((error: Error) => error);
     await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
@@ -192,10 +196,10 @@ describe('no key is left', () => {
     proxy.refuse();
     await extending;
     await lock.release();
-    await delay(600);
+    await delay(ttl + 100);
     await expect(countLocks(looker)).resolves.toBe(1);
     proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0, 5_000);
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
   test('by a release while the server was down, though the wall clock jumps forward (S6)', async () => {
@@ -210,13 +214,13 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(1);
     ends.push(() => clock.mockRestore());
     proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0, 5_000);
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 
   test.each([
-    ['the rest of minHold', 20_000],
-    ['nothing, when minHold has passed', 100],
-  ])('a pending release for a server that is down keeps %s', async (_what, minHold) => {
+    ['a key for the rest of minHold', 20_000],
+    ['a freed record, when minHold has passed,', 100],
+  ])('except %s, which a pending release keeps on a server that was down', async (_what, minHold) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const redlock = redlockOn(await openNode(proxy.url));
@@ -228,15 +232,15 @@ describe('no key is left', () => {
     await expect(looker.pttl('lock:{k}')).resolves.toBeGreaterThan(30_000 + LINGER_MS);
     proxy.heal();
     const left = Math.max(0, minHold - 500);
-    await until(async () => (await looker.pttl('lock:{k}')) <= left + LINGER_MS);
+    await until(async () => (await looker.pttl('lock:{k}')) <= left + LINGER_MS, RELEASED_WITHIN);
     await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
   });
 
-  test('a tick that ran while the server was down is stored there later, also long after the ttl', async () => {
+  test('except a tick that ran while the server was down, which is stored later, also long after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
-    // A node has little time to answer for so short a ttl, so that one attempt may not do.
+    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
     const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
     const redlock = redlockOn(await openNode(proxy.url));
     const lock = await redlock.acquire(['k'], { ...once, ttl: 500, retry, tick });
@@ -249,8 +253,8 @@ describe('no key is left', () => {
     await until(async () => (await looker.get('lock:{k}:t:s')) === '0000000000000005:me');
   });
 
-  test("by a user's client with an offline queue: a connection that is not ready votes against at once (S15)", async () => {
-    // The defaults of ioredis: an offline queue, and commands in flight are sent again.
+  test('by a client that is passed in with an offline queue: a connection that is not ready votes against at once (S15)', async () => {
+    // By default ioredis has an offline queue, and sends commands in flight again.
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20 });
@@ -266,7 +270,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test("by a user's client that resends pending commands after the connection was cut (S15)", async () => {
+  test('by a client that is passed in and resends pending commands after the connection was cut (S15)', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -280,9 +284,9 @@ describe('no key is left', () => {
     proxy.cut();
     await expect(acquiring).rejects.toBeInstanceOf(LockUnavailableError);
     proxy.heal();
-    // The client sends the acquire again when it is connected. It comes too late (S16), and the owed release behind it.
+    // The client sends the acquire again when it is connected: too late (S16). The pending release follows.
     await until(async () => (await commandCountOf('evalsha')) >= 4);
-    await until(async () => (await countLocks(looker)) === 0);
+    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
   });
 });
 
@@ -297,18 +301,18 @@ test('resends and reports a release that the server refuses (NOREPLICAS)', async
   await expect(countLocks(looker)).resolves.toBe(1);
   expect(fleet.warnings).toContainEqual(expect.stringMatching(/refuses to release locks.*NOREPLICAS/));
   await looker.config('SET', 'min-replicas-to-write', '0');
-  await until(async () => (await countLocks(looker)) === 0);
+  await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
 });
 
 test("retries an acquire once when the estimate of the server's clock is behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // From then on the server knows the script that it is met with, so that two replies are to be waited for.
+  // From now on the server has the script of a first connection, so that the slow connection needs two replies only.
   await openNode();
   const client = new Redis(proxy.url);
   client.on('error', () => {});
   await client.ping();
-  // The clock is learned from a reply that took long, so it seems to be behind by so much.
+  // The store learns the server's clock from a reply that is late by this time, so its estimate is behind by as much.
   proxy.delayReplies(3_500);
   const node = await borrowNode(client);
   proxy.delayReplies(0);
@@ -327,7 +331,7 @@ test('accepts a client that returns numbers as strings', async () => {
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test("counts no grant over a new connection of a user's client before its server is checked (S12, S17)", async () => {
+test('counts no grant over a new connection of a client that is passed in before its server is checked (S12, S17)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });
@@ -341,7 +345,7 @@ test("counts no grant over a new connection of a user's client before its server
   proxy.heal();
   expect(await outcome).toMatchObject({ code: 'LOCK_UNAVAILABLE' });
   expect(String(await outcome)).toContain('the connection was replaced before the answer came');
-  await until(async () => (await countLocks(looker)) === 0);
+  await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
 });
 
 async function commandCountOf(command: string): Promise<number> {
@@ -349,7 +353,7 @@ async function commandCountOf(command: string): Promise<number> {
 }
 
 describe('connections', () => {
-  test('a server that comes back is used again', async () => {
+  test('uses a server again that comes back', async () => {
     const node = await openNode();
     const redlock = redlockOn(node);
     await server.kill();
@@ -366,21 +370,21 @@ describe('connections', () => {
         () => false,
       ),
     );
-    // The lock and its counter.
+    // The record of the lock is written by its acquire and by its release.
     expect(await commandCountOf('set')).toBe(2);
   });
 
   test.each([
     ['a connection', {}],
     ['a connection with a commandTimeout', { commandTimeout: 3_000 }],
-  ])('%s in a black hole is replaced', async (_what, options) => {
+  ])('replaces %s in a black hole', async (_what, options) => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const node = await openNode({ host: proxy.host, port: proxy.port, ...options });
     const hasty = hastyRedlockOn(node);
     proxy.blackHole();
     await expect(hasty.acquire(['k'], once)).rejects.toThrow('no answer');
-    // TCP itself would take minutes to notice.
+    // TCP alone would notice it after minutes.
     await until(() =>
       hasty.acquire(['k'], once).then(
         () => false,
@@ -398,7 +402,7 @@ describe('connections', () => {
     );
   });
 
-  test("uses a user's client and never closes it", async () => {
+  test('uses a client that is passed in, and never closes it', async () => {
     const client = server.client();
     const node = await borrowNode(client);
     const listeners = client.listenerCount('ready');
@@ -409,7 +413,7 @@ describe('connections', () => {
     expect(client.listenerCount('error')).toBe(1);
   });
 
-  test("connects a user's lazy client", async () => {
+  test('connects a lazy client that is passed in', async () => {
     const node = await borrowNode(new Redis(server.url, { lazyConnect: true }));
     const lock = await redlockOn(node).acquire(['k'], once);
     expect(lock.isHeld()).toBe(true);
@@ -431,7 +435,7 @@ describe('connections', () => {
     [{ host: 'h', port: 1, password: 'secret' }, 'h:1'],
     [{ path: '/tmp/redis.sock' }, '/tmp/redis.sock'],
     [{ sentinels: [{ host: 's', port: 2 }], name: 'main' }, 'sentinel:main via s:2'],
-  ])('%j is called %s, without credentials', (target, name) => {
+  ])('names %j %s, without credentials', (target, name) => {
     expect(new RedisStore(openClient(target), true, newFleet()).name).toBe(name);
   });
 
@@ -439,7 +443,7 @@ describe('connections', () => {
     [['redis://user:secret@a:7000', 'redis://b:7001'], 'cluster a:7000'],
     [[{ host: 'a', port: 7000, password: 'secret' }], 'cluster a:7000'],
     [[7000], 'cluster localhost:7000'],
-  ])('a Cluster of %j is called %s, without credentials', (startupNodes, name) => {
+  ])('names a Cluster of %j %s, without credentials', (startupNodes, name) => {
     const cluster = new Cluster(startupNodes, { lazyConnect: true });
     expect(new RedisStore(cluster, false, newFleet()).name).toBe(name);
   });

@@ -7,14 +7,17 @@ import { countLocks, newFleet, nodesTo, redlockOver } from '../../support/core.j
 import { PATIENT } from '../../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
+import { renewed } from '../lock-lifetime.js';
 
-// Many locks of one process on real servers. The ttl leaves a busy machine six seconds to be late in.
+// Many locks of one process on real servers.
+
+/** Milliseconds; renewals begin after a third of it, and may be late by the rest. */
 const TTL = 9_000;
 
-/** For a lock that is to end by itself, soon. */
-const SHORT_TTL = 3_000;
+/** Milliseconds, for locks that a test lets end. */
+const SHORT_TTL = 5_000;
 
-/** So many locks, on keys that begin with `name`. */
+/** Acquires `count` locks on keys that begin with `name`. */
 async function acquireMany(
   nodes: readonly RedisStore[],
   count: number,
@@ -33,7 +36,7 @@ async function acquireMany(
   return locks;
 }
 
-/** The answers for each of them, or why there is none. */
+/** Extends the locks with one request to the node; the answer for each, or the error in place of it. */
 function extendAll(node: RedisStore, locks: readonly HeldLock[]): Promise<(boolean | Error)[]> {
   const answers: (boolean | Error)[] = [];
   return new Promise((resolve) => {
@@ -45,24 +48,11 @@ function extendAll(node: RedisStore, locks: readonly HeldLock[]): Promise<(boole
   });
 }
 
-/** Resolves when each of them has been renewed: what is left of it has grown, which nothing else does. */
-async function renewed(locks: readonly HeldLock[]): Promise<void> {
-  const left = new Map(locks.map((lock) => [lock, lock.remaining()]));
-  await until(() => {
-    for (const [lock, before] of left) {
-      const now = lock.remaining();
-      if (now > before) left.delete(lock);
-      else left.set(lock, now);
-    }
-    return left.size === 0;
-  });
-}
-
 function release(locks: readonly HeldLock[]): Promise<unknown> {
   return Promise.all(locks.map((lock) => lock.release()));
 }
 
-/** How many scripts the server has run since `CONFIG RESETSTAT`. */
+/** Number of scripts that the server has run since `CONFIG RESETSTAT`. */
 async function scriptsRun(looker: Redis): Promise<number> {
   const lines = (await looker.info('commandstats')).matchAll(/^cmdstat_eval(?:sha)?:calls=(\d+)/gm);
   return [...lines].reduce((sum, [, calls]) => sum + Number(calls), 0);
@@ -90,12 +80,12 @@ describe('on one server', () => {
     await looker.config('RESETSTAT');
     await renewed(locks);
     const scripts = await scriptsRun(looker);
-    // The count counts: a look at the wrong line of INFO would be below any limit.
+    // A count from the wrong line of INFO would be 0.
     expect(scripts).toBeGreaterThan(0);
-    // One command for each renewal of a lock would be 1.
+    // The quotient would be 1 with one command for each lock.
     expect(scripts / 1_000).toBeLessThan(0.1);
     await release(locks);
-    await expect(countLocks(looker)).resolves.toBe(0);
+    await until(async () => (await countLocks(looker)) === 0);
   });
 
   test('sends at most 100 keys in a command, so that other commands run in between', async () => {
@@ -106,7 +96,7 @@ describe('on one server', () => {
     await release(locks);
   });
 
-  test('resends a script that the server has lost, and skips an ended claim (S15)', async () => {
+  test('resends a script that the server has lost, but not for a lease that has ended (S15)', async () => {
     const [first, second] = (await acquireMany([node], 2, 'flushed', { renew: false })) as [
       HeldLock,
       HeldLock,
@@ -171,14 +161,14 @@ describe('on three servers', () => {
     });
     for (const server of servers.slice(1)) server.pause();
     try {
-      // An answer that was on its way may still lengthen a lock; what is left after that is the last word.
+      // Answers that arrived before the pause may still be unread. They lengthen locks.
       await delay(50);
       await turn();
       const ends = locks.map((lock) => performance.now() + lock.remaining());
       const told = await Promise.all(late);
       for (const [index, at] of told.entries()) {
         expect(at).toBeGreaterThan(ends[index]! - 5);
-        // What is more is the delay of a busy machine.
+        // The rest is the delay of a busy machine.
         expect(at).toBeLessThan(ends[index]! + 20_000);
       }
       expect(locks.map(({ state }) => state)).toEqual(locks.map(() => 'lost'));

@@ -34,10 +34,10 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const FOREIGN = 'the key has a value that is not a lock of this package';
@@ -78,11 +78,13 @@ interface Terms {
   readonly deadline?: number;
   readonly guard?: number;
   readonly proposal?: number;
-  /** The node has a marker; so it has with a guard. */
+  /** `true` if the node has a marker; a node with a guard always has one. */
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
+  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
   readonly waited?: number;
+  /** Seconds that the next waiter of the process has waited. */
   readonly next?: number;
 }
 
@@ -90,11 +92,11 @@ function requestFor(
   lease: Lease,
   { guard = 0, proposal = 0, waiter, waited = 0, next }: Terms = {},
 ): AcquireRequest {
-  const position = waiter && { waiter, waited, next };
+  const position = waiter && { waiter, waited: waited * 1_000, next: next && next * 1_000 };
   return { lease, since: Date.now(), limit: 1_000, guard, proposal, position };
 }
 
-/** Runs ACQUIRE once for these requests; the answers, without the time on the server's clock. */
+/** Runs ACQUIRE once for these requests; returns the answers, without the time on the server's clock. */
 async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}): Promise<Answer[]> {
   const { deadline = PATIENCE, guard = 0, marked = guard > 0 } = terms;
   const packed = packAcquire(requests, {
@@ -111,14 +113,14 @@ async function acquireAll(requests: readonly AcquireRequest[], terms: Terms = {}
   return answers;
 }
 
-/** What ACQUIRE answers for this lease alone. */
+/** The answer of ACQUIRE for this lease alone. */
 async function acquire(lease: Lease, terms?: Terms): Promise<number | readonly (number | string)[]> {
   const [answer] = await acquireAll([requestFor(lease, terms)], terms);
   if (answer instanceof Error) throw answer;
   return answer!;
 }
 
-/** Acquires what nobody holds and nobody waits for; the fencing token. */
+/** Acquires a lease whose keys are free and have no waiters; returns the fencing token. */
 async function granted(lease: Lease, terms?: Terms): Promise<number> {
   const answer = await acquire(lease, terms);
   expect(answer).toEqual(expect.any(Number));
@@ -139,7 +141,7 @@ async function releaseAll(leases: readonly Lease[], pause = 0): Promise<Answer[]
   return leases.map((_, index) => releaseAnswer(reply, index) as Answer);
 }
 
-/** How many waiters RELEASE has told, for this lease alone. */
+/** Releases this lease alone; returns the number of notified waiters. */
 async function release(lease: Lease, pause?: number): Promise<unknown> {
   const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
@@ -162,7 +164,7 @@ function recordOf(key: string): Promise<string | null> {
   return redis.get(recordKey(PREFIX, key));
 }
 
-/** The two characters that a record begins with: its state, and whether somebody waits. */
+/** The first two characters of a record: its state, and `w` while somebody waits. */
 async function stateOf(key: string): Promise<string | undefined> {
   return (await recordOf(key))?.slice(0, 2);
 }
@@ -197,19 +199,19 @@ async function write(
     : redis.set(recordKey(PREFIX, key), record, 'PX', life));
 }
 
-/** Makes records look as they do after the ttl: they expire within the linger. */
+/** Makes records look as after the ttl: they expire within the linger. */
 async function lapse(...keys: readonly string[]): Promise<void> {
   for (const key of keys) await expect(redis.pexpire(recordKey(PREFIX, key), LINGER_MS)).resolves.toBe(1);
 }
 
-/** Expects a record to expire so many milliseconds from now, or a little sooner. */
+/** Expects a record to expire in `life` milliseconds, or a little sooner. */
 async function expectLife(key: string, life: number): Promise<void> {
   const left = await lifeOf(key);
   expect(left).toBeLessThanOrEqual(life);
   expect(left).toBeGreaterThan(life - PATIENCE);
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -224,7 +226,7 @@ function tokenAhead(milliseconds = 3_600_000): number {
   return tokenAt(Date.now() + milliseconds);
 }
 
-/** What a node's marker says. */
+/** The fields of a node's marker. */
 async function readMarker(): Promise<{ readonly born: number; readonly high: number }> {
   const marker = (await redis.get(MARKER))!;
   expect(marker).toMatch(/^\d{16}:\d{16}$/);
@@ -235,7 +237,7 @@ async function writeMarker(born: number, high = 0): Promise<void> {
   await redis.set(MARKER, [born, high].map((number) => String(number).padStart(16, '0')).join(':'));
 }
 
-/** Sends commands in one write: a turn is short, and this process can be kept from working between two. */
+/** Sends commands in one write: a turn is short, and this process can stand still between two writes. */
 function together<T extends readonly unknown[] | []>(send: () => T) {
   redis.stream.cork();
   try {
@@ -268,7 +270,7 @@ describe('ACQUIRE', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('names the first key in the way, its holder and what is left of its ttl, and stores nothing', async () => {
+  test('names the first key that refuses, its holder and its remaining ttl, and stores nothing', async () => {
     const theirs = leaseFor('b', { owner: 'them' });
     await granted(theirs);
     const answer = await acquire(leaseFor(['a', 'b', 'c']));
@@ -292,12 +294,15 @@ describe('ACQUIRE', () => {
     ['was kept, and expires within the linger', { state: 'K', life: LINGER_MS }, true],
     ['is free, however late it expires', { state: 'F', life: LINGER_MS + PATIENCE }, true],
     ['is free and has no expiry', { state: 'F', life: Infinity }, true],
-  ])('a record that %s', async (_name, record, isTaken) => {
-    await write('k', record);
-    const reply = readAcquireReply(await acquire(leaseFor('k')));
-    expect(reply).toMatchObject({ granted: isTaken });
-    if (isTaken) await expectLife('k', TTL + LINGER_MS);
-  });
+  ])(
+    'grants a key only if its record is free or has lapsed: a record that %s',
+    async (_name, record, isTaken) => {
+      await write('k', record);
+      const reply = readAcquireReply(await acquire(leaseFor('k')));
+      expect(reply).toMatchObject({ granted: isTaken });
+      if (isTaken) await expectLife('k', TTL + LINGER_MS);
+    },
+  );
 
   test('reports a record without an expiry as held for ever', async () => {
     await write('k', { life: Infinity });
@@ -314,7 +319,7 @@ describe('ACQUIRE', () => {
     });
   });
 
-  test('run twice for the same lease grants the same token again: a client may resend it', async () => {
+  test('grants the same token again when it runs twice for a lease: a client may resend it', async () => {
     const lease = leaseFor(['a', 'b']);
     const token = await granted(lease);
     const records = await redis.mget('lock:{a}', 'lock:{b}');
@@ -323,7 +328,7 @@ describe('ACQUIRE', () => {
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual(records);
   });
 
-  test('run again for a raised lease returns the token of its records', async () => {
+  test('returns the token of the records when it runs again for a raised lease', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await raise(lease, token + 7);
@@ -365,7 +370,7 @@ describe('ACQUIRE', () => {
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
   ])('fails on a foreign value, %s, and does not overwrite it (S19)', async (_name, value) => {
-    // An expiry within the linger would make a record of it that has lapsed.
+    // A record that expires within the linger has lapsed, and would be overwritten.
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
@@ -488,7 +493,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     await expect(acquire(leaseFor('k'), { proposal: last - 1_000 })).resolves.toBe(last + 1);
   });
 
-  test('is stored as a whole number in 16 digits, which Lua would not do by itself', async () => {
+  test('is stored as a whole number in 16 digits, unlike the default of Lua', async () => {
     await write('k', { state: 'F', token: 9007199254740000 });
     await expect(acquire(leaseFor('k'))).resolves.toBe(9007199254740001);
     expect((await recordOf('k'))!.slice(2, 19)).toBe('9007199254740001:');
@@ -550,7 +555,7 @@ describe('the fencing token that ACQUIRE gives', () => {
       expect(answers[0]).toMatchObject({ message: expect.stringContaining('OOM') as unknown });
       const { high } = await readMarker();
       const tokens = await Promise.all(['a', 'b'].map(tokenOf));
-      // Those of records that were not taken stay as they were.
+      // The tokens of records that were not acquired stay as they were.
       expect(tokens[0]).toBe(last);
       expect(tokens[1]).toBeLessThanOrEqual(Math.max(high, last - 5));
     });
@@ -569,7 +574,7 @@ describe('ACQUIRE for a tick of a schedule', () => {
     return redis.set(key, `${String(at).padStart(16, '0')}:host:1`, 'PX', TTL);
   }
 
-  test('refuses a tick that has run, or an earlier one, and returns who ran it and how long its mark stays', async () => {
+  test('refuses a tick that has run, or an earlier one, and returns the owner that ran it and the life of its mark', async () => {
     await ran(AT);
     for (const at of [AT, AT - 1]) {
       const reply = readAcquireReply(await acquire(ticking(at)));
@@ -638,7 +643,7 @@ describe('RAISE', () => {
     const raised = record.replace(String(token), String(token + 5));
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual([raised, raised]);
     await expectLife('a', TTL + LINGER_MS);
-    // Also to the token that it has: the message may come twice.
+    // A request for the present token succeeds, too: the message may come twice.
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
@@ -776,7 +781,7 @@ describe('EXTEND', () => {
     ['is kept for minHold', { state: 'K', life: TTL + LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was released long ago', { state: 'F', life: PATIENCE }],
-  ])('a late one does not revive a record that %s', async (_name, record) => {
+  ])('does not revive a record that %s when it comes late', async (_name, record) => {
     const [alone, several] = [leaseFor('k'), leaseFor(['a', 'k'])];
     for (const lease of [alone, several]) {
       await write('a', { id: lease.id });
@@ -839,7 +844,7 @@ describe('RELEASE', () => {
     const [a, b] = await redis.mget('lock:{a}', 'lock:{b}');
     for (let time = 0; time < 2; time++) {
       await expect(release(lease)).resolves.toBe(0);
-      // What is freed keeps its last token and the id.
+      // A freed record keeps its last token and the id.
       await expect(redis.mget('lock:{a}', 'lock:{b}', 'lock:{gone}')).resolves.toEqual([
         `F${a!.slice(1)}`,
         b,
@@ -891,7 +896,7 @@ describe('RELEASE', () => {
       for (const key of 'kab') await expectLife(key, LINGER_MS);
       await expect(extend(TTL, alone, several)).resolves.toBe('00');
     });
-    // A clock that steps back makes the rest of their lives longer.
+    // A clock that steps back would lengthen the lives of the records like this.
     for (const key of 'kab') await redis.pexpire(recordKey(PREFIX, key), TTL + LINGER_MS);
     await granted(leaseFor(['k', 'a', 'b']));
   });
@@ -915,7 +920,7 @@ describe('RELEASE', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('a kept record refuses others, cannot be extended or released, and ends by itself', async () => {
+  test('keeps a record that refuses others, cannot be extended or released, and ends by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -924,7 +929,7 @@ describe('RELEASE', () => {
     expect(readAcquireReply(answer)).toMatchObject({ granted: false, holder: { id: lease.id } });
     expect(Number((answer as number[])[2])).toBeLessThanOrEqual(TTL);
     await expect(extend(9 * TTL, lease)).resolves.toBe('0');
-    // Sent again later, when minHold has passed.
+    // The release is sent again later, when minHold has passed.
     const late = new Lease(['k'], 'me', TTL);
     Object.assign(late, { id: lease.id });
     await release(late);
@@ -1089,7 +1094,7 @@ describe('READ', () => {
   });
 });
 
-/** The waiters of a process, whose random name has this letter only. */
+/** A waiter of a process whose random name consists of this letter. */
 function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
   return {
     keys: keys.length > 0 ? keys : ['k'],
@@ -1101,7 +1106,7 @@ function waiterOf(letter: string, ...keys: readonly string[]): WaiterId {
 }
 
 describe('the queue of a key', () => {
-  /** A process that listens, and what it is told. */
+  /** A process that listens, with the messages that it received. */
   interface Listener {
     readonly channel: string;
     readonly waiter: WaiterId;
@@ -1120,19 +1125,19 @@ describe('the queue of a key', () => {
     return { channel, waiter, name: waiterName(waiter), told, stop: () => client.disconnect() };
   }
 
-  /** All that they were told since the last time; what is on its way may come to one of them later than to another. */
+  /** The messages of each since the last call. Messages may still be under way, so a last message is sent and awaited. */
   async function toldTo(all: readonly Listener[]): Promise<string[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
     return all.map(({ told }) => told.splice(0).slice(0, -1));
   }
 
-  /** What the waiter `number` of the process reads of a message. */
+  /** The text of a message, for the waiter of this listener. */
   function message(after: number, released: Lease | undefined, { waiter }: Listener): string {
     return `${after} ${released?.id ?? '-'} ${waiter.number}:${waiter.owner}`;
   }
 
-  /** What the queue says of order, without the turn and without who was told. */
+  /** The waiters in their order, without the turn and the stand-bys. */
   function queue(key = 'k'): Promise<string[]> {
     return redis.zrangebyscore(queueKey(PREFIX, key), 0, 1e13);
   }
@@ -1143,19 +1148,19 @@ describe('the queue of a key', () => {
     return lease;
   }
 
-  /** Is refused, and put in line. */
+  /** Asks for a held lock, and so joins the queue. */
   function wait(waiter: WaiterId, waited: number): Promise<number | readonly (number | string)[]> {
     return acquire(leaseFor(waiter.keys), { waiter, waited });
   }
 
-  test('has refused callers in order of arrival, at any time of request', async () => {
+  test('contains refused callers in order of arrival, whenever they ask', async () => {
     await holding();
     const [late, early, last] = [waiterOf('a'), waiterOf('b'), waiterOf('c')];
     const answer = await wait(late, 10);
     expect(showsWaiters(answer)).toBe(true);
     await wait(early, 5_000);
     await wait(last, 0);
-    // Who has no place in line is not put there.
+    // A caller without a waiter does not join the queue.
     await acquire(leaseFor('k'), { ordered: true });
     await expect(queue()).resolves.toEqual([early, late, last].map(waiterName));
     expect(await redis.pttl(queueKey(PREFIX, 'k'))).toBeGreaterThan(PATIENCE);
@@ -1173,7 +1178,7 @@ describe('the queue of a key', () => {
     await release(holder);
     await expect(stateOf('k')).resolves.toBe('Fw');
     const lease = leaseFor('k');
-    // The second still waits.
+    // The second waiter is still in the queue.
     await expect(acquire(lease, { waiter: first.waiter, waited: 950 })).resolves.toEqual([
       0,
       expect.any(Number),
@@ -1217,7 +1222,7 @@ describe('the queue of a key', () => {
       [message(200, holder, c)],
       [],
     ]);
-    // Once: the record is free by then.
+    // A second release notifies nobody: the record is free.
     await expect(release(holder)).resolves.toBe(0);
     for (const { stop } of all) stop();
   });
@@ -1229,7 +1234,7 @@ describe('the queue of a key', () => {
       const [seconds, micros] = await redis.time();
       return Number(seconds) * 1_000 + Number(micros) / 1_000;
     };
-    /** Two turns, sent together; how long that took by the clock of the server. */
+    /** Runs two turns, sent together; returns the milliseconds that they took by the clock of the server. */
     const twoTurns = async (one: Lease, two: Lease): Promise<number> => {
       for (const [index, { waiter }] of all.entries()) await wait(waiter, 900 - index * 100);
       const [began, , , , ended] = await together(() => [
@@ -1242,13 +1247,13 @@ describe('the queue of a key', () => {
       return ended - began;
     };
 
-    // The server can be kept from working between the two.
+    // The server can stand still between the two turns.
     for (;;) {
       const [one, two] = [await holding(), leaseFor('k')];
       const took = await twoTurns(one, two);
       const heard = await toldTo(all);
       for (const { waiter } of all) await leave(waiter);
-      // A waiter that leaves notifies the next one.
+      // Discard the messages of the waiters that left: each notifies the next one.
       await toldTo(all);
       if (took > 40) continue;
       expect(heard).toEqual([
@@ -1352,7 +1357,7 @@ describe('the queue of a key', () => {
   ])(
     'does not keep the server busy with a turn that it cannot store, when %s',
     async (_name, setting, short, plenty, error) => {
-      // Of its own: a script that does not end takes the server with it.
+      // A server of its own: a script that does not end blocks its server for ever.
       const own = await startRedis();
       const [client, subscriber] = [own.client(), own.client()];
       const waiter = waiterOf('a');
@@ -1421,7 +1426,7 @@ describe('the queue of a key', () => {
       await wait(second.waiter, 500);
       await redis.del('lock:{k}');
       if (record) await write('k', record);
-      // Who does not stand in line passes nothing on.
+      // A waiter that is not in the queue passes no turn on.
       await leave(waiterOf('c'));
       await leave(first.waiter);
       expect(await toldTo([second])).toEqual([isTold ? [message(0, undefined, second)] : []]);
@@ -1430,7 +1435,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('has a waiter for several keys at one key only, and passes the others on', async () => {
+  test('contains a waiter for several keys at one key only, and passes the turns at the others on', async () => {
     const both = waiterOf('a', 'a', 'b');
     const holder = await holding('b');
     await wait(both, 900);
@@ -1442,7 +1447,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('is left by a granted waiter at all of its keys, and the flag stays for the other waiters', async () => {
+  test('loses a granted waiter at all of its keys, and keeps the flag for the other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1550,7 +1555,7 @@ describe('one number in place of answers', () => {
     const clock = tokenAt(1_700_000_000_000);
     const [first, second] = ['a', 'b'].map((key) => requestFor(leaseFor(key)));
     expect(acquireAnswers(clock, [first!, second!])).toEqual([clock, clock, 1_700_000_000_000_000]);
-    // A client of the user's may make numbers strings (`stringNumbers`).
+    // A client that is passed in may return numbers as strings (`stringNumbers`).
     expect(acquireAnswers(String(clock), [first!])).toEqual([clock, 1_700_000_000_000_000]);
     for (const [proposal, token] of [
       [clock - 1, clock],

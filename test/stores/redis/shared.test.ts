@@ -10,6 +10,7 @@ import {
   detailsKey,
   holdersKey,
   markerKey,
+  markKey,
   queueKey,
   recordKey,
 } from '../../../lib/stores/redis/lock-key.js';
@@ -35,13 +36,13 @@ const PREFIX = 'lock:';
 const BASE = channelBase(PREFIX);
 const MARKER = markerKey(PREFIX);
 
-/** Longer than a test takes on a busy machine, in milliseconds. */
+/** Milliseconds; longer than a test takes on a busy machine. */
 const TTL = 60_000;
 
-/** Ends sooner, and later than any test. */
+/** Milliseconds; shorter than `TTL`, and still longer than a test takes. */
 const SHORT = 40_000;
 
-/** The most that a test takes between two commands, in milliseconds. */
+/** Longest time that a test takes between two commands, in milliseconds. */
 const PATIENCE = 30_000;
 
 const ENDED = 'this lease was stored before, and has ended';
@@ -88,12 +89,13 @@ interface Terms {
   readonly marked?: boolean;
   readonly ordered?: boolean;
   readonly waiter?: WaiterId;
+  /** Seconds that it has waited, which decide the order of waiters: farther apart than a busy machine is late. */
   readonly waited?: number;
-  /** Those of the leases that do not wait. */
+  /** The leases that have no waiter. */
   readonly newcomers?: readonly Lease[];
 }
 
-/** What the scripts of its mode answer for these leases. */
+/** The answers of the scripts of their mode for these leases. */
 async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(AcquireReply | Error)[]> {
   const { deadline = PATIENCE, guard = 0, proposal = 0, marked = guard > 0, waiter, waited = 0 } = terms;
   const { newcomers = [] } = terms;
@@ -103,7 +105,8 @@ async function ask(leases: readonly Lease[], terms: Terms = {}): Promise<(Acquir
     limit: 1_000,
     guard,
     proposal,
-    position: waiter && !newcomers.includes(lease) ? { waiter, waited, next: undefined } : undefined,
+    position:
+      waiter && !newcomers.includes(lease) ? { waiter, waited: waited * 1_000, next: undefined } : undefined,
   }));
   const { script, pack, read: readReply } = scriptsFor(leases[0]!).acquire;
   const packed = pack(requests, {
@@ -129,14 +132,14 @@ async function acquire(lease: Lease, terms?: Terms): Promise<AcquireReply> {
   return reply!;
 }
 
-/** Acquires what must be granted; the fencing token. */
+/** Acquires a lease that must be granted; returns the fencing token. */
 async function granted(lease: Lease, terms?: Terms): Promise<number> {
   const reply = await acquire(lease, terms);
   if (!reply.granted) throw new Error(`refused: ${JSON.stringify(reply)}`);
   return reply.token;
 }
 
-/** What is in the way of what must be refused. */
+/** Acquires a lease that must be refused; returns the holder or waiter that the refusal names. */
 async function refusal(lease: Lease, terms?: Terms): Promise<KeyHolder> {
   const reply = await acquire(lease, terms);
   if (reply.granted) throw new Error('granted');
@@ -155,7 +158,7 @@ async function releaseAll(leases: readonly Lease[], pause = 0): Promise<unknown[
   return leases.map((_, index) => releaseAnswer(reply, index));
 }
 
-/** How many waiters were told. */
+/** Releases this lease alone; returns the number of notified waiters. */
 async function release(lease: Lease, pause?: number): Promise<unknown> {
   const [answer] = await releaseAll([lease], pause);
   if (answer instanceof Error) throw answer;
@@ -182,8 +185,19 @@ async function idsOf(key = 'k'): Promise<string[]> {
   return (await read(key))?.holders.map(({ id }) => id) ?? [];
 }
 
-function holdBack(waiter: WaiterId, waited = 0): Promise<unknown> {
-  return run(HOLD_BACK, packHoldBack(waiter, waited, PREFIX));
+/** @param waited - seconds */
+function setMark(waiter: WaiterId, waited = 0): Promise<unknown> {
+  return run(HOLD_BACK, packHoldBack(waiter, waited * 1_000, PREFIX));
+}
+
+/** Sets a mark, and keeps it for longer than a busy machine takes: by itself it lasts for two seconds. */
+async function holdBack(waiter: WaiterId, waited?: number): Promise<void> {
+  await setMark(waiter, waited);
+  await lengthenMarks(waiter.keys);
+}
+
+async function lengthenMarks(keys: readonly string[] = ['k']): Promise<void> {
+  for (const key of keys) await redis.pexpire(markKey(PREFIX, key), TTL);
 }
 
 function letPass(waiter: WaiterId): Promise<unknown> {
@@ -198,14 +212,14 @@ async function recordOf(key = 'k'): Promise<string> {
   return (await redis.get(recordKey(PREFIX, key)))!;
 }
 
-/** As if the ttl of this lease, which is not the last to end, had passed. */
+/** Makes a lease look as after its ttl; it must not be the last to end. */
 async function lapse({ id, keys }: Lease): Promise<void> {
   for (const key of keys) {
     await expect(redis.zadd(holdersKey(PREFIX, key), 'XX', 'CH', Date.now() - 1_000, id)).resolves.toBe(1);
   }
 }
 
-/** Everything in Redis as it is, with the times at which it ends. */
+/** All keys in Redis, with their values and the times at which they expire. */
 async function snapshot(): Promise<unknown> {
   const keys = (await redis.keys('*')).toSorted();
   return Promise.all(
@@ -213,13 +227,13 @@ async function snapshot(): Promise<unknown> {
   );
 }
 
-/** Expects a duration to be so many milliseconds, or a little less. */
+/** Expects a duration to be `expected` milliseconds, or a little less. */
 function expectAbout(actual: number, expected: number): void {
   expect(actual).toBeLessThanOrEqual(expected);
   expect(actual).toBeGreaterThan(expected - PATIENCE);
 }
 
-/** Expects a record to live so long, or a little less, and what is beside it longer, but not for long. */
+/** Expects a record to expire after `life` milliseconds, or a little sooner, and the keys beside it soon after it. */
 async function expectToOutlive(key: string, life: number): Promise<void> {
   const left = await redis.pttl(recordKey(PREFIX, key));
   expectAbout(left, life);
@@ -230,7 +244,7 @@ async function expectToOutlive(key: string, life: number): Promise<void> {
   }
 }
 
-/** While the server runs out of memory. */
+/** Runs `body` while the server is out of memory. */
 async function withoutMemory(body: () => Promise<void>): Promise<void> {
   await redis.config('SET', 'maxmemory', '1');
   try {
@@ -310,12 +324,12 @@ describe('readers', () => {
     const first = reader();
     const token = await granted(first);
     await release(first);
-    const proposal = tokenAt(Date.now() + LEAD_MS / 2);
+    const proposal = tokenAt(Date.now() + LEAD_MS - 100);
     expect(proposal).toBeGreaterThan(token);
     const second = reader();
     await expect(granted(second, { proposal })).resolves.toBe(proposal);
     await release(second);
-    // Ahead of the clock, and so larger by the record alone.
+    // The proposal is ahead of the clock, so that only the record makes the next token larger.
     await expect(granted(reader())).resolves.toBe(proposal + 1);
   });
 
@@ -386,7 +400,7 @@ describe('readers', () => {
     const token = await granted(reader(['a', 'b', 'c'], { ttl: 1_000 }));
     expect(token).toBe(joined);
     for (const key of ['a', 'b', 'c']) expect(parseRecord(await recordOf(key)).fencingToken).toBe(token);
-    // The record still names the one who ends last.
+    // The record still names the reader that ends last.
     expect(parseRecord(await recordOf('a')).id).toBe(a.id);
   });
 
@@ -464,7 +478,7 @@ describe('readers', () => {
       await redis.hset('lock:{k}:s', '0', '5', 'n', '2', 'f', '1');
       await redis.setrange('lock:{k}', 0, state);
       await redis.pexpire('lock:{k}', LINGER_MS);
-      // In place of another record there is nothing to tell by, as with exclusive locks: then a duplicate comes too late (S16).
+      // A record in another state does not show that an earlier reader has ended. Then only the deadline refuses it (S16).
       const known = state === 'S' ? [old, last] : [last];
       for (const ended of known) await expect(acquire(ended)).rejects.toThrow(ENDED);
       const [lease, second] = [reader(), reader()];
@@ -524,7 +538,7 @@ describe('the end of a reader', () => {
     await expect(extend(2 * TTL, one)).resolves.toBe('1');
     await expect(extend(1_000, one, other)).resolves.toBe('11');
     const holder = await refusal(writer());
-    // The record names the one who ends last.
+    // The record names the reader that ends last.
     expect(holder).toMatchObject({ id: one.id, owner: 'one', since: 1_700_000_000_000 });
     expectAbout(holder.remaining, 2 * TTL);
     await expectToOutlive('k', 2 * TTL + LINGER_MS);
@@ -560,13 +574,13 @@ describe('the end of a reader', () => {
   });
 
   test('restores the expiry of a record that has lost it: that of the last reader', async () => {
-    const [long, short] = [reader(), reader('k', { ttl: 1_000 })];
+    const [long, short] = [reader(), reader('k', { ttl: SHORT })];
     await granted(long);
     await granted(short);
     await redis.persist('lock:{k}');
-    await expect(extend(2_000, short)).resolves.toBe('1');
+    await expect(extend(SHORT + 1_000, short)).resolves.toBe('1');
+    // This reader is not the last to end.
     await expect(redis.pttl('lock:{k}')).resolves.toBe(-1);
-    // Shorter than the other still has.
     await expect(extend(TTL, short)).resolves.toBe('1');
     await expect(extend(1_000, long)).resolves.toBe('1');
     expectAbout(await redis.pttl('lock:{k}'), TTL + LINGER_MS);
@@ -717,7 +731,7 @@ describe('the token of readers', () => {
     const { holders } = (await read())!;
     const tokens = Object.fromEntries(holders.map(({ id, fencingToken }) => [id, fencingToken]));
     expect(tokens).toEqual({ [one.id]: token + 10, [other.id]: token + 5 });
-    // The next joins at the largest.
+    // The next reader joins with the largest token.
     await expect(granted(reader())).resolves.toBe(token + 10);
   });
 
@@ -751,8 +765,6 @@ describe('a mark of a waiter', () => {
     await holdBack(waiting, 500);
     const holder = await refusal(reader());
     expect(holder).toMatchObject({ owner: 'host:a' });
-    expect(holder.remaining).toBeGreaterThan(0);
-    expect(holder.remaining).toBeLessThanOrEqual(MARK_MS);
     await expect(
       acquire(reader(), { waiter: waiterOf('b', 'shared'), waited: 100, ordered: false }),
     ).resolves.toMatchObject({
@@ -786,11 +798,16 @@ describe('a mark of a waiter', () => {
 
   test('lapses when the waiter does not renew it', async () => {
     await granted(reader());
-    await holdBack(waiting);
-    const left = await redis.pttl('lock:{k}:w');
-    expect(left).toBeGreaterThan(0);
-    expect(left).toBeLessThanOrEqual(MARK_MS);
-    await refusal(reader());
+    // Sent together: a mark is short, and this process can stand still between two commands.
+    const [, left, { remaining }] = await Promise.all([
+      setMark(waiting),
+      redis.pttl('lock:{k}:w'),
+      refusal(reader()),
+    ]);
+    for (const time of [left, remaining]) {
+      expect(time).toBeGreaterThan(0);
+      expect(time).toBeLessThanOrEqual(MARK_MS);
+    }
     await until(async () => (await acquire(reader())).granted);
   });
 
@@ -801,7 +818,7 @@ describe('a mark of a waiter', () => {
     await holdBack(late, 10);
     const mark = (await redis.get('lock:{k}:w'))!;
     expect(mark.slice(14)).toBe(waiterName(early));
-    expect(Date.now() - Number(mark.slice(0, 13))).toBeGreaterThanOrEqual(60_000);
+    expect(Date.now() - Number(mark.slice(0, 13))).toBeGreaterThanOrEqual(60_000_000);
     await letPass(late);
     await expect(redis.exists('lock:{k}:w')).resolves.toBe(1);
     await letPass(early);
@@ -819,7 +836,7 @@ describe('a mark of a waiter', () => {
     }
     await releaseAll(holding);
     await expect(granted(writer(), { waiter: waiting, waited: 100 })).resolves.toBeGreaterThan(0);
-    // Without the mark there is always one more.
+    // Without the mark, one reader after the other is granted, and the writer never is.
     await redis.flushall();
     holding = [reader()];
     await ask(holding);
@@ -862,7 +879,7 @@ describe('readers in line', () => {
     return Promise.all(modes.map((mode, index) => listener(String.fromCharCode(97 + index), mode)));
   }
 
-  /** The milliseconds that each was told to wait since the last time. */
+  /** The delays in the messages of each since the last call, in milliseconds. */
   async function delaysOf(all: readonly Listener[]): Promise<number[][]> {
     for (const { channel } of all) await redis.publish(channel, 'that is all');
     await until(() => all.every(({ told }) => told.includes('that is all')));
@@ -873,7 +890,7 @@ describe('readers in line', () => {
     return reader(waiter.keys, { kind: waiter.mode === 'shared' ? SHARED : EXCLUSIVE });
   }
 
-  /** Each asks, in the order of `all`, is refused, and stands in line. */
+  /** Makes each ask in the order of `all`: each is refused, and joins the queue. */
   async function lineUp(all: readonly Listener[]): Promise<void> {
     for (const [index, each] of all.entries())
       await refusal(leaseOf(each), { waiter: each.waiter, waited: 900 - index * 100 });
@@ -890,7 +907,7 @@ describe('readers in line', () => {
     await lineUp(all);
     await expect(release(holder)).resolves.toBe(5);
     expect(await delaysOf(all)).toEqual([[0], [0], [0], [200], [200], []]);
-    // Each of the three gets it, in whatever order; the one behind the writer does not, nor does one who comes now.
+    // Each of the three readers is granted, in any order. The reader behind the writer is refused, and so is a newcomer.
     for (const index of [1, 2, 0])
       await granted(leaseOf(all[index]!), { waiter: all[index]!.waiter, waited: 700 });
     await refusal(leaseOf(all[4]!), { waiter: all[4]!.waiter, waited: 600 });
@@ -915,11 +932,14 @@ describe('readers in line', () => {
     const holder = writer();
     await granted(holder);
     await lineUp(all);
-    await expect(release(holder)).resolves.toBe(3);
+    // Sent together: a turn is short, and this process can stand still between two commands.
+    const [told, inTheWay] = await Promise.all([
+      release(holder),
+      refusal(leaseOf(all[1]!), { waiter: all[1]!.waiter, waited: 800 }),
+    ]);
+    expect(told).toBe(3);
+    expect(inTheWay).toMatchObject({ owner: 'host:a' });
     expect(await delaysOf(all)).toEqual([[0], [200], [200], []]);
-    await expect(refusal(leaseOf(all[1]!), { waiter: all[1]!.waiter, waited: 800 })).resolves.toMatchObject({
-      owner: 'host:a',
-    });
     await granted(leaseOf(all[0]!), { waiter: all[0]!.waiter, waited: 900 });
     stop(all);
   });
@@ -933,7 +953,8 @@ describe('readers in line', () => {
     const [first, second] = all as [Listener, Listener];
     const lease = leaseOf(first);
     await granted(lease, { waiter: first.waiter, waited: 950 });
-    // The writer has not asked since, and so has left no mark itself.
+    await lengthenMarks();
+    // The writer has not asked since then, and so has set no mark itself.
     await expect(refusal(reader(), { ordered: true })).resolves.toMatchObject({ owner: 'host:b' });
     await expect(
       granted(reader(), { waiter: waiterOf('f', 'shared'), waited: 1_000 }),
@@ -971,7 +992,7 @@ describe('readers in line', () => {
     const writing = leaseOf(second);
     await granted(writing, { waiter: second.waiter, waited: 950 });
     await release(writing);
-    // Nothing keeps them out for somebody who has had his turn.
+    // The writer has had its turn, and keeps no reader out any more.
     await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
     stop(all);
   });
@@ -983,12 +1004,17 @@ describe('readers in line', () => {
     await granted(holder);
     await lineUp(all);
     await release(holder);
-    await granted(leaseOf(first), { waiter: first.waiter, waited: 950 });
-    // It never asks again, and the reader goes on for long.
-    second.stop();
     const later = waiterOf('f', 'shared');
-    await expect(refusal(reader(), { waiter: later, waited: 0 })).resolves.toMatchObject({ owner: 'host:b' });
-    await until(async () => (await acquire(reader(), { waiter: later, waited: 0 })).granted, 4_000);
+    // Sent together: the mark is short, and this process can stand still between two commands.
+    const [, inTheWay] = await Promise.all([
+      granted(leaseOf(first), { waiter: first.waiter, waited: 950 }),
+      refusal(reader(), { waiter: later, waited: 0 }),
+    ]);
+    expect(inTheWay).toMatchObject({ owner: 'host:b' });
+    // The writer never asks again, and the reader holds the lock for long.
+    second.stop();
+    // The queue alone would keep the writer for a minute.
+    await until(async () => (await acquire(reader(), { waiter: later, waited: 0 })).granted, 30_000);
     stop([first]);
   });
 
@@ -1111,7 +1137,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   test('READ returns permits with their slots, and FORCE_RELEASE ends one', async () => {
     const [one, two] = ['a'.repeat(32), 'b'.repeat(32)] as const;
     const [ends, life] = [Date.now() + TTL, TTL + LINGER_MS];
-    // Of three slots the first and the last are taken.
+    // The first and the last of three slots are taken.
     await redis.set(
       'lock:{k}',
       `P-0000000000000007:${two}:1700000000002:00020003+D:two:0000000000000004`,
@@ -1154,9 +1180,9 @@ describe('READ and FORCE_RELEASE with readers', () => {
   test.each([
     ['a slot is free', '@', 0, true],
     ['the holder of one has lapsed', 'F', -1_000, true],
-    ['all are held', 'F', 1_000, false],
+    ['all are held', 'F', TTL, false],
   ])(
-    'a waiter for a permit is notified when the one in front gives up and %s',
+    'a waiter for a permit is notified when the waiter in front gives up and %s',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;
@@ -1190,7 +1216,7 @@ describe('READ and FORCE_RELEASE with readers', () => {
   });
 });
 
-test('fail on a replica with the error that clients look for', async () => {
+test('the scripts fail on a replica with the error that clients look for', async () => {
   const lease = reader();
   await granted(lease);
   await redis.replicaof('127.0.0.1', 1);

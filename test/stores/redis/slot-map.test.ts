@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop());
 
-/** Takes and frees slots at random in a map and in a table, and tells the first question on which the two differ. */
+/** Takes and frees random slots in a map and in a plain table; returns the first difference between the two, or the map. */
 const COMPARE = `
 math.randomseed(ARGV[1])
 local permits, taken, plain = tonumber(ARGV[2]), '', {}

@@ -5,7 +5,7 @@ import { MasterWatch } from '../../../../lib/stores/redis/connection/master-watc
 import { type RedisServer, startRedis } from '../../../support/redis-server.js';
 import { until } from '../../../support/until.js';
 
-// The masters that these Sentinels name do not run.
+// These Sentinels name masters that do not run.
 
 const watches: MasterWatch[] = [];
 afterEach(() => {
@@ -21,7 +21,7 @@ function clientOf(sentinel: RedisServer, { sentinelPassword }: RedisOptions = {}
   return sentinel.client(sentinelPassword ? { password: sentinelPassword } : {});
 }
 
-/** The Sentinel names another master from now on. */
+/** Makes the Sentinel name another master from now on. */
 async function change(sentinel: RedisServer, port: number, options?: RedisOptions): Promise<void> {
   const client = clientOf(sentinel, options);
   await client.call('SENTINEL', 'REMOVE', 'locks');

@@ -36,7 +36,7 @@ test('counts from the oldest unanswered command, not from an earlier one', () =>
   expect(ended).toBe(1);
 });
 
-test('a later command does not give the first one more time', () => {
+test('gives the first command no more time when a later one follows', () => {
   silence.asked();
   jest.advanceTimersByTime(4_000);
   silence.asked();
@@ -52,7 +52,7 @@ test('ignores an idle connection, and leaves no timer for it', () => {
   expect(jest.getTimerCount()).toBe(0);
 });
 
-test('a handshake that hangs counts, and a connection that closed does not', () => {
+test('ends a connection whose handshake hangs, but not one that has closed', () => {
   client.emit('connect');
   client.emit('close');
   jest.advanceTimersByTime(10_000);
@@ -71,12 +71,12 @@ test('reports that there has been no answer for a second, until one arrives', ()
   expect(silence.isSilent).toBe(true);
   silence.answered();
   expect(silence.isSilent).toBe(false);
-  // It is looked at once a second.
+  // The connection is checked once a second.
   jest.advanceTimersByTime(2_010);
   expect(silence.isSilent).toBe(true);
 });
 
-test('a failed command is not an answer, but a connection without commands is not silent', () => {
+test('counts no failed command as an answer, and no connection without commands as silent', () => {
   silence.asked();
   silence.asked();
   jest.advanceTimersByTime(1_010);
@@ -86,7 +86,7 @@ test('a failed command is not an answer, but a connection without commands is no
   expect(silence.isSilent).toBe(false);
 });
 
-test('commands that time out in the client do not keep a dead connection', () => {
+test('ends a dead connection though its commands time out in the client', () => {
   for (let second = 0; second < 5; second++) {
     silence.asked();
     jest.advanceTimersByTime(500);
@@ -122,7 +122,7 @@ test.each([
   ['a server', false, 1],
   ['a Cluster, of whose masters only some may be silent,', true, 1_001],
 ])(
-  '%s is silent when enough of its connections have not answered for a second',
+  'counts %s as silent when enough of its connections have not answered for a second',
   (_what, isCluster, enough) => {
     silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
     for (let asked = 1; asked < enough; asked++) silence.asked();

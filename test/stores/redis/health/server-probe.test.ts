@@ -16,7 +16,7 @@ import { until } from '../../../support/until.js';
 import { likeValkey, rewriteInfo } from '../../../support/valkey-info.js';
 
 /** Milliseconds; a machine that stands still for a moment does not use it up. */
-const GUARD = 2_000;
+const GUARD = 3_000;
 
 const once: AcquireOptions = { ttl: GUARD, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -38,7 +38,7 @@ async function newServer(options?: StartRedisOptions): Promise<RedisServer> {
   return server;
 }
 
-/** Nodes to these addresses, what became of connecting them, and what they warned of. */
+/** Nodes at these addresses, with the failures to connect and the warnings. */
 async function connect(
   urls: readonly string[],
   guarded = false,
@@ -57,7 +57,7 @@ async function readyClientOf(server: RedisServer): Promise<Redis> {
   return client;
 }
 
-/** A node over a client that was passed in; `ready` is what becomes of connecting it. */
+/** A node over a client that is passed in; `ready` settles when it has connected or failed. */
 function connectOver(client: Redis): { ready: Promise<void>; warnings: readonly string[] } {
   const fleet = newFleet();
   const node = new RedisStore(client, false, fleet);
@@ -79,7 +79,7 @@ async function attempt(redlock: Redlock): Promise<'acquired' | string> {
   }
 }
 
-/** What the nodes answer, and when they were asked; on a busy machine they may miss their time limit a few times. */
+/** The answer of the nodes, and the moment of the request; on a busy machine nodes may miss their time limit a few times. */
 async function answered(redlock: Redlock): Promise<{ asked: number; answer: string }> {
   for (;;) {
     const asked = performance.now();
@@ -95,7 +95,7 @@ async function answerOf(redlock: Redlock): Promise<string> {
 }
 
 describe('an unfit server is refused with the reason (S17)', () => {
-  test('a server that is listed twice, under any name', async () => {
+  test('when it is listed twice, under any name', async () => {
     const server = await newServer(DURABLE);
     const { nodes, failures } = await connect([server.url, `redis://localhost:${server.port}`]);
     expect(failures).toHaveLength(1);
@@ -103,21 +103,21 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(attempt(locksOver(nodes))).resolves.toContain('cannot be used for locks');
   });
 
-  test('a replica', async () => {
+  test('when it is a replica', async () => {
     const master = await newServer(DURABLE);
     const replica = await newServer({ args: ['--replicaof', '127.0.0.1', String(master.port)] });
     const { failures } = await connect([replica.url]);
     expect(failures).toEqual([expect.stringContaining('it is a replica, which loses locks')]);
   });
 
-  test('a master that becomes a replica is refused from its next connection, and a replica that becomes master is used', async () => {
+  test('from its next connection when a master becomes a replica, and is used when a replica becomes a master', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     const { nodes, warnings } = await connect([other.url]);
     const redlock = locksOver(nodes);
     await expect(answerOf(redlock)).resolves.toBe('acquired');
     const client = other.client();
     await client.replicaof('127.0.0.1', master.port);
-    // READONLY replaces the connection; the new one is inspected.
+    // The answer READONLY makes the store replace the connection, and check the server on the new one.
     await until(async () => (await attempt(redlock)).includes('it is a replica'));
     expect(warnings).toContainEqual(expect.stringContaining('cannot be used for locks: it is a replica'));
     await client.replicaof('NO', 'ONE');
@@ -125,7 +125,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(redlock)) === 'acquired');
   });
 
-  test('a replica that is promoted votes again on its existing connection', async () => {
+  test('until a replica is promoted, which then votes on its existing connection', async () => {
     const [master, other] = [await newServer(DURABLE), await newServer(DURABLE)];
     await other.client().replicaof('127.0.0.1', master.port);
     const { nodes } = await connect([other.url]);
@@ -134,7 +134,7 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
   });
 
-  test('a server without the database, where ioredis would use database 0', async () => {
+  test('when it lacks the database, where ioredis would use database 0', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--databases', '2'] });
     const { nodes, failures } = await connect([`${server.url}/2`]);
     expect(failures).toEqual([expect.stringContaining('it has no database of that number')]);
@@ -142,13 +142,13 @@ describe('an unfit server is refused with the reason (S17)', () => {
     await expect(connect([`${server.url}/1`])).resolves.toMatchObject({ failures: [] });
   });
 
-  test('a node of a Cluster, given as a plain node', async () => {
+  test('when a node of a Cluster is given as a plain node', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const { failures } = await connect([server.url]);
     expect(failures).toEqual([expect.stringContaining('give an ioredis `Cluster` instead')]);
   });
 
-  test('a node of a Cluster of Valkey, given as a plain node', async () => {
+  test('when a node of a Cluster of Valkey is given as a plain node', async () => {
     const server = await newServer({ args: ['--cluster-enabled', 'yes'] });
     const connected = connectOver(likeValkey(await readyClientOf(server)));
     await expect(connected.ready).rejects.toThrow('give an ioredis `Cluster` instead');
@@ -158,14 +158,14 @@ describe('an unfit server is refused with the reason (S17)', () => {
 test.each([
   ['its mode', /^(redis_mode|server_mode|cluster_enabled):.*/gm, 'a node of a Redis Cluster'],
   ['its role', /^role:.*/gm, 'a replica'],
-])('a server that does not report %s is used, with one warning (S17)', async (_what, fields, unnoticed) => {
+])('uses a server that does not report %s, with one warning (S17)', async (_what, fields, unnoticed) => {
   const client = await readyClientOf(await newServer(DURABLE));
   const { ready, warnings } = connectOver(rewriteInfo(client, (info) => info.replace(fields, '')));
   await ready;
   expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
 });
 
-test('a node that could not be checked on connection votes once it can be checked (OOM, MISCONF, READONLY)', async () => {
+test('lets a node vote that could not be checked on connection, once it can be checked (OOM, MISCONF, READONLY)', async () => {
   const server = await newServer(DURABLE);
   await server.client().config('SET', 'maxmemory', '1');
   const { nodes, failures } = await connect([server.url], true);
@@ -175,24 +175,24 @@ test('a node that could not be checked on connection votes once it can be checke
 });
 
 describe('a server with weaker locks is used, with one warning', () => {
-  test('that keeps no append-only file, without the guard (S13)', async () => {
+  test('when it keeps no append-only file, without the guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('no warning for one that writes every lock to disk, or with the guard (S12, S13)', async () => {
+  test('but with no warning when it writes every lock to disk, or with the guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
 
-  test('that evicts (S14)', async () => {
+  test('when it evicts keys (S14)', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
     const { warnings } = await connect([server.url]);
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('whose user may not run INFO: only the marker guards, and locks work', async () => {
+  test('when its user may not run INFO: only the marker guards, and locks work', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
@@ -211,14 +211,14 @@ describe('a server with weaker locks is used, with one warning', () => {
 });
 
 describe('a server that refuses some commands is still used', () => {
-  test('one without CONFIG, as with many hosted servers', async () => {
+  test('when it has no CONFIG, as with many hosted servers', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'CONFIG', ''] });
     const { nodes, failures, warnings } = await connect([server.url]);
     expect({ failures, warnings }).toEqual({ failures: [], warnings: [] });
     await expect(answerOf(locksOver(nodes))).resolves.toBe('acquired');
   });
 
-  test('one without INFO', async () => {
+  test('when it has no INFO', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--rename-command', 'INFO', ''] });
     const client = new Redis(server.url, { enableReadyCheck: false });
     const fleet = newFleet();
@@ -240,28 +240,28 @@ describe('the restart guard (S12)', () => {
   }
 
   /**
-   * Whether it can be acquired, or what is said instead. A node of a busy machine may miss its time limit, and what the
-   * others say then is not what is asked for; but what is acquired once is never what must not be.
+   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit, and
+   * the error of the others is then another one. Such attempts are repeated; an attempt that acquires never is.
    */
-  async function saidWithAllVotes(redlock: Redlock, outcome: string): Promise<string> {
+  async function attemptUntil(redlock: Redlock, outcome: string): Promise<string> {
     let said = '';
     await until(async () => (said = await attempt(redlock)) === 'acquired' || said.includes(outcome));
     return said;
   }
 
-  /** It votes when it said that it would, and not before. */
-  async function expectToKeepItsWord(redlock: Redlock, answer: string, asked: number): Promise<void> {
+  /** Expects the node to vote after the announced time, and not before. */
+  async function expectVoteAsAnnounced(redlock: Redlock, answer: string, asked: number): Promise<void> {
     const [, wait] = /it votes again in (\d+) ms \(restartGuard\)/.exec(answer) ?? [];
     await until(async () => (await attempt(redlock)) === 'acquired');
     expect(Number(wait)).toBeGreaterThan(0);
-    // Whole milliseconds, of two clocks.
+    // The announced time is in whole milliseconds, and of another clock.
     expect(performance.now() - asked).toBeGreaterThan(Number(wait) - 5);
   }
 
   test('keeps a new server from voting for the time of the guard, and says for how long', async () => {
     const { redlock, warnings } = await guardedNode();
     const { answer, asked } = await answered(redlock);
-    await expectToKeepItsWord(redlock, answer, asked);
+    await expectVoteAsAnnounced(redlock, answer, asked);
     expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
   });
 
@@ -280,7 +280,7 @@ describe('the restart guard (S12)', () => {
     await fault(server);
     const { answer, asked } = await answered(redlock);
     expect(answer).toContain('may have forgotten locks');
-    await expectToKeepItsWord(redlock, answer, asked);
+    await expectVoteAsAnnounced(redlock, answer, asked);
   });
 
   test('keeps a node from voting that restarted from old data with an old marker', async () => {
@@ -296,14 +296,14 @@ describe('the restart guard (S12)', () => {
   test('does not end sooner when the wall clock of this machine jumps forward', async () => {
     const { server, redlock } = await guardedNode(DURABLE);
     await until(async () => (await attempt(redlock)) === 'acquired');
-    // From old data, so that the marker is old enough, and only the time since the start counts.
+    // The server restarts from its old data with an old marker, so that only the time since the start counts.
     await server.restart();
     const { answer, asked } = await answered(redlock);
     expect(answer).toContain('may have forgotten locks');
     const wall = Date.now.bind(Date);
     const clock = jest.spyOn(Date, 'now').mockImplementation(() => wall() + 30_000);
     try {
-      await expectToKeepItsWord(redlock, answer, asked);
+      await expectVoteAsAnnounced(redlock, answer, asked);
     } finally {
       clock.mockRestore();
     }
@@ -317,7 +317,7 @@ describe('the restart guard (S12)', () => {
     const urls = three.map(({ url }) => url);
     const { nodes: alices } = await connect(urls, guard > 0);
     const { nodes: bobs } = await connect(urls, guard > 0);
-    // What she asks of a server that is paused is soon too late.
+    // Alice's request to a paused server is too late soon.
     const alice = locksOver(alices, { owner: 'alice', guard, nodeTimeout: 100 });
     const bob = locksOver(bobs, { owner: 'bob', guard });
     await until(async () => (await attempt(bob)) === 'acquired');
@@ -331,11 +331,11 @@ describe('the restart guard (S12)', () => {
     // Several attempts, because a busy machine may miss the time limit of a node.
     const patiently = { timeout: 10 * GUARD, attempts: Infinity, delay: 20, jitter: 0 };
     const lock = await alice.acquire(['k'], { ...once, ttl: 2 * GUARD, retry: patiently });
-    // When the third wakes up, what Alice asked it is too late to do anything (S16).
+    // When the third server wakes up, Alice's request is too late to store anything (S16).
     await delay(150);
     three[2]!.resume();
     await three[1]!.client().flushall();
-    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
+    await expect(attemptUntil(bob, outcome)).resolves.toContain(outcome);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
   });
@@ -349,10 +349,11 @@ describe('the restart guard (S12)', () => {
     const { nodes: bobs } = await connect([server.url], guard > 0);
     const bob = locksOver(bobs, { owner: 'bob', guard });
     await until(async () => (await attempt(bob)) === 'acquired');
-    const lasting = { ...once, ttl: 2 * GUARD, minHold: 3_600_000 };
+    const retry = { timeout: 10 * GUARD, attempts: Infinity, delay: 20, jitter: 0 };
+    const lasting = { ...once, ttl: 2 * GUARD, minHold: 3_600_000, retry };
     const lock = await locksOver(alices, { owner: 'alice', guard }).acquire(['k'], lasting);
     await server.client().flushall();
-    await expect(attempt(bob)).resolves.toContain(outcome);
+    await expect(attemptUntil(bob, outcome)).resolves.toContain(outcome);
     expect(lock.isHeld()).toBe(true);
     await lock.release();
   });
@@ -371,18 +372,18 @@ describe('the restart guard (S12)', () => {
     const lookers = three.map((server) => server.client());
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 0));
 
-    // A node that misses its time limit does not store the lock, and here all of them must: it is a fifth of the ttl.
-    const alice = locksOver(nodes, { owner: 'alice', nodeTimeout: 12_000 });
+    // All nodes must store the lock, and a node that misses its time limit does not. The limit is a fifth of this ttl.
+    const alice = locksOver(nodes, { owner: 'alice' });
     const patiently = { timeout: 20_000, attempts: Infinity, delay: 20, jitter: 0 };
     const long = { ...once, ttl: 60_000, retry: patiently, minHold: 3_600_000 };
     await (await alice.acquire(['k'], long)).release();
     await until(async () => (await Promise.all(lookers.map(countLocks))).every((count) => count === 1));
     for (const looker of lookers.slice(0, wiped)) await looker.flushall();
     await expect(attempt(bob)).resolves.not.toBe('acquired');
-    // Once all of them vote again, only the data counts.
+    // When all nodes vote again, only their data decides.
     await until(async () =>
       (await Promise.all(nodes.map((node) => node.check(GUARD)))).every(({ state }) => state === 'voting'),
     );
-    await expect(saidWithAllVotes(bob, outcome)).resolves.toContain(outcome);
+    await expect(attemptUntil(bob, outcome)).resolves.toContain(outcome);
   });
 });

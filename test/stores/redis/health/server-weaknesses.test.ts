@@ -25,7 +25,7 @@ test('reads the answer to INFO', () => {
     runId: 'abc',
     mode: 'cluster',
     role: 'slave',
-    // A second less than it says: it counts begun seconds.
+    // One second less than in the answer, because the server rounds up.
     uptime: 4_000,
     evictionPolicy: 'volatile-lru',
     appendOnly: true,

@@ -13,7 +13,7 @@ import { type RedisServer, startRedis } from '../../../support/redis-server.js';
 import { until } from '../../../support/until.js';
 import { NODE_REDIS_RIGHTS, RIGHTS } from '../../../variants/acl-rights.js';
 
-// What differs between a client of node-redis and one of ioredis.
+// Behaviour that differs between clients of node-redis and of ioredis.
 
 const once = { retry: false } as const;
 const terms = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
@@ -98,7 +98,7 @@ describe('a client that is passed in', () => {
     const taken = await locks.acquire('few', once);
     const waiting = locks.acquire('few', { retry: { timeout: 60_000, delay: 30_000 } });
     await until(async () => (await looker.zcard('lock:{few}:q')) === 1);
-    // Long enough for the connection for messages to be asked whether it works.
+    // Wait until the connection for messages was checked with PING.
     await until(async () => String(await looker.client('LIST')).includes('cmd=ping'));
     await taken.release();
     await (await waiting).release();
@@ -131,14 +131,14 @@ describe('an acquire that the client keeps in its queue', () => {
     await until(() => client.isReady);
     await node.connect();
     const redlock = redlockOver([node], { nodeTimeout: 100 });
-    await (await redlock.acquire(['known'], { ...terms, ttl: 1_000 })).release();
-    // As it does while a server is moved, or a connection is full.
+    await (await redlockOver([node], PATIENT).acquire(['known'], terms)).release();
+    // The client pauses like this while a server is moved, or a connection is full.
     const { _pause: pause, _unpause: goOn } = client;
     pause.call(client);
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The limit is on the server's clock, which the client knows to some milliseconds only.
+    // The time limit is one of the server's clock, of which the client has an estimate.
     await delay(200);
     goOn.call(client);
     await client.ping();

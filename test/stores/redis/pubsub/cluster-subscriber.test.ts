@@ -12,7 +12,8 @@ import { startMasters } from '../../../support/redis-cluster.js';
 import type { RedisServer } from '../../../support/redis-server.js';
 import { until } from '../../../support/until.js';
 
-// A client may put a prefix before keys, and go to other addresses than the servers name. Messages have to follow it.
+// A client may put a prefix before keys, and may connect to other addresses than the servers announce. Channels need the same
+// prefix, and the connection for messages needs the same addresses.
 
 const six = Cluster6 as unknown as typeof Cluster;
 
@@ -32,13 +33,13 @@ async function nodeWith(options: ClusterOptions, Client = Cluster, fleet = newFl
   return node;
 }
 
-/** Without a message a waiter asks again five seconds after it began to wait, or later. */
-const BY_MESSAGE_MS = 2_500;
+/** Milliseconds; without a message a waiter asks again five seconds after it began to wait, or later. */
+const BY_MESSAGE_MS = 4_000;
 
 /** Longest time between a release and the next grant, in milliseconds, over keys on both masters. */
 async function slowestHandOver(node: RedisStore): Promise<number> {
   let slowest = 0;
-  // Two processes: within one, a call tells the next.
+  // Two processes: in one process a call wakes the next one without a message.
   const [holder, waiter] = [redlockOver([node], PATIENT), redlockOver([node], PATIENT)];
   const lookers = masters.map((master) => master.client());
   const inLine = async (): Promise<boolean> => {

@@ -4,11 +4,11 @@ import { EventEmitter } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { Subscriber } from '../../../../lib/stores/redis/pubsub/subscriber.js';
 
-/** What the two threads share: whether the first is blocked, and how often the second has answered. */
+/** Fields that the two threads share: 1 while the first thread is blocked, and the number of answers of the second. */
 const BLOCKED = 0;
 const ANSWERS = 1;
 
-// Answers when nobody can read it.
+// The second thread answers while the first is blocked and cannot read the answer.
 const ANSWERING = `
   const { parentPort, workerData } = require('node:worker_threads');
   parentPort.on('message', () => {
@@ -45,7 +45,7 @@ test('keeps a connection when this process did not read its answers', async () =
     const end = performance.now() + 520;
     Atomics.store(shared, BLOCKED, 1);
     Atomics.notify(shared, BLOCKED);
-    // Until the answer is there, too, however late a busy machine comes to it.
+    // Wait for the answer, too, which comes late on a busy machine.
     while (performance.now() < end || Atomics.load(shared, ANSWERS) < asked) {
       Atomics.wait(shared, ANSWERS, Atomics.load(shared, ANSWERS), 5);
     }
@@ -55,6 +55,6 @@ test('keeps a connection when this process did not read its answers', async () =
   subscriber.close();
   await other.terminate();
   expect(ended).toBe(0);
-  // Once to subscribe, and then to hear whether it still answers.
+  // The first request subscribes, and the others check that the connection still answers.
   expect(asked).toBeGreaterThan(1);
 });
