@@ -164,7 +164,8 @@ const counted: DispatchRun = {
 const starved: DispatchRun = {
   title: 'readers come in whenever no writer is there',
   plan: plan('readers-first', {
-    ttl: 2_500,
+    // Long: the lock of a reader whose process stands still must not end before its work.
+    ttl: 10_000,
     work: 900,
     instances: INSTANCES + 1,
     nodes: 3,
@@ -236,7 +237,8 @@ const permits = cured(
     tell: ({ pushes, overlaps }) =>
       `${times(overlaps, 'two at once', 'two at once, %s times')}, never three; ${pushes} tasks pushed once each`,
   },
-  { strategy: 'permits' },
+  // Twice as long as in 13: a holder whose process stands still must not lose its permit.
+  { strategy: 'permits', ttl: 6_000 },
 );
 
 const shared = cured(
@@ -247,7 +249,8 @@ const shared = cured(
     tell: ({ waited = 0, pushes }) =>
       `the writer waited ${seconds(waited)}, for the readers who were there; ${pushes} tasks pushed once each`,
   },
-  { strategy: 'shared' },
+  // Shorter than in 14, as nodes that are new do not vote for so long.
+  { strategy: 'shared', ttl: 6_000 },
 );
 
 function flashSale(title: string, way: SalePlan['way'], expected: Expectation): SaleRun {
