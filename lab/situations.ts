@@ -9,9 +9,6 @@ export type Situation = (stage: Stage) => Promise<void>;
 // None of them waits for luck. What must come in a certain order waits for the event before it, and a job that must
 // outlast something does so by a factor. So they come out the same on a machine that is busy with other things.
 
-/** Longer than any run takes: work that the situation ends. */
-const UNTIL_TOLD_MS = 300_000;
-
 /** Every timer fires, nothing goes wrong. */
 export const nothingHappens: Situation = async (stage) => {
   await stage.submit(20);
@@ -101,14 +98,11 @@ export const failOver: Situation = async (stage) => {
 /** The holder is paused after its last check, until another instance has done the work. */
 export const holderIsPaused: Situation = async (stage) => {
   const [first, ...others] = firstAndOthers(stage);
-  // It works until its network is held, however busy the machine is.
-  stage.setWorkOf(first, UNTIL_TOLD_MS);
   await stage.submit(10);
   stage.go(first);
   await stage.see(first, 'read');
   // Messages to the database from here on are in transit while it is paused.
   first.toDatabase.holdRequests();
-  stage.setWorkOf(first, stage.plan.work);
   await stage.see(first, 'writing');
   stage.pause(first);
   stage.fault('paused (SIGSTOP) after its last check; its write is under way');
@@ -202,7 +196,7 @@ export const readersKeepComing: Situation = async (stage) => {
     // So that they do not end together.
     await sleep(stage.plan.work / readers.length);
   }
-  await stage.ask(writer);
+  stage.ask(writer);
   await stage.settle();
   stage.rest(...readers);
   await stage.see(writer, 'released');

@@ -85,12 +85,10 @@ export function countTooMany(spans: readonly Span[], rule: Rule): number {
  * than that one.
  */
 export function countOvertakes(events: readonly LabEvent[]): number {
-  // Events of different processes may arrive in another order.
-  const inOrder = events.toSorted((a, b) => a.at - b.at);
-  const asked = inOrder.findIndex(({ kind }) => kind === 'asking');
+  const asked = events.findIndex(({ kind }) => kind === 'asking');
   if (asked === -1) return 0;
-  const since = inOrder.slice(asked);
-  const turn = since.findIndex(({ kind, who }) => kind === 'acquired' && who === inOrder[asked]?.who);
+  const since = events.slice(asked);
+  const turn = since.findIndex(({ kind, who }) => kind === 'acquired' && who === events[asked]?.who);
   const began = since
     .slice(0, turn === -1 ? undefined : turn)
     .filter((event) => event.kind === 'read' && event.tasks > 0);

@@ -165,24 +165,9 @@ export class Stage {
   }
 
   /** Lets this instance ask for the lock until its turn comes, and tells since when. */
-  async ask(instance: LabInstance): Promise<void> {
+  ask(instance: LabInstance): void {
+    this.tell(instance.name, { kind: 'asking' });
     this.go(instance);
-    let asked = Date.now();
-    if (this.settings.strategy === 'shared') {
-      // A busy process may ask late. From the queue on, nobody may go before it.
-      const queue = `${this.lockKey}:q`;
-      await this.until('the waiter in the queue', async () => {
-        asked = Date.now();
-        const found = await Promise.all(this.redisNodes.map(({ client }) => client.exists(queue)));
-        return found.includes(1);
-      });
-    }
-    this.recorder.add({ at: asked, who: instance.name, kind: 'asking' });
-  }
-
-  /** Changes how long this instance works, also on the tasks that it has read. */
-  setWorkOf({ worker }: LabInstance, work: number): void {
-    worker.send({ to: 'set', work });
   }
 
   /** Aborts when somebody has asked for an early end. */
@@ -355,14 +340,10 @@ export class Stage {
   async lockLeft({ client }: RedisNode): Promise<number> {
     const homeMade = await client.pttl(`${this.name}:batch:task:list`);
     if (homeMade !== NO_KEY) return homeMade === NO_END ? Infinity : homeMade;
-    const [record, left] = await Promise.all([client.get(this.lockKey), client.pttl(this.lockKey)]);
+    const key = `${this.name}:lock:{batch:task:list}`;
+    const [record, left] = await Promise.all([client.get(key), client.pttl(key)]);
     // The library keeps the record of a lock that was released, which begins with `F`, or that has lapsed.
     return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
-  }
-
-  /** Key of the library for the dispatcher's lock (docs/redis-keys.md). */
-  private get lockKey(): string {
-    return `${this.name}:lock:{batch:task:list}`;
   }
 
   /** Waits until every task is done, or until it is certain that no further task will be done. */

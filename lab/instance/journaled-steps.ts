@@ -5,9 +5,6 @@ import type { TaskJob } from '../../sample-app/queue/task-queue.js';
 import { InstanceSettings } from './instance-settings.js';
 import { Journal } from './journal.js';
 
-/** Milliseconds between two looks at how long the work takes. */
-const STEP_MS = 20;
-
 /** Tells the lab of each step of a dispatch, and works for as long as the lab says. */
 @Injectable()
 export class JournaledSteps implements Pick<DispatchSteps, keyof DispatchSteps> {
@@ -20,11 +17,8 @@ export class JournaledSteps implements Pick<DispatchSteps, keyof DispatchSteps> 
     this.journal.tell({ kind: 'read', tasks });
   }
 
-  /** The lab may change the duration during the work. */
   async work(): Promise<void> {
-    const began = performance.now();
-    const left = (): number => this.settings.work - (performance.now() - began);
-    while (left() > 0) await sleep(Math.min(left(), STEP_MS));
+    if (this.settings.work > 0) await sleep(this.settings.work);
   }
 
   writing(): void {
