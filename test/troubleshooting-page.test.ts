@@ -5,12 +5,11 @@ import { type INestApplication, Injectable, type LoggerService } from '@nestjs/c
 import { Interval } from '@nestjs/schedule';
 import { Test } from '@nestjs/testing';
 import { LockService, RedlockModule, type RedlockModuleOptions, WithLock } from '../lib/index.js';
-import { freePort } from './support/free-port.js';
 import { startApp } from './support/nest-app.js';
 import { startRedis, startRedisNodes } from './support/redis-server.js';
 import { until } from './support/until.js';
 
-// What docs/troubleshooting.md quotes is said by an application to which each of these things happens.
+// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a message.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/troubleshooting.md'), 'utf8');
 const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]
@@ -18,18 +17,18 @@ const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]
   .map((line) => line.trim())
   .filter((line) => line !== '');
 
-/** Matches what begins like the quotation; `...` is any text. */
+/** Makes a pattern of the beginning of a message; `...` in the quotation stands for any text. */
 function pattern(quotation: string): RegExp {
   const parts = quotation.split('...').map((part) => part.replaceAll(/[*+?^${}()|[\]\\.]/g, '\\$&'));
   return new RegExp(`^${parts.join('.+')}`, 's');
 }
 
-/** Each line of the log, at every level, and each message of an error. */
+/** All lines of the log, at every level, and all messages of errors. */
 const said: string[] = [];
 const hear = (message: unknown): void => void said.push(String(message));
 const logger: LoggerService = { log: hear, warn: hear, error: hear, debug: hear };
 
-/** Says what a promise was rejected with. */
+/** Records the message of the error with which a promise rejects. */
 async function say(failing: Promise<unknown>): Promise<void> {
   await failing.then(
     (value) => {
@@ -53,7 +52,7 @@ async function locksOn(options: RedlockModuleOptions): Promise<LockService> {
   return (await appWith(options)).get(LockService);
 }
 
-/** A start that must fail. */
+/** Starts an application that must fail to start, and records the message. */
 async function refused(...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object) {
   const module = Test.createTestingModule({ imports, providers: [Tasks] }).setLogger(logger);
   await say(module.compile().then((compiled) => compiled.init()));
@@ -71,16 +70,16 @@ class Tasks {
 
 const happenings: Readonly<Record<string, () => Promise<void>>> = {
   'Redis is not there': async () => {
-    const locks = await locksOn({ nodes: `redis://127.0.0.1:${await freePort()}` });
+    // Tests and other programs do not listen on so low a port.
+    const locks = await locksOn({ nodes: 'redis://127.0.0.1:1' });
     await say(locks.acquire('key', once));
   },
   'Redis goes and comes back': async () => {
-    const port = await freePort();
-    let server = await startRedis({ port });
+    const server = await startRedis();
     await locksOn({ nodes: server.url });
-    await server.stop();
+    await server.kill();
     await until(async () => said.some((line) => line.startsWith('Lost the connection')));
-    server = await startRedis({ port });
+    await server.restart();
     await until(async () => said.some((line) => line.includes('is connected again')));
     await server.stop();
   },
@@ -95,7 +94,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'Redis loses its data': async () => {
     const server = await startRedis();
-    const { signal } = await (await locksOn({ nodes: server.url })).acquire('key', { ttl: 1_000 });
+    const { signal } = await (await locksOn({ nodes: server.url })).acquire('key', { ttl: 6_000 });
     await server.client().flushall();
     await until(async () => signal.aborted);
   },
@@ -112,7 +111,8 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'three nodes are new': async () => {
     const servers = await startRedisNodes(3);
-    const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 300 });
+    // The wait begins before the nodes are connected, and a busy machine may take seconds to connect them.
+    const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 4_000 });
     await say(locks.acquire('key', once));
   },
   'a node is a replica': async () => {

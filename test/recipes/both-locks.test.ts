@@ -11,13 +11,14 @@ import { underBoth } from './both-locks.js';
 
 const COMPARE_AND_DELETE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1]) or 0";
 
-describe('processes with the old lock, with both, and with the new one', () => {
+describe('processes with the old lock, with both locks, and with the new lock', () => {
   let redis: Redis;
   let app: INestApplication;
   let locks: LockService;
   let key: string;
-  /** Under way at this moment, and the most at a time. */
+  /** The number of tasks that run now. */
   let running = 0;
+  /** The largest number of tasks that ran at the same time. */
   let most = 0;
 
   beforeAll(async () => {
@@ -35,7 +36,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     await redis.quit();
   });
 
-  /** By hand, as in many applications. */
+  /** Runs a task under a lock that is made by hand, as many applications have it. */
   async function underOld<T>(task: () => Promise<T>): Promise<T> {
     const id = randomUUID();
     await until(async () => (await redis.set(key, id, 'PX', 30_000, 'NX')) === 'OK');
@@ -53,7 +54,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     running -= 1;
   };
 
-  /** A task that runs until it is told to end. */
+  /** Begins a task that runs until the caller ends it. */
   function begin(run: (task: () => Promise<void>) => Promise<void>): { end(): Promise<void> } {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
@@ -77,11 +78,11 @@ describe('processes with the old lock, with both, and with the new one', () => {
     ['both', 'old'],
     ['both', 'new'],
     ['new', 'both'],
-  ] as const)('a task of step "%s" keeps one of step "%s" waiting', async (first, second) => {
+  ] as const)('a task of step "%s" makes a task of step "%s" wait', async (first, second) => {
     const one = begin(steps[first]);
     await until(() => running === 1);
     const two = begin(steps[second]);
-    // Longer than it takes to get a lock that is free.
+    // A free lock is acquired in less time.
     await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
     await one.end();
     await until(() => running === 1);

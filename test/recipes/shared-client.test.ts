@@ -9,6 +9,7 @@ import { Redis } from 'ioredis';
 import { currentLock, LockService, LockUnavailableError, WithLock } from '../../lib/index.js';
 import { startApp, startPlainApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { SharedRedisModule } from './shared-client.js';
 
@@ -20,7 +21,7 @@ class Orders extends WorkerHost {
   }
 }
 
-// In a block of their own, so that the application is closed while its server still runs.
+// The block closes its application before the clean-up of the file stops the server.
 describe('one client for locks, queues and the cache', () => {
   let server: RedisServer;
   let looker: Redis;
@@ -44,19 +45,21 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('serves all three over three connections: its own, one for Pub/Sub, one for the worker', async () => {
+  test('serves all three over three connections: the client, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
     expect((await queue.getJob(id))?.returnvalue).toBe('order:7');
 
-    // Somebody waits, so that there is a connection for messages.
+    // A waiter needs a connection for messages.
     const locks = app.get(LockService);
     const held = await locks.acquire('k');
     const waiting = locks.acquire('k');
     await until(async () => (await looker.exists('lock:{k}:q')) === 1);
     await held.release();
     await (await waiting).release();
+    // The waiter may have its lock before its connection for messages is there.
+    await until(async () => (await connections()) >= 3);
     await expect(connections()).resolves.toBe(3);
   });
 
@@ -74,7 +77,8 @@ describe('one client for locks, queues and the cache', () => {
       undefined,
     ]);
     expect(lock.isHeld()).toBe(true);
-    await lock.extend();
+    // Redis can renew only a lock that it still has.
+    await renewed(looker, 'lock:{held}');
     await lock.release();
     expect(await looker.exists('bull:orders:meta')).toBe(1);
   });
@@ -102,20 +106,20 @@ describe('one client for locks, queues and the cache', () => {
 });
 
 describe('a client that must not be shared', () => {
-  test('one with a keyPrefix, with BullMQ', async () => {
+  test('has a keyPrefix, which BullMQ refuses', async () => {
     const client = (await startRedis()).client({ keyPrefix: 'app:', maxRetriesPerRequest: null });
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
 
-  test('one with a limit of retries per command, with a worker of BullMQ', async () => {
-    // The worker leaves a duplicate of it behind, which must not connect again for ever.
+  test('has a limit of retries per command, which a worker of BullMQ refuses', async () => {
+    // The worker leaves a duplicate of the client behind. By default the duplicate would connect again for ever.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(
       'maxRetriesPerRequest must be null',
     );
   });
 
-  test('one that has subscribed, with locks', async () => {
+  test('has subscribed, so that locks are unavailable', async () => {
     const client = (await startRedis()).client();
     await client.subscribe('news');
     const app = await startApp({}, { nodes: client });

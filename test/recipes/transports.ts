@@ -18,18 +18,18 @@ export class OrdersController {
   constructor(private readonly orders: Orders) {}
 
   @Post('orders/:id/settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async settle(@Param('id', ParseIntPipe) id: number): Promise<string> {
     return this.orders.settle(id);
   }
 
   @MessagePattern('settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async onMessage(@Payload() id: number): Promise<string> {
     return this.orders.settle(id);
   }
 
-  // Redis sends an event to every instance. The first one holds the key for longer than the others come late.
+  // Redis sends an event to every instance. The first instance keeps the key until the event has reached the others.
   @EventPattern('paid')
   @WithLock((id: number) => `paid:${id}`, { onBusy: 'skip', minHold: 30_000 })
   async onPaid(@Payload() id: number): Promise<void> {
@@ -37,14 +37,14 @@ export class OrdersController {
   }
 }
 
-// No filter of the application reaches a gateway.
+// A gateway needs a filter of its own: those of the application do not apply to it.
 @UseFilters(LockExceptionFilter)
 @WebSocketGateway()
 export class OrdersGateway {
   constructor(private readonly orders: Orders) {}
 
   @SubscribeMessage('settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async settle(@MessageBody() id: number): Promise<{ event: string; data: string }> {
     return { event: 'settled', data: await this.orders.settle(id) };
   }
@@ -56,14 +56,14 @@ export class OrdersGateway {
 })
 export class OrdersModule {}
 
-/** Before `app.listen`. */
+/** Call this before `app.listen`. */
 export async function connect(
   app: NestFastifyApplication,
   tcpPort: number,
   redis: RedisOptions['options'],
 ): Promise<void> {
   app.useWebSocketAdapter(new WsAdapter(app));
-  // Without `inheritAppConfig` the filter answers HTTP alone.
+  // Without `inheritAppConfig` the filter answers only HTTP.
   const inherit = { inheritAppConfig: true };
   app.connectMicroservice({ transport: Transport.TCP, options: { port: tcpPort } }, inherit);
   app.connectMicroservice({ transport: Transport.REDIS, options: redis }, inherit);
