@@ -261,8 +261,9 @@ describe('scheduled methods, with the decorators in every order', () => {
 });
 
 describe('several keys on one method', () => {
-  /** Long enough for both of two calls that are made at once to have their first lock. */
-  const retry = { timeout: 300 };
+  const retry = { timeout: 30_000 };
+  /** In this time both of two concurrent calls acquire their first lock. */
+  const briefly = { timeout: 300 };
   const overlap = new Overlap();
 
   @Injectable()
@@ -275,7 +276,7 @@ describe('several keys on one method', () => {
     }
 
     @WithLock('b', { retry })
-    @WithLock('a', { retry })
+    @WithLock('a', { retry: briefly })
     async nestedTheOtherWay(): Promise<unknown> {
       await overlap.work();
       return [currentLock()?.keys, currentLock('b')?.keys];

@@ -138,7 +138,7 @@ describe('new nodes', () => {
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
   test('refuse the first calls for the time of the guard, and the error names the option', async () => {
-    const locks = await start(short);
+    const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(
@@ -153,10 +153,11 @@ describe('new nodes', () => {
     expect(lines.of('log')).toContain(
       'Waiting until 2 of 3 Redis nodes vote, for 60000 ms at most (waitForQuorum)',
     );
-    // A busy machine may miss the time limit of a node.
+    // On a busy machine a node may miss its time limit. One of the three nodes may also vote later than the others.
     await until(async () => {
-      const error = await locks.withLock('k', () => undefined).catch((thrown: Error) => thrown);
-      expect(error?.message ?? '').not.toContain('restartGuard');
+      const error = await locks.withLock('k', () => undefined).catch((thrown: unknown) => thrown);
+      const votes = error instanceof LockUnavailableError ? error.votes : [];
+      expect(votes.filter((vote) => vote.error?.message.includes('restartGuard')).length).toBeLessThan(2);
       return error === undefined;
     });
   });

@@ -145,6 +145,13 @@ describe('app.close()', () => {
     return { result };
   }
 
+  /** True when the application refuses new calls. */
+  const isRefusing = (): Promise<boolean> =>
+    service.other().then(
+      () => false,
+      () => true,
+    );
+
   function settled(promise: Promise<unknown>): () => boolean {
     let yes = false;
     const settle = (): void => void (yes = true);
@@ -163,7 +170,7 @@ describe('app.close()', () => {
     const { result } = await running(async () => [service.lock?.isHeld(), await connections()]);
     const closing = app.close();
     const isClosed = settled(closing);
-    await until(() => service.other().then(Boolean, () => true));
+    await until(isRefusing);
     expect(isClosed()).toBe(false);
     expect(service.lock?.isHeld()).toBe(true);
 
@@ -330,7 +337,7 @@ describe('app.close()', () => {
     await start();
     const { result } = await running(() => service.database.isOpen);
     const closing = app.close();
-    await until(() => service.other().then(Boolean, () => true));
+    await until(isRefusing);
     service.gate.open();
     await expect(result).resolves.toBe(true);
     await closing;

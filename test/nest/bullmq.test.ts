@@ -15,7 +15,7 @@ const completed: string[] = [];
 
 @Processor('plain', { concurrency: 4 })
 class Plain extends WorkerHost {
-  @WithLock((job: Job<string>) => `job:${job.data}`, { retry: { delay: 1, jitter: 0 } })
+  @WithLock((job: Job<string>) => `job:${job.data}`, { retry: { timeout: 60_000, delay: 1, jitter: 0 } })
   override async process(_job: Job<string>): Promise<string> {
     await overlap.work(50);
     return String(currentLock()?.keys);

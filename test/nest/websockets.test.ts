@@ -147,5 +147,5 @@ test('a handler that answers with a stream is under its lock until the stream en
   const locks = app.get(LockService);
   await expect(locks.tryAcquire('stream')).resolves.toBeNull();
   calls.push('END');
-  await (await locks.acquire('stream', { retry: { timeout: 2_000, delay: 1 } })).release();
+  await (await locks.acquire('stream', { retry: { timeout: 30_000, delay: 1 } })).release();
 });

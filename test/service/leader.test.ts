@@ -201,10 +201,14 @@ describe('the leader', () => {
   test('resigns when its method throws, logs it, and campaigns again after a second', async () => {
     const log = new LogLines('Leader');
     const began = performance.now();
-    const only = await start('a', { logger: log, work: () => Promise.reject(new Error('no broker')) });
-    await until(() => only.consumer.terms.length === 1);
-    only.consumer.work = untilAborted;
-    await until(() => only.leadership.isLeader());
+    let hasThrown = false;
+    const work = (term: LeaderTerm): Promise<unknown> => {
+      if (hasThrown) return untilAborted(term);
+      hasThrown = true;
+      return Promise.reject(new Error('no broker'));
+    };
+    const only = await start('a', { logger: log, work });
+    await until(() => only.consumer.terms.length === 2 && only.leadership.isLeader());
     // Timers may fire a millisecond early.
     expect(performance.now() - began).toBeGreaterThan(990);
     expect(log.of('error')).toEqual([expect.stringContaining('it threw. Campaigning again')]);
@@ -403,6 +407,8 @@ describe('start-up refuses', () => {
 
 describe('a separate process', () => {
   const SHORT_TTL = 1_500;
+  /** A waiter that does not know the end of the ttl asks after five seconds. */
+  const SUCCEEDED_MS = 4_500;
   let file: string;
   beforeAll(async () => {
     file = await bundled('test/fixtures/leader-app.ts');
@@ -428,7 +434,7 @@ describe('a separate process', () => {
     const killed = performance.now();
     first.child.kill('SIGKILL');
     await until(() => leads(second.lines[0]));
-    expect(performance.now() - killed).toBeLessThan(SHORT_TTL + 1_000);
+    expect(performance.now() - killed).toBeLessThan(SUCCEEDED_MS);
     second.child.kill('SIGKILL');
     await once(second.child, 'exit');
   });

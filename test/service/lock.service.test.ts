@@ -172,7 +172,7 @@ describe('withLock', () => {
     async (value) => {
       await expect(locks.withLock('key', () => value)).resolves.toBe(value);
       await expect(locks.withLock('key', undefined, async () => value)).resolves.toBe(value);
-      await expect(locks.withLock('key', { ttl: 500 }, async () => value)).resolves.toBe(value);
+      await expect(locks.withLock('key', { ttl: 60_000 }, async () => value)).resolves.toBe(value);
     },
   );
 

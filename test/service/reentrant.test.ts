@@ -55,7 +55,7 @@ class Service {
     }
   }
 
-  @WithLock('k', { retry: false })
+  @WithLock('k', { retry: false, ttl: TTL })
   async plain(): Promise<void> {}
 }
 
@@ -416,7 +416,13 @@ describe('a nested call that is not awaited', () => {
       });
     });
     const closing = app.close();
-    await until(() => locks.tryAcquire('other').then(Boolean, () => true));
+    // The application refuses new calls by now.
+    await until(() =>
+      locks.tryAcquire('other').then(
+        async (lock) => (await lock?.release(), false),
+        () => true,
+      ),
+    );
     gate.open();
     await expect(nested).resolves.toBe(true);
     await closing;

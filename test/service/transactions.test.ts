@@ -42,7 +42,7 @@ class Orders {
     return currentLock()!;
   }
 
-  @WithLock('order', { ...kept, maxHold: 100, ttl: 200 })
+  @WithLock('order', { ...kept, maxHold: 100, ttl: 2_400 })
   async payBriefly(): Promise<LockHandle> {
     return currentLock()!;
   }
@@ -319,7 +319,7 @@ describe('calls of one transaction', () => {
   test('get an error that they wait for themselves when they are concurrent, without reentrant', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
-        locks.withLock('order', { ...kept, retry: { timeout: 200 } }, () => undefined);
+        locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);
       const [first, second] = await Promise.allSettled([pay(), pay()]);
       expect(first.status).toBe('fulfilled');
       expect(second).toMatchObject({ status: 'rejected', reason: { heldByCaller: true } });

@@ -40,7 +40,7 @@ function permits(count: number): LockKind {
 /** The time for which a node certainly keeps the mark of the writer, by `performance.now()`. */
 interface Standing {
   readonly from: number;
-  readonly until: number;
+  readonly to: number;
 }
 
 /**
@@ -75,8 +75,8 @@ class WritersMark {
     if (sent < Math.max(this.#forgotten, this.#doubted.get(node) ?? -Infinity)) return;
     const now = performance.now();
     const before = this.#standing.get(node);
-    const from = before && before.until > now ? before.from : now;
-    this.#standing.set(node, { from, until: sent + MARK_MS });
+    const from = before && before.to > now ? before.from : now;
+    this.#standing.set(node, { from, to: sent + MARK_MS });
     this.wasSet ||= this.stood(now, now);
   }
 
@@ -84,9 +84,9 @@ class WritersMark {
    * True if a majority certainly had the mark all the time. The queue node drops the mark when it grants, which may be
    * before the other nodes grant, so of five nodes the majority is among the other four.
    */
-  stood(from: number, until: number): boolean {
+  stood(from: number, to: number): boolean {
     const nodes = [...this.#standing].filter(
-      ([node, mark]) => (this.nodeCount === 1 || node > 0) && mark.from <= from && mark.until >= until,
+      ([node, mark]) => (this.nodeCount === 1 || node > 0) && mark.from <= from && mark.to >= to,
     );
     return nodes.length > this.nodeCount / 2;
   }
