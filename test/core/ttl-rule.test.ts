@@ -28,7 +28,7 @@ test('accepts a ttl that the store can keep, and any ttl when the store has no r
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('is checked by acquire and by extend before any node is asked', async () => {
+test('acquire and extend check the ttl before any node is asked', async () => {
   const redlock = redlockOver([storeOfSeconds()]);
   const options = { renew: true, signals: [], retry: NO_RETRY };
   expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);

@@ -66,7 +66,7 @@ const orders = permutations<Named>([
   ['UseFilters', () => UseFilters(Filter)],
 ]);
 
-// One gateway for all of them: each listens to every socket by itself.
+// All orders share one gateway, because each gateway listens to every socket.
 @WebSocketGateway()
 class Gateway {}
 for (const [index, order] of orders.entries()) {

@@ -55,7 +55,7 @@ async function start(): Promise<INestApplication> {
   return startApp({ providers: [Service] }, { nodes: 'memory', shutdownTimeout: 60_000 });
 }
 
-/** Fails when a run has not ended, for which shutdown waits; that its lock is free may have other reasons. */
+/** Closes the application. The shutdown waits for every run, so it also shows that all runs have ended. */
 async function close(application: INestApplication): Promise<void> {
   let isClosed = false;
   void application.close().then(() => (isClosed = true));
@@ -66,7 +66,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** Error of a getter, a trap or a method of one of our results. */
+/** Throws, as a getter, a trap or a method of a result. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -77,7 +77,7 @@ const revoked = (): object => {
   return proxy;
 };
 
-/** Throws at every touch, but for what `await` itself must know. */
+/** Throws at every access except `then`, which `await` reads. */
 const untouchable = (): object =>
   new Proxy(
     {},
@@ -105,7 +105,7 @@ const endedStream = async (): Promise<Readable> => {
 const file = (getStream: () => unknown): StreamableFile =>
   Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
 
-/** Results that only look deferred, or have ended: the same object reaches the caller, after the release. */
+/** Results that only look deferred, or have ended. The same object reaches the caller, after the release. */
 const PLAIN: readonly [string, () => unknown][] = [
   ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
   ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
@@ -195,7 +195,7 @@ describe('passes the awaited value of a thenable to the caller after the release
   });
 });
 
-/** Deferred results that are never started: their lock ends after a ttl. */
+/** Deferred results that nobody starts to use. Their lock ends after a ttl. */
 const UNREAD: readonly [string, () => unknown][] = [
   ['a readable stream', () => new Readable({ read: noop })],
   ['a writable stream', () => new Writable()],
@@ -388,7 +388,7 @@ describe('an async iterable', () => {
 });
 
 describe('an Observable', () => {
-  /** As of another copy of rxjs, which knows nothing of ours. */
+  /** An Observable of another copy of rxjs: it is no instance of our class. */
   const foreign = (): object => {
     const source = of(1, 2);
     const subscribe = source.subscribe.bind(source);
@@ -480,7 +480,7 @@ describe('releases the lock when a half-read result is garbage-collected without
 });
 
 describe('any object', () => {
-  /** The same numbers every time (mulberry32). */
+  /** Gives the same choices for the same seed (mulberry32). */
   function randomOf(seed: number): <T>(choices: readonly T[]) => T {
     let state = seed;
     return (choices) => {
@@ -547,7 +547,7 @@ describe('any object', () => {
     (object) => object,
     (object) => object,
     (object) => new Proxy(object, {}),
-    // An array of bytes or a Map cannot be frozen in every state; what cannot stays as it is.
+    // Not every array of bytes or Map can be frozen. Such an object stays as it is.
     (object) => (Reflect.preventExtensions(object) ? freezeIfPossible(object) : object),
   ];
   function freezeIfPossible(object: object): object {
@@ -573,7 +573,7 @@ describe('any object', () => {
       for (let i = random([0, 1, 2, 3, 4, 5]); i > 0; i--) {
         const descriptor = { configurable: true, ...random(VALUES)() };
         const property = random(PROPERTIES);
-        // A stream that says that it is read is held for as long as it says so.
+        // A stream that reports a reader holds its lock for as long as it does.
         if (property === 'readableFlowing' && descriptor.value === true) continue;
         Reflect.defineProperty(object, property, descriptor);
       }
@@ -583,7 +583,7 @@ describe('any object', () => {
       const given = await service.give(key, value).catch((error: unknown) => {
         throw new Error(`seed ${seed}`, { cause: error });
       });
-      // The wrapper is of the same class.
+      // The wrapper has the same prototype.
       if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
       kept.push(given, value);
     }
