@@ -30,7 +30,7 @@ import { renewed } from '../support/renewed.js';
 import { FakeTransactions, Step } from '../support/transactions.js';
 import { until } from '../support/until.js';
 
-const kept = { release: 'afterCommit', ttl: 6_000 } as const;
+const kept = { release: 'afterCommit', ttl: 12_000 } as const;
 const joining = { ...kept, reentrant: true } as const;
 const oneAttempt = { retry: false } as const;
 
