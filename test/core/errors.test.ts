@@ -16,7 +16,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
   const others: LockHolder = { ...holder, id: 'y', owner: 'api:2', slot: 0 };
   const wait = '(for 1500 ms more unless renewed). Try again later, ';
 
-  test('has all holders, and first the one to wait for', () => {
+  test('lists all holders, and names the first one to end as the owner', () => {
     const kind = { mode: 'permits', permits: 2 } as const;
     const error = new LockHeldError(['k'], 'api:1', 1_500, { holders: [holder, others], kind });
     expect(error).toMatchObject({ owner: 'api:1', retryAfter: 1_500, holders: [holder, others] });
@@ -24,7 +24,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
     expect(new LockHeldError(['k'], 'api:1', 5).holders).toEqual([]);
   });
 
-  test('advises what a method and what a call of the service can do', () => {
+  test('gives advice for a method and for a call of the service', () => {
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(
       `${wait}give \`retry\` a longer \`timeout\`, or, where one run is enough, use \`onBusy: 'skip'\` of \`@WithLock\` or ` +
         '`tryAcquire` of `LockService`.',

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { Lease, ID_LENGTH } from '../../lib/core/lease.js';
 
-test('every claim has an id of its own, of 128 bits (S5)', () => {
+test('every lease has an id of its own, of 128 bits (S5)', () => {
   const ids = Array.from({ length: 5_000 }, () => new Lease(['k'], 'me', 1_000).id);
   expect(new Set(ids).size).toBe(ids.length);
   for (const id of ids) expect(id).toMatch(/^[0-9a-f]{32}$/);

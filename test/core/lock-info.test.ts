@@ -43,7 +43,7 @@ describe('the remaining time is the longest that a quorum reports for one id', (
     [[has('x', 300)], 1, 300],
     [[has('x', 300), has('x', 100), has('x', 200)], 2, 200],
     [[has('x', 300), free, has('x', 200)], 2, 200],
-    // Another holder's time is not this one's.
+    // The time of another holder does not count.
     [[has('x', 300), has('y', 900), has('x', 200)], 2, 200],
     [[has('x', 100), has('x', 200), has('x', 300), has('x', 400)], 3, 200],
     [[has('x', Infinity)], 1, Infinity],
@@ -57,7 +57,7 @@ describe('the fencing token is the one that a quorum of nodes agrees on', () => 
   test.each([
     [[has('x', 1, 7)], 1, 7],
     [[has('x', 1, 7), has('x', 1, 7), has('x', 1, 7)], 2, 7],
-    // The third node granted it when the other two had decided.
+    // The third node granted after the other two had decided.
     [[has('x', 1, 9), has('x', 1, 7), has('x', 1, 7)], 2, 7],
     [[has('x', 1, 7), has('x', 1, 5), has('x', 1, 7)], 2, 7],
     // The lock's token cannot be determined while a node is down.

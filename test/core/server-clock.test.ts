@@ -12,7 +12,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** A reply that left the server `travel` ms ago, whose clock differs from ours by `difference` ms. */
+/** A reply that left the server `travel` ms ago. The server's clock differs from ours by `difference` ms. */
 function reply(travel: number, difference = EPOCH): void {
   clock.learn(performance.now() - travel + difference);
 }
@@ -21,7 +21,7 @@ function serverTime(difference = EPOCH): number {
   return performance.now() + difference;
 }
 
-test('is unknown before the first reply and after a reset', () => {
+test('has no time before the first reply and after a reset', () => {
   expect(clock.now()).toBeUndefined();
   reply(0);
   clock.forget();

@@ -1,4 +1,5 @@
 import { expect, test } from '@jest/globals';
+import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { LockStore } from '../../lib/core/ports.js';
 import { checkTtl } from '../../lib/core/ttl-rule.js';
 import { redlockOver } from '../support/core.js';
@@ -27,9 +28,9 @@ test('accepts a ttl that the store can keep, and any ttl when the store has no r
   expect(() => checkTtl([new MemoryStore()], 11)).not.toThrow();
 });
 
-test('is checked by acquire and by extend before any node is asked', async () => {
+test('acquire and extend check the ttl before any node is asked', async () => {
   const redlock = redlockOver([storeOfSeconds()]);
-  const options = { renew: true, signals: [], retry: { timeout: 1, attempts: 1, delay: 0, jitter: 0 } };
+  const options = { renew: true, signals: [], retry: NO_RETRY };
   expect(() => redlock.acquire(['a'], { ...options, ttl: 2_500 })).toThrow(RangeError);
   const lock = await redlock.acquire(['a'], { ...options, ttl: 2_000 });
   await expect(lock.extend(2_500)).rejects.toThrow(RangeError);

@@ -13,7 +13,7 @@ function decorate(target: object, name: string, ...decorators: readonly MethodDe
   Object.defineProperty(target, name, descriptor);
 }
 
-/** Calls the decorator where the compiler would refuse to. */
+/** Calls the decorator with arguments that the compiler would refuse. */
 function lockUnchecked(key: unknown, options?: unknown): MethodDecorator {
   const decorator: unknown = Reflect.apply(WithLock, undefined, [key, options]);
   return decorator as MethodDecorator;

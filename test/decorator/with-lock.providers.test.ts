@@ -29,7 +29,7 @@ afterEach(() => app?.close());
 
 const once = { retry: false } as const;
 
-/** The keys that `run` is under. */
+/** The keys of the lock around the running method. */
 function heldKeys(): string[] {
   return [...(currentLock()?.keys ?? [])];
 }
@@ -42,7 +42,7 @@ class Plain {
   }
 }
 
-/** True if a call is refused while another process has the key. */
+/** Resolves to true if a call is refused while the key is held. */
 async function excludes(key: string, call: () => Promise<unknown>): Promise<boolean> {
   const lock = await app.get(LockService).acquire(key);
   const error = await call().then(
@@ -83,26 +83,26 @@ describe('every scope', () => {
     }
   }
 
-  test('a singleton', async () => {
+  test('a singleton runs under its lock', async () => {
     app = await startApp({ providers: [Plain] });
     await expect(app.get(Plain).run()).resolves.toEqual(['plain']);
     await expect(excludes('plain', () => app.get(Plain).run())).resolves.toBe(true);
   });
 
-  test('a request-scoped provider, got from the container', async () => {
+  test('a request-scoped provider from the container runs under its lock', async () => {
     app = await startApp({ providers: [PerRequest] });
     const instance = await app.resolve(PerRequest, ContextIdFactory.create());
     await expect(instance.run()).resolves.toEqual(['request']);
     await expect(excludes('request', () => instance.run())).resolves.toBe(true);
   });
 
-  test('a transient provider, injected and resolved directly', async () => {
+  test('a transient provider runs under its lock, injected or resolved directly', async () => {
     app = await startApp({ providers: [Transient, User] });
     await expect(app.get(User).transient.run()).resolves.toEqual(['transient']);
     await expect((await app.resolve(Transient)).run()).resolves.toEqual(['transient']);
   });
 
-  test('a controller that is request-scoped through its dependencies', async () => {
+  test('a controller that is request-scoped through its dependencies runs under its lock', async () => {
     app = await startApp({ controllers: [RequestController], providers: [PerRequest] });
     await request(app.getHttpServer())
       .get('/')
@@ -112,7 +112,7 @@ describe('every scope', () => {
     ).resolves.toBe(true);
   });
 
-  test('an object made by moduleRef.create()', async () => {
+  test('an object made by moduleRef.create() runs under its lock', async () => {
     app = await startApp({});
     const made = await app.get(ModuleRef).create(Plain);
     await expect(made.run()).resolves.toEqual(['plain']);
@@ -164,7 +164,7 @@ test('an instance that Nest created works behind a Proxy', async () => {
   await expect(wrapped.run()).resolves.toEqual(['plain']);
 });
 
-test('a provider of a module that is loaded lazily', async () => {
+test('a provider of a module that is loaded lazily runs under its lock', async () => {
   app = await startApp({ providers: [] });
   @Module({ providers: [Plain] })
   class Lazy {}
@@ -247,7 +247,7 @@ describe('inheritance', () => {
     await expect(keysOfRun(Child)).resolves.toEqual(['base', 'child']);
   });
 
-  test('a decorator in the subclass alone', async () => {
+  test('a method that only the subclass decorates is locked', async () => {
     class Undecorated {
       async run(): Promise<string[]> {
         return heldKeys();
@@ -393,13 +393,13 @@ describe('invalid keys, found when the method is called', () => {
 });
 
 describe('start-up fails without a module', () => {
-  test('and says which module to import', async () => {
+  test('with an error that says which module to import', async () => {
     await expect(startPlainApp({ providers: [Plain] })).rejects.toThrow(
       /@WithLock needs RedlockModule\.forRoot\(\{ nodes \}\) in the imports/,
     );
   });
 
-  test('and names the missing instance', async () => {
+  test('with an error that names the missing instance', async () => {
     @Injectable()
     class Service {
       @WithLock('key', { instance: 'billing' })
@@ -410,7 +410,7 @@ describe('start-up fails without a module', () => {
     );
   });
 
-  test('the same with InjectLockService', async () => {
+  test('with an error that names the missing instance of InjectLockService', async () => {
     @Injectable()
     class Service {
       constructor(@InjectLockService('billing') readonly locks: LockService) {}

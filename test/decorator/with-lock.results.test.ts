@@ -38,7 +38,7 @@ let service: Service;
 let gate: PromiseWithResolvers;
 let ended: string[];
 
-/** A promise to open from outside; `Promise.withResolvers` came with Node 22. */
+/** A promise with its `resolve`. Node has `Promise.withResolvers` since version 22. */
 interface PromiseWithResolvers {
   promise: Promise<void>;
   resolve: () => void;
@@ -51,24 +51,24 @@ function withResolvers(): PromiseWithResolvers {
 
 const free = async (): Promise<boolean> => (await countLocks(looker)) === 0;
 const KEY = 'lock:{key}';
-/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 30_000;
-/** For locks that must expire during the test, but not while the machine freezes for a moment. */
+/** Options of locks that must expire during the test, and not while the machine stands still for a moment. */
 const SHORT = { ttl: 2_400 };
-/** For renewed locks. They are renewed after a third of the ttl, and survive if Redis freezes for seconds then. */
+/** Options of renewed locks. The renewal after a third of the ttl may be late by seconds. */
 const RENEWED = { ttl: 6_000 };
 
-/** The lock as the code under it sees it. */
+/** True if the code under the lock sees the lock as held. */
 function held(): boolean {
   return currentLock('key')?.isHeld() ?? false;
 }
 
-/** Has the lock taken away, as a FLUSHALL or a fail-over does, and waits until that is known. */
+/** Removes the lock from the server, as a FLUSHALL or a fail-over does, and waits until the holder has noticed. */
 async function lose(): Promise<void> {
   const lock = currentLock('key')!;
   const { signal } = lock;
   await looker.del(KEY);
-  // Sooner than the next renewal does.
+  // The extension notices the loss before the next renewal does.
   await lock.extend().catch(() => undefined);
   if (!signal.aborted) await once(signal, 'abort');
 }
@@ -86,7 +86,7 @@ class Service {
   }
 
   @WithLock('key')
-  // Not async: what it throws, it throws before there is a Promise.
+  // Not async, so the error is thrown before there is a Promise.
   failAtOnce(reason: unknown): Promise<unknown> {
     throw reason;
   }
@@ -218,7 +218,7 @@ class Service {
     return new Countdown(3);
   }
 
-  // Neither an async function nor a generator, so what it gives is known only when it has run.
+  // Not an async function and not a generator, so the kind of its result is known only after it has run.
   @WithLock('key', SHORT)
   passedOn(fail = false): AsyncIterable<boolean> {
     if (fail) throw new Error('own');
@@ -266,7 +266,7 @@ class Service {
   }
 }
 
-/** Iterable more than once, with members of its own, one of them private. */
+/** An async iterable that can be read more than once, with further members, one of them private. */
 class Countdown implements AsyncIterable<boolean> {
   readonly #from: number;
   constructor(start: number) {
@@ -486,14 +486,14 @@ describe('an Observable whose type is declared', () => {
     expect(ended).toContain('held');
   });
 
-  test('may be of a subclass of Observable', async () => {
+  test('is returned as its own class when that is a subclass of Observable', async () => {
     const subject = service.subject();
     expect(subject).toBeInstanceOf(Observable);
     await expect(lastValueFrom(subject)).resolves.toBe(true);
     await expect(free()).resolves.toBe(true);
   });
 
-  test('has released before the subscriber sees completion or error', async () => {
+  test('releases before the subscriber gets completion or error', async () => {
     await new Promise<void>((resolve) => service.watch(of(1)).subscribe({ complete: resolve }));
     await expect(free()).resolves.toBe(true);
     const failing = service.watch(throwError(() => 'text'));
@@ -575,7 +575,7 @@ describe('an Observable whose type is not declared', () => {
 });
 
 describe('an async generator', () => {
-  test('acquires on the first read, runs under its lock, and has released at its end', async () => {
+  test('acquires on the first read, runs under its lock, and releases at its end', async () => {
     const rows = service.rows(3);
     expect(ended).toEqual([]);
     await expect(free()).resolves.toBe(true);
@@ -620,7 +620,7 @@ describe('an async generator', () => {
     expect(ended).toEqual([]);
   });
 
-  test('that a Promise resolves to holds the lock to its end', async () => {
+  test('holds the lock to its end when a Promise resolves to it', async () => {
     const rows = await service.generator();
     await expect(free()).resolves.toBe(false);
     await expect(all(rows)).resolves.toEqual([true, true]);
@@ -676,7 +676,7 @@ describe('an async iterable of another kind', () => {
 });
 
 describe('a stream', () => {
-  test('of Node is the same one, and is held until it has been read', async () => {
+  test('of Node reaches the caller itself, and holds the lock until it has been read', async () => {
     const stream = await service.stream();
     expect(stream).toBeInstanceOf(Readable);
     await expect(free()).resolves.toBe(false);
@@ -684,19 +684,19 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of Node: keeps the lock until the stream is destroyed', async () => {
+  test('of Node releases the lock when it is destroyed', async () => {
     const stream = await service.stream();
     stream.destroy();
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test('of Node is released after a ttl when nobody reads it', async () => {
+  test('of Node releases the lock after a ttl when nobody reads it', async () => {
     const stream = await service.stream();
     await expect(until(free)).resolves.toBeUndefined();
     stream.destroy();
   });
 
-  test('of the web is held until it has been read, and each chunk is produced under the lock', async () => {
+  test('of the web holds the lock until it has been read, and produces each chunk under the lock', async () => {
     let pulls = 0;
     const stream = await service.webStream({
       pull(controller) {
@@ -710,7 +710,7 @@ describe('a stream', () => {
     await expect(free()).resolves.toBe(true);
   });
 
-  test('of the web is cancelled, and released, while it waits for data', async () => {
+  test('of the web releases the lock when it is cancelled while it waits for data', async () => {
     const reasons: unknown[] = [];
     const stream = await service.webStream({ cancel: (reason) => void reasons.push(reason) });
     const reader = stream.getReader();
@@ -721,13 +721,13 @@ describe('a stream', () => {
     await until(free);
   });
 
-  test('of the web passes its error on', async () => {
+  test('of the web passes its error to the reader, and releases the lock', async () => {
     const stream = await service.webStream({ start: (controller) => controller.error(new Error('broken')) });
     await expect(all(stream)).rejects.toThrow('broken');
     await until(free);
   });
 
-  test('of the web is released after a ttl when nobody reads it', async () => {
+  test('of the web releases the lock after a ttl when nobody reads it', async () => {
     await expect(service.webStream({})).resolves.toBeDefined();
     await until(free);
   });
@@ -758,12 +758,12 @@ describe('over HTTP', () => {
     await once(response, 'data');
     await expect(free()).resolves.toBe(false);
     response.destroy();
-    // The stream continues with its pending value, and then sees that it has no reader.
+    // The stream gives its pending value, and then finds that it has no reader.
     gate.resolve();
     await until(free);
   });
 
-  test('an Observable, declared or not, is under its lock and gives its last value', async () => {
+  test('an Observable, declared or not, runs under its lock and gives its last value', async () => {
     await request(app.getHttpServer()).get('/observable').expect(200, '2 true');
     await expect(free()).resolves.toBe(true);
     await request(app.getHttpServer()).get('/undeclared').expect(200, '2 true');

@@ -34,7 +34,7 @@ import { type Named, nameOf, permutations, stack } from '../support/stacking.js'
 import { until } from '../support/until.js';
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
-/** Number of requested locks; those of one turn come together. */
+/** Number of requested locks. One call of `acquire` has all requests of a turn of the event loop. */
 const countAsked = (): number => acquire.mock.calls.flatMap(([requests]) => requests).length;
 
 let app: INestApplication;
@@ -117,7 +117,7 @@ describe('routes, with the decorators in every order', () => {
 
   beforeAll(async () => {
     app = await startApp({ controllers });
-    // Without a listening server supertest would open and close one for every request.
+    // supertest would open and close a server for every request if none listened.
     await app.listen(0, '127.0.0.1');
   });
   afterEach(() => {
@@ -188,7 +188,7 @@ describe('routes, with the decorators in every order', () => {
 describe('scheduled methods, with the decorators in every order', () => {
   afterEach(() => app.close());
 
-  /** A class with one method that is locked and scheduled, decorated in this order. */
+  /** A class with a method that is locked and scheduled, with the decorators in this order. */
   function scheduled(order: readonly Named[], overlap: Overlap): Type<{ run(): Promise<void> }> {
     @Injectable()
     class Jobs {
@@ -225,7 +225,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     void job.fireOnTick();
     await until(() => countAsked() === 2 && overlap.runs > 0 && overlap.running === 0);
     expect(overlap).toMatchObject({ runs: 1, most: 1 });
-    // Released, so the next tick runs.
+    // The next tick runs, because the lock was released.
     await until(() => {
       void job.fireOnTick();
       return overlap.runs === 2;
@@ -242,7 +242,7 @@ describe('scheduled methods, with the decorators in every order', () => {
     acquire.mockClear();
     app = await startApp({ imports: [ScheduleModule.forRoot()], providers: [scheduled(order, overlap)] });
     expect(app.get(SchedulerRegistry).getIntervals()).toEqual(['job']);
-    // Fired more often than it ran, so it was fired while it ran.
+    // The job fired more often than it ran, so it also fired during a run.
     await until(() => overlap.runs >= 3 && countAsked() > overlap.runs + 1);
     expect(overlap.most).toBe(1);
   });
@@ -261,8 +261,9 @@ describe('scheduled methods, with the decorators in every order', () => {
 });
 
 describe('several keys on one method', () => {
-  /** Long enough for both of two calls that are made at once to have their first lock. */
-  const retry = { timeout: 300 };
+  const retry = { timeout: 30_000 };
+  /** Two concurrent calls acquire their first locks within this time. */
+  const briefly = { timeout: 300 };
   const overlap = new Overlap();
 
   @Injectable()
@@ -275,7 +276,7 @@ describe('several keys on one method', () => {
     }
 
     @WithLock('b', { retry })
-    @WithLock('a', { retry })
+    @WithLock('a', { retry: briefly })
     async nestedTheOtherWay(): Promise<unknown> {
       await overlap.work();
       return [currentLock()?.keys, currentLock('b')?.keys];

@@ -14,7 +14,7 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
 cleanUpAfterTests(() => {
-  // Not awaited: a transaction of a test that failed may never give its connection back.
+  // Not awaited: the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });
@@ -22,7 +22,7 @@ cleanUpAfterTests(() => {
 const register = new FencedRegister();
 let url: string;
 let pool: Pool;
-/** The protected resource: a row of a table. A new one for each test. */
+/** The protected resource, a row of a table; a new one for each test. */
 let key: string;
 
 beforeAll(async () => {
@@ -76,7 +76,7 @@ function gate(): { readonly opened: Promise<void>; open(): void } {
 }
 
 describe('the token', () => {
-  test('that is the first, higher or equal may write', async () => {
+  test('that is the first, higher or equal is accepted', async () => {
     for (const [token, value] of [
       [33, 'first'],
       [35, 'second'],
@@ -119,7 +119,7 @@ describe('the token', () => {
     ).rejects.toThrow(/check constraint/);
   });
 
-  test('of another key is not compared', async () => {
+  test('is not compared with the token of another key', async () => {
     await register.transaction(pool, { keys: ['another'], fencingToken: 99 }, async () => undefined);
 
     await expect(register.transaction(pool, holder(1), async () => 'done')).resolves.toBe('done');
@@ -152,7 +152,8 @@ describe('the token', () => {
 });
 
 describe('two holders at once', () => {
-  // The stale one passes the check and stops; its successor must not get in between its check and its write.
+  // The stale holder passes the check and pauses. Its successor must not write between the stale check and the stale
+  // write.
   test('a newer holder waits for an older one that is paused between check and write, and writes last', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = register.transaction(pool, holder(1), async (client) => {
@@ -194,7 +195,7 @@ describe('two holders at once', () => {
     await expect(read()).resolves.toBe('new');
   });
 
-  // The negative control: the same with the check in a transaction of its own.
+  // Negative control: the check is in a transaction of its own.
   test('a check outside of the transaction lets the stale write through (control)', async () => {
     const [checked, resume] = [gate(), gate()];
     const older = (async () => {
@@ -239,7 +240,7 @@ describe('two holders at once', () => {
       }),
     );
 
-    // No deadlock, no serialization failure, nothing but acceptance and refusal.
+    // Every transaction is accepted or refused. None ends with a deadlock or a serialization failure.
     const errors = results.flatMap((result) => (result.status === 'rejected' ? [result.reason] : []));
     expect(errors.filter((error) => !(error instanceof StaleTokenError))).toEqual([]);
     for (const each of [key, other]) {
@@ -305,7 +306,7 @@ describe('a transaction', () => {
   });
 
   test('does not return a connection in an unknown state to the pool', async () => {
-    // The limit is the client's alone: the server goes on with the statement, and the rollback waits behind it.
+    // Only the client has this limit. The server continues with the statement, and the rollback waits for it.
     const single = new Pool({ connectionString: url, max: 1, query_timeout: 2_000 });
     single.on('error', () => undefined);
     try {
@@ -398,7 +399,7 @@ describe('in a transaction of the caller', () => {
     ).rejects.toMatchObject({ code: '42P01' });
   });
 
-  // With these levels a transaction sees the database as it was when it began, but not the register's row.
+  // At these levels a transaction reads the database as of its beginning. The register's row is the exception.
   test.each(['repeatable read', 'serializable'])(
     'with %s a holder that began before its successor cannot write after it',
     async (level) => {
@@ -437,7 +438,7 @@ describe('options', () => {
     expect(construct).toThrow(message);
   });
 
-  test('undefined means not given', () => {
+  test('treats undefined as omitted', () => {
     expect(new FencedRegister({ table: undefined, idleTimeout: undefined }).createTableSql).toBe(
       register.createTableSql,
     );

@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { RedlockError } from '../../lib/index.js';
 import { type FencedAnswer, fencedWrite, type TokenHolder } from '../../lib/fencing/index.js';
 
-/** A store that compares and writes in one step, as they all must. */
+/** A store that compares and writes in one step, as every store must. */
 class Store {
   value = '';
   highest = 0;
@@ -29,7 +29,7 @@ test('writes with a higher token and with an equal one', async () => {
   expect(store).toMatchObject({ value: 'third', highest: 34 });
 });
 
-test('a lower token fails with an error that names it and says what to do', async () => {
+test('rejects a lower token with an error that names the token and the remedy', async () => {
   const store = new Store();
   await fencedWrite(holder(34), store.writer('new'));
 
@@ -50,7 +50,7 @@ test('a lower token fails with an error that names it and says what to do', asyn
 });
 
 test.each([[true], [false], [undefined], [null], [1], [{}], [{ accepted: 1 }], [{ accepted: 'no' }]])(
-  'a write that resolves to %j is not taken for a refusal',
+  'rejects with a TypeError when the write resolves to %j',
   async (answer) => {
     const write = async () => answer as FencedAnswer;
 

@@ -15,10 +15,10 @@ import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
-// The case that no lock can decide (SAFETY.md, "the process paused or its thread blocked for longer than the ttl"):
-// a holder that found its lock valid, was paused until somebody else had it, and writes then.
+// No lock can exclude this case: a holder finds its lock valid, is paused until somebody else has acquired the lock, and
+// then writes (SAFETY.md, "the process paused or its thread blocked for longer than the ttl").
 
-/** Where the locks are. */
+/** The store of the locks. */
 type Kind = 'Redis' | 'PostgreSQL';
 
 const register = new FencedRegister();
@@ -28,7 +28,7 @@ let lockServices: Record<Kind, LockService>;
 let fixture: string;
 
 cleanUpAfterTests(() => {
-  // Not awaited: a transaction of a test that failed may never give its connection back.
+  // Not awaited: the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });
@@ -116,7 +116,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
   async function writeLate(fenced: boolean): Promise<{ told: object; token: unknown; successor: number }> {
     holder = await Holder.start(kind, pause, fenced);
     const { token } = await holder.told();
-    // Granted once the lock has ended, and not before.
+    // The successor is granted after the lock has ended.
     const successor = await lockServices[kind].withLock(
       'account:a',
       { retry: { timeout: 30_000 } },
@@ -144,7 +144,7 @@ describe.each(cases)('a holder that is paused past its lock in %s by %s', (kind,
     await expect(read()).resolves.toBe('successor');
   });
 
-  // The negative control: the lock alone cannot prevent it.
+  // Negative control: the lock alone cannot prevent the late write.
   test('overwrites its successor without the register (control)', async () => {
     const { told } = await writeLate(false);
 

@@ -19,7 +19,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Number of our connections on the server. */
+/** Number of the library's connections on the server. */
 async function connections(): Promise<number> {
   return String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
 }
@@ -31,7 +31,7 @@ describe('a failed start', () => {
   });
   afterEach(() => until(async () => (await connections()) === 0));
 
-  /** Output of the process, once it has ended by itself. */
+  /** Resolves to the output of the process, when it has ended by itself. */
   async function said(fault: string, url: string): Promise<string> {
     const child = spawn(process.execPath, [file], {
       env: { ...process.env, NODE_OPTIONS: '', REDIS_URL: url, FAULT: fault },
@@ -62,7 +62,7 @@ describe('a failed start', () => {
     const imports = [RedlockModule.forRoot({ ...PATIENT, nodes: redis.url })];
     const compiling = Test.createTestingModule({ imports, providers: [failing] }).compile();
     await expect(compiling).rejects.toThrow('away');
-    await expect(connections()).resolves.toBe(0);
+    await until(async () => (await connections()) === 0);
   });
 });
 

@@ -207,7 +207,7 @@ describe('overrides', () => {
     await orders.settle(1, async () => {
       expect((await service.inspect('order:1')).remaining).toBeGreaterThan(30_000);
       await expect(orders.settle(1, () => 2)).resolves.toBeUndefined();
-      // The configuration has the last word.
+      // The override replaces the `onBusy` of the decorator.
       await expect(orders.settleInstead(1)).resolves.toBeUndefined();
     });
     await using lock = await service.acquire(locks['order:settle'], 2);

@@ -6,7 +6,7 @@ import { startApp } from '../support/nest-app.js';
 const KEY = 'a\n[Nest] ERROR all is lost \u001B[31m';
 const SHOWN = String.raw`a\u000a[Nest] ERROR all is lost \u001b[31m`;
 
-/** Keeps what is logged of locks. */
+/** Keeps the log lines about locks. */
 class Log implements LoggerService {
   readonly lines: string[] = [];
   readonly #keep = (...[text, context]: unknown[]): void => {

@@ -23,7 +23,7 @@ async function start(options: RedlockModuleOptions): Promise<INestApplication> {
   return app.init();
 }
 
-/** The lines about one server, without how long it was away. */
+/** The log lines about one server, without the duration of the fault. */
 function linesOn({ port }: RedisServer): string[] {
   return log.lines
     .filter(({ text }) => text.includes(`:${port}`))

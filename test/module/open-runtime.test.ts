@@ -18,7 +18,7 @@ afterEach(() => {
   Logger.overrideLogger(true);
 });
 
-/** Three nodes of which the last ones have not connected yet; each is connected by calling its function. */
+/** Three nodes, of which the last ones are not connected yet. Each function in `connect` connects one of them. */
 function nodesOfWhich(connecting: number): { nodes: ScriptedNode[]; connect: (() => void)[] } {
   const nodes = scriptedNodes(3);
   const connect: (() => void)[] = [];
@@ -28,7 +28,7 @@ function nodesOfWhich(connecting: number): { nodes: ScriptedNode[]; connect: (()
   return { nodes, connect };
 }
 
-/** The time, in milliseconds, at which a start-up over these nodes is over, if nothing else happens. */
+/** Resolves to the duration of a start-up over these nodes, in milliseconds. */
 async function startTime(nodes: readonly ScriptedNode[], waitForQuorum?: number): Promise<number> {
   const begun = Date.now();
   const urls = nodes.map(({ name }) => `redis://${name}`);

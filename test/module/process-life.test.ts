@@ -11,7 +11,7 @@ beforeAll(async () => {
   file = await bundled('test/fixtures/script.ts');
 });
 
-/** Longer than any script takes, and far shorter than what a script holds. */
+/** The most milliseconds that a script may take. The scripts hold locks for far longer. */
 const PATIENCE_MS = 60_000;
 
 async function run(...args: string[]): Promise<{ code: unknown; output: string }> {
@@ -24,13 +24,13 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string }
   return { code, output };
 }
 
-// Node ends a process with nothing left to do, with code 13 when its module still awaits something.
+// Node ends a process that has nothing left to do. The exit code is 13 if the main module still awaits something.
 
 test.each([
   ['waits for a lock that lapses', 'acquired'],
   ['waits for a lock that stays held', 'LOCK_HELD'],
   ['waits behind another call', 'LOCK_HELD'],
-])('a process lives until its call has settled, in memory: one that %s', async (work, output) => {
+])('a process with nodes in memory lives until its call has settled: it %s', async (work, output) => {
   await expect(run(work)).resolves.toEqual({ code: 0, output });
 });
 
@@ -38,7 +38,7 @@ test.each([
   ['waits while its client is connecting again', 'LOCK_UNAVAILABLE'],
   ['waits while its client has given up', 'LOCK_UNAVAILABLE'],
   ['starts with a client that has given up', 'started'],
-])('a process lives until its call has settled, without a connection: one that %s', async (work, output) => {
+])('a process without a connection lives until its call has settled: it %s', async (work, output) => {
   const server = await startRedis();
   await expect(run(work, server.url, String(server.pid))).resolves.toEqual({ code: 0, output });
   await server.stop();

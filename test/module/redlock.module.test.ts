@@ -77,7 +77,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** Resolves when the server has so many connections of ours; it may take a moment to notice that one is closed. */
+/** Resolves when the server has so many connections of ours. The server may notice a closed connection later. */
 async function connected(count: number): Promise<void> {
   const connections = async (): Promise<number> =>
     String(await looker.client('LIST')).split('name=nestjs-redlock').length - 1;
@@ -144,11 +144,11 @@ describe('forRoot', () => {
   });
 
   test.each<[string, number, RedlockModuleOptions['restartGuard'], number]>([
-    ['one that restarts may forget locks, and that `false` accepts it', 1, undefined, 1],
-    ['nothing where that is accepted', 1, false, 0],
-    ['nothing where that is accepted', 2, false, 0],
-    // There `false` switches off what is on by default, and S13 asks for nodes that forget nothing.
-    ['each of those that may forget locks without the guard', 3, false, 3],
+    ['a node that may forget locks at a restart', 1, undefined, 1],
+    ['nothing when `restartGuard: false` accepts that', 1, false, 0],
+    ['nothing when `restartGuard: false` accepts that', 2, false, 0],
+    // The guard is on by default for three nodes. Without it S13 requires nodes that forget nothing.
+    ['each node that may forget locks, without the guard', 3, false, 3],
   ])('warns of %s (%d nodes, restartGuard %p)', async (_what, count, restartGuard, warnings) => {
     const nodes = await startRedisNodes(count);
     const urls = nodes.map(({ url }) => url);
@@ -663,7 +663,7 @@ describe('a Redis that is down when the application starts', () => {
     await server.stop();
   });
 
-  test('does not delay the start when a quorum is up, also if it hangs', async () => {
+  test('lets the application start when a quorum is up and the third node hangs', async () => {
     const nodes = await startRedisNodes(2);
     const silent = await startTcpProxy(redis);
     silent.blackHole();

@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
 beforeEach(() => {
-  // A prefix of its own has a marker of its own: the nodes are new to it.
+  // A new prefix has a marker of its own, so the nodes count as new.
   keyPrefix = `p${++prefixes}:`;
   lines = new LogLines();
 });
@@ -30,7 +30,7 @@ afterEach(async () => {
   app = undefined;
 });
 
-/** An application over three nodes that are new. */
+/** Starts an application over three new nodes. */
 async function start(
   options: Partial<RedlockModuleOptions> & { readonly name?: string } = {},
   metadata: ModuleMetadata = {},
@@ -44,13 +44,13 @@ async function start(
   return app.get(LockService);
 }
 
-/** For how many milliseconds more the nodes are kept from voting. */
+/** The milliseconds until the last node votes. */
 async function guardOf(locks: LockService): Promise<number> {
   const { nodes } = await locks.checkNodes();
   return Math.max(...nodes.map(({ votesIn = 0 }) => votesIn));
 }
 
-/** The guard itself: the tests use whole tens of seconds, and less than ten have passed. */
+/** The duration of the guard. The tests use multiples of ten seconds, and take less than ten. */
 async function wholeGuardOf(locks: LockService): Promise<number> {
   return Math.ceil((await guardOf(locks)) / 10_000) * 10_000;
 }
@@ -133,12 +133,12 @@ test("start-up refuses a decorator's ttl that is longer than a configured guard"
 });
 
 describe('new nodes', () => {
-  /** Milliseconds. */
+  /** In milliseconds. */
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 
   test('refuse the first calls for the time of the guard, and the error names the option', async () => {
-    const locks = await start(short);
+    const locks = await start({ restartGuard: 60_000, defaults: { ttl: 60_000, retry: false } });
     const error = await locks.acquire('k').catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as Error).message).toMatch(
@@ -153,10 +153,11 @@ describe('new nodes', () => {
     expect(lines.of('log')).toContain(
       'Waiting until 2 of 3 Redis nodes vote, for 60000 ms at most (waitForQuorum)',
     );
-    // A busy machine may miss the time limit of a node.
+    // On a busy machine a node may miss its time limit. One of the three nodes may also vote later than the others.
     await until(async () => {
-      const error = await locks.withLock('k', () => undefined).catch((thrown: Error) => thrown);
-      expect(error?.message ?? '').not.toContain('restartGuard');
+      const error = await locks.withLock('k', () => undefined).catch((thrown: unknown) => thrown);
+      const votes = error instanceof LockUnavailableError ? error.votes : [];
+      expect(votes.filter((vote) => vote.error?.message.includes('restartGuard')).length).toBeLessThan(2);
       return error === undefined;
     });
   });

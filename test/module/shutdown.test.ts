@@ -36,7 +36,7 @@ import { renewed } from '../support/renewed.js';
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 
-/** Milliseconds. Long enough that a machine which freezes for a moment still renews the lock in time. */
+/** Milliseconds. The lock is renewed in time, even if the machine stands still for a moment. */
 const TTL = 6_000;
 
 let redis: RedisServer;
@@ -52,13 +52,13 @@ const connections = async (): Promise<number> =>
   // Connections for messages have a longer name.
   String(await looker.client('LIST')).split('name=nestjs-redlock ').length - 1;
 
-/** Opened by a test to let what runs go on. */
+/** A test opens the gate when the waiting code may continue. */
 class Gate {
   open!: () => void;
   readonly opened = new Promise<void>((resolve) => (this.open = resolve));
 }
 
-/** Closes when most modules do, TypeORM and Mongoose among them. */
+/** Closes in the same hook as most modules, TypeORM and Mongoose among them. */
 @Injectable()
 class Database implements OnApplicationShutdown {
   isOpen = true;
@@ -139,11 +139,18 @@ describe('app.close()', () => {
     then?: (locks: LockService) => unknown,
   ): Promise<{ readonly result: Promise<unknown> }> {
     const result = service.run(then);
-    // A test that is interested in a failure looks at it later.
+    // A test that expects a failure checks it later.
     result.catch(() => undefined);
     await until(() => service.lock !== undefined);
     return { result };
   }
+
+  /** True when the application refuses new calls. */
+  const isRefusing = (): Promise<boolean> =>
+    service.other().then(
+      () => false,
+      () => true,
+    );
 
   function settled(promise: Promise<unknown>): () => boolean {
     let yes = false;
@@ -163,12 +170,12 @@ describe('app.close()', () => {
     const { result } = await running(async () => [service.lock?.isHeld(), await connections()]);
     const closing = app.close();
     const isClosed = settled(closing);
-    await until(() => service.other().then(Boolean, () => true));
+    await until(isRefusing);
     expect(isClosed()).toBe(false);
     expect(service.lock?.isHeld()).toBe(true);
 
     service.gate.open();
-    // It was held, and connected, to its end.
+    // The method had its lock and its connection until its end.
     await expect(result).resolves.toEqual([true, 1]);
     await closing;
     await expect(free()).resolves.toBe(true);
@@ -186,7 +193,7 @@ describe('app.close()', () => {
     await closing;
   });
 
-  test('waits for tasks of withLock, Observables and generators no less', async () => {
+  test('waits for tasks of withLock, Observables and generators', async () => {
     await start();
     const ended: string[] = [];
     const begun: string[] = [];
@@ -227,14 +234,14 @@ describe('app.close()', () => {
         text: expect.stringMatching(/^Shut down while locked methods were running: running\./),
       },
     ]);
-    // Nobody else gets the key while the method may still work; it ends by itself.
+    // The key stays held while the method may still work. The lock ends with its ttl.
     await expect(looker.pttl('lock:{running}')).resolves.toBeGreaterThan(0);
     service.gate.open();
     await expect(result).rejects.toBeInstanceOf(LockLostError);
     await expect(until(free)).resolves.toBeUndefined();
   });
 
-  test("keeps the method's own error, also when it ends too late", async () => {
+  test("keeps the method's own error when the method ends too late", async () => {
     await start({ shutdownTimeout: 0 });
     const { result } = await running(() => {
       throw new Error('own');
@@ -302,14 +309,14 @@ describe('app.close()', () => {
     await next.close();
   });
 
-  test('notifies all holders, though a listener releases other locks', async () => {
+  test('notifies all holders when a listener releases other locks', async () => {
     await start();
     const held = await Promise.all(['a', 'b', 'c', 'd'].map((key) => app.get(LockService).acquire(key)));
     const reasons: unknown[] = [];
     for (const { signal } of held) signal.addEventListener('abort', () => reasons.push(signal.reason));
     held[0]!.signal.addEventListener('abort', () => void held[3]!.release());
     await app.close();
-    // The last one was released by its holder, which is no loss.
+    // The holder released the last lock, so that lock was not lost.
     expect(reasons).toEqual(Array(3).fill(expect.any(LockLostError)));
     await expect(free()).resolves.toBe(true);
   });
@@ -330,14 +337,14 @@ describe('app.close()', () => {
     await start();
     const { result } = await running(() => service.database.isOpen);
     const closing = app.close();
-    await until(() => service.other().then(Boolean, () => true));
+    await until(isRefusing);
     service.gate.open();
     await expect(result).resolves.toBe(true);
     await closing;
     expect(service.database.isOpen).toBe(false);
   });
 
-  test('does not fail when Redis is down', async () => {
+  test('resolves when Redis is down', async () => {
     const server = await startRedis();
     await start({ nodes: server.url, shutdownTimeout: 100 });
     await running();
@@ -378,7 +385,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
   });
   afterEach(() => looker.flushall());
 
-  /** Starts the application, ends it when it works, and resolves to what it said until its end. */
+  /** Starts the application, terminates it while its method works, and resolves to its output. */
   async function terminate(env: Record<string, string>): Promise<{
     readonly events: string[];
     readonly errors: string;
@@ -391,7 +398,7 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     const forget = cleanUpAfterTests(async () => void child.kill('SIGKILL'));
-    const closed = once(child, 'close'); // and all that it said has been read
+    const closed = once(child, 'close'); // comes after all output was read
     const events: string[] = [];
     let errors = '';
     child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text));
@@ -405,8 +412,8 @@ describe('SIGTERM to a process with enableShutdownHooks()', () => {
   }
 
   test.each([
-    ['as the signal does, by default', {}, 'SIGTERM'],
-    ['with code 0, where Nest is told to', { USE_EXIT: '1' }, 0],
+    ['by the signal, by default', {}, 'SIGTERM'],
+    ['with code 0, with `useProcessExit`', { USE_EXIT: '1' }, 0],
   ])(
     'finishes running methods, refuses waiting calls, and ends the process %s',
     async (_name, env, expected) => {

@@ -9,7 +9,7 @@ import { LogLines } from '../support/log-lines.js';
 import { startApp } from '../support/nest-app.js';
 import { LockService } from '../../lib/index.js';
 
-/** A store that replicates itself: no node beside it could agree with it on a token. */
+/** A store that replicates itself. It cannot agree on a token with other nodes. */
 function alone(): Store {
   const store: Store = new MemoryStore();
   return Object.assign(store, { raise: undefined, time: undefined });

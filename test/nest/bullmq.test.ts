@@ -15,7 +15,7 @@ const completed: string[] = [];
 
 @Processor('plain', { concurrency: 4 })
 class Plain extends WorkerHost {
-  @WithLock((job: Job<string>) => `job:${job.data}`, { retry: { delay: 1, jitter: 0 } })
+  @WithLock((job: Job<string>) => `job:${job.data}`, { retry: { timeout: 60_000, delay: 1, jitter: 0 } })
   override async process(_job: Job<string>): Promise<string> {
     await overlap.work(50);
     return String(currentLock()?.keys);
@@ -56,8 +56,8 @@ let app: INestApplication | undefined;
 const queue = (name: string): Queue => app!.get<Queue>(getQueueToken(name));
 
 /**
- * Resolves to what the jobs returned. Not by `waitUntilFinished`: BullMQ looks whether a job has finished, and only then
- * begins to read events, so that one that finishes in between is waited for in vain.
+ * Resolves to the results of the jobs. `waitUntilFinished` can wait for ever: BullMQ first checks if a job has finished,
+ * and then begins to read events, so it misses a job that finishes in between.
  */
 async function results(name: string, jobs: Promise<Job>[]): Promise<unknown[]> {
   return Promise.all(
@@ -69,7 +69,7 @@ async function results(name: string, jobs: Promise<Job>[]): Promise<unknown[]> {
   );
 }
 
-// In a block of their own, so that the application is closed while its server still runs.
+// A block of its own closes the application while its server still runs.
 describe('queue processors', () => {
   beforeAll(async () => {
     server = await startRedis();
@@ -82,7 +82,7 @@ describe('queue processors', () => {
         providers: [Plain, Refused, ...processors],
       },
       { nodes: server.url },
-      // Keep the application even if it does not start: afterAll must close it, because running workers keep Jest from ending.
+      // afterAll must close the application even if it does not start, because running workers keep Jest from ending.
       { prepare: (nest) => (app = nest) },
     );
   });
@@ -99,7 +99,7 @@ describe('queue processors', () => {
 
   test('a job that is refused fails, and BullMQ retries it', async () => {
     const lock = await app!.get(LockService).acquire('refused');
-    // As often as it takes a busy machine to see that it was refused.
+    // The attempts suffice until the test sees the refusal, also on a busy machine.
     const again = { attempts: 1_000, backoff: { type: 'fixed', delay: 50 } };
     const job = await queue('refused').add('job', '', again);
     await until(async () => {
@@ -111,7 +111,7 @@ describe('queue processors', () => {
   });
 
   test.each(orders.map((order, index) => [nameOf(order), `listens${index}`] as const))(
-    '%s: heard, under the lock',
+    '%s: the listener runs under the lock',
     async (_name, name) => {
       await queue(name).add('job', '');
       await until(() => completed.length > 0);

@@ -21,7 +21,7 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string; 
   const child = spawn(process.execPath, [file, ...args], {
     env: { ...process.env, NODE_OPTIONS: '', NO_COLOR: '1', REDIS_URL: server.url },
     stdio: ['ignore', 'pipe', 'pipe'],
-    // A command that does not end by itself holds on to a socket or a timer of ours.
+    // A socket or a timer of the library would keep the process alive until this limit.
     timeout: 200_000,
   });
   const [output, errors, [code]] = await Promise.all([
@@ -32,7 +32,7 @@ async function run(...args: string[]): Promise<{ code: unknown; output: string; 
   return { code, output, errors };
 }
 
-test('a command of nest-commander runs under its lock, releases it, and the process ends', async () => {
+test('a command of nest-commander runs under its lock, releases the lock, and lets the process end', async () => {
   await expect(run('report', 'daily', '--copies', '3')).resolves.toEqual({
     code: 0,
     output: '3 copies under report:daily\n',

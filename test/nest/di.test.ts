@@ -26,7 +26,7 @@ import {
 } from '../../lib/index.js';
 import { startApp } from '../support/nest-app.js';
 
-// Beside test/with-lock.providers.test.ts, which has the scopes, factories, lazy modules and inheritance.
+// test/decorator/with-lock.providers.test.ts has the scopes, factories, lazy modules and inheritance.
 
 @Injectable()
 class Mails {
@@ -80,7 +80,7 @@ describe('durable providers', () => {
     }
   }
 
-  /** One sub-tree of providers for each tenant, as the documentation of Nest has it. */
+  /** Each tenant has a sub-tree of providers, as in the documentation of Nest. */
   const tenants = new Map<string, ContextId>();
   const strategy = {
     attach(contextId: ContextId, incoming: Request) {
@@ -94,7 +94,7 @@ describe('durable providers', () => {
     },
   };
 
-  test('lock, and are built once for each tenant', async () => {
+  test('lock their methods, and are built once for each tenant', async () => {
     ContextIdFactory.apply(strategy);
     const app = await startApp({ controllers: [Routes], providers: [OfTenant] });
     await app.listen(0, '127.0.0.1');
@@ -202,7 +202,7 @@ describe('in unit tests', () => {
 
   describe('rejects without running the method, and names the mocked dependency', () => {
     const mocker = new ModuleMocker(globalThis);
-    /** As in the documentation of Nest. */
+    /** Copied from the documentation of Nest. */
     const automatic = (token: unknown): unknown => {
       const Mock = mocker.generateFromMetadata(mocker.getMetadata(token)!) as new () => unknown;
       return new Mock();

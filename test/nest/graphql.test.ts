@@ -181,7 +181,7 @@ async function ask(query: string): Promise<ExecutionResult> {
   return body as ExecutionResult;
 }
 
-/** Results of two concurrent runs, and of runs that a guard or a pipe refuses. `queryFor` asks with this id. */
+/** Resolves to the results of two concurrent runs, and of runs that a guard or a pipe refuses. */
 async function outcomes(queryFor: (id: string) => string): Promise<object> {
   const both = await Promise.all([ask(queryFor('one')), ask(queryFor('one'))]);
   const ran = [...calls];
@@ -231,7 +231,7 @@ test('fields of one query that need the same lock wait for each other', async ()
   expect(overlap.most).toBe(1);
 });
 
-test('a request-scoped resolver', async () => {
+test('a request-scoped resolver runs under its lock', async () => {
   await expect(ask('{ perRequest }')).resolves.toEqual({ data: { perRequest: 'per-request' } });
 });
 

@@ -34,7 +34,7 @@ import { MemoryStore } from '../../lib/stores/memory/memory-store.js';
 import { startApp } from '../support/nest-app.js';
 import { type Named, nameOf, permutations, stack } from '../support/stacking.js';
 
-// Beside test/with-lock.stacking.test.ts, which has guards, pipes and interceptors.
+// test/decorator/with-lock.stacking.test.ts has guards, pipes and interceptors.
 
 const acquire = jest.spyOn(MemoryStore.prototype, 'acquire');
 const calls: string[] = [];
@@ -61,7 +61,7 @@ const LOCK: Named = [
 ];
 const GUARD: Named = ['UseGuards', () => UseGuards(Deny)];
 
-/** Controllers, one for each order, with what they look like without @WithLock beside them. */
+/** One controller for each order of the decorators. */
 function controllersOf(path: string, orders: readonly Named[][], run: () => (id: string) => unknown) {
   return orders.map((order, index) => {
     @Controller(`${path}/${index}`)
@@ -148,7 +148,7 @@ class GuardedAsAWhole {
   }
 }
 
-/** As teams write them: several decorators in one, ours among them. */
+/** Several decorators in one, @WithLock among them, as many teams write them. */
 function Locked(key: string): MethodDecorator {
   return applyDecorators(SetMetadata('role', 'nobody'), WithLock(key) as MethodDecorator, UseGuards(Deny));
 }
@@ -204,8 +204,8 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   describe('a route that its guard denies answers 403, does not run and locks nothing', () => {
     test.each([
       ...cases('denied', denied),
-      ['a guard of the class, @WithLock above the metadata', 'whole/below'],
-      ['a guard of the class, @WithLock below the metadata', 'whole/above'],
+      ['a guard of the class, with @WithLock above the metadata', 'whole/below'],
+      ['a guard of the class, with @WithLock below the metadata', 'whole/above'],
       ['decorators in one, above @Get', 'composed/below'],
       ['decorators in one, below @Get', 'composed/above'],
     ])('%s', async (_name, path) => {

@@ -181,9 +181,9 @@ test('a handler that answers with a stream is under its lock until the stream en
   });
   calls.push('END');
   await expect(answers).resolves.toEqual([true, true]);
-  await (await locks.acquire('stream', { retry: { timeout: 1_000, delay: 1 } })).release();
+  await (await locks.acquire('stream', { retry: { timeout: 30_000, delay: 1 } })).release();
 });
 
-test('a request-scoped controller', async () => {
+test('a request-scoped controller runs under its lock', async () => {
   await expect(send('per-message', '')).resolves.toBe('per-message');
 });

@@ -22,8 +22,8 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// On a real Redis: Nest sends the headers of events one turn of the event loop after it has subscribed, and nodes in memory
-// refuse sooner than that.
+// These tests need a real Redis. Nest sends the headers of events one turn of the event loop after it has subscribed, and
+// nodes in memory refuse sooner.
 
 class Around implements NestInterceptor {
   intercept(_context: ExecutionContext, next: CallHandler): Observable<unknown> {
@@ -31,7 +31,7 @@ class Around implements NestInterceptor {
   }
 }
 
-/** So that it takes longer than a turn on a quick machine, too. */
+/** The second attempt makes the wait longer than a turn of the event loop, also on a quick machine. */
 const WAITING = { retry: { attempts: 2, delay: 100, jitter: 0, timeout: 30_000 } };
 const HELLO: MessageEvent = { data: 'hello' };
 
@@ -90,7 +90,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   let app: INestApplication;
   const errors: unknown[] = [];
   const noop = (): void => undefined;
-  // Nest logs what it can tell no client.
+  // Nest logs an error that it cannot send to the client.
   const logger: LoggerService = { log: noop, warn: noop, error: (error) => errors.push(error) };
 
   beforeAll(async () => {
@@ -103,17 +103,22 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   const ERROR_EVENT = /event: error\nid: 1\ndata: Internal server error\n\n$/;
 
   test.each([
-    ['a plain Observable: 200, and an event with the error', 'plain', 200, ERROR_EVENT],
-    ['a Promise of one: what the filter makes of it', 'later', 409, /"code":"LOCK_HELD"/],
-    ['a Promise of one, with an interceptor: 200, and the event', 'intercepted', 200, ERROR_EVENT],
-    ["a plain Observable with onBusy 'skip': 200, and no event", 'plain-skip', 200, /^\s*$/],
+    ['a plain Observable answers 200, and an event with the error', 'plain', 200, ERROR_EVENT],
+    ['a Promise of an Observable answers as the filter says', 'later', 409, /"code":"LOCK_HELD"/],
     [
-      "a Promise of one with onBusy 'skip', with an interceptor: 200, and an empty event",
+      'a Promise of an Observable, with an interceptor, answers 200, and the event',
+      'intercepted',
+      200,
+      ERROR_EVENT,
+    ],
+    ["a plain Observable with onBusy 'skip' answers 200, and no event", 'plain-skip', 200, /^\s*$/],
+    [
+      "a Promise of an Observable with onBusy 'skip', with an interceptor, answers 200, and an empty event",
       'intercepted-skip',
       200,
       /^\s*id: 1\s*$/,
     ],
-    ["a Promise of one with onBusy 'skip': 500", 'later-skip', 500, /Internal server error/],
+    ["a Promise of an Observable with onBusy 'skip' answers 500", 'later-skip', 500, /Internal server error/],
   ])('%s', async (_name, path, status, body) => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     await using lock = await app.get(LockService).acquire('key');
@@ -126,7 +131,7 @@ describe.each<[string, () => AbstractHttpAdapter]>([
   test('each route sends its event when the lock is free', async () => {
     const server = app.getHttpServer() as Parameters<typeof request>[0];
     for (const path of ['plain', 'later', 'intercepted', 'plain-skip', 'later-skip', 'intercepted-skip']) {
-      // A run ends after its answer.
+      // The lock of a run ends after its answer.
       await until(async () => !(await app.get(LockService).inspect('key')).held);
       const { text } = await request(server).get(`/${path}`).expect(200);
       expect(text).toContain('data: hello');

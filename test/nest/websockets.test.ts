@@ -66,7 +66,7 @@ const orders = permutations<Named>([
   ['UseFilters', () => UseFilters(Filter)],
 ]);
 
-// One gateway for all of them: each listens to every socket by itself.
+// All orders share one gateway, because each gateway listens to every socket.
 @WebSocketGateway()
 class Gateway {}
 for (const [index, order] of orders.entries()) {
@@ -147,5 +147,5 @@ test('a handler that answers with a stream is under its lock until the stream en
   const locks = app.get(LockService);
   await expect(locks.tryAcquire('stream')).resolves.toBeNull();
   calls.push('END');
-  await (await locks.acquire('stream', { retry: { timeout: 2_000, delay: 1 } })).release();
+  await (await locks.acquire('stream', { retry: { timeout: 30_000, delay: 1 } })).release();
 });

@@ -7,7 +7,7 @@ import { NO_RETRY } from '../../lib/core/lock-options.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
-// With a ttl of 1000 ms: usable for 988 ms, renewed every 333 ms, 50 ms for a node to answer.
+// A ttl of 1000 ms has a validity of 988 ms, a renewal every 333 ms, and a time limit of 50 ms for each node.
 const TTL = 1_000;
 
 let nodes: ScriptedNode[];
@@ -61,7 +61,7 @@ describe('validity', () => {
     expect(signal.aborted).toBe(true);
   });
 
-  test('a signal that is first read after the loss is aborted', async () => {
+  test('gives an aborted signal when the signal is first read after the loss', async () => {
     const lock = await acquire(false);
     await jest.advanceTimersByTimeAsync(TTL);
     expect(lock.signal.reason).toBeInstanceOf(LockLostError);
@@ -116,7 +116,7 @@ describe('the watchdog', () => {
     const lock = await acquire();
     for (const node of nodes) node.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(900);
-    // At 333 ms, and from then on 50 ms of waiting and 100 ms of pause.
+    // The first request comes at 333 ms. Each of the next ones follows a time limit of 50 ms and a pause of 100 ms.
     expect(extensions()).toEqual([4, 4, 4]);
     for (const node of nodes) node.fate = {};
     await jest.advanceTimersByTimeAsync(TTL);
@@ -143,15 +143,15 @@ describe('the watchdog', () => {
     expect((signal.reason as Error).message).toContain('no quorum is left');
   });
 
-  test('counts a confirmation that comes after the time limit, by when it was sent (S9)', async () => {
-    // Always later than the 50 ms that a node has.
+  test('counts a confirmation that comes after the time limit, from the send of its request (S9)', async () => {
+    // Every answer misses the time limit of 50 ms.
     for (const node of nodes) node.fate = { extend: 80 };
     const lock = await acquire();
     await jest.advanceTimersByTimeAsync(333 + 60);
     expect([lock.state, lock.remaining()]).toEqual(['unconfirmed', expect.closeTo(988 - 393, 0)]);
     await jest.advanceTimersByTimeAsync(30);
     expect([lock.state, lock.remaining()]).toEqual(['held', expect.closeTo(988 - 90, 0)]);
-    // The next one is planned from there.
+    // The next renewal counts from this one.
     await jest.advanceTimersByTimeAsync(200);
     expect(extensions()).toEqual([1, 1, 1]);
     await jest.advanceTimersByTimeAsync(3 * TTL);
@@ -180,7 +180,7 @@ describe('the watchdog', () => {
       const extend = each.extend.bind(each);
       each.extend = (leases, ttl, tell) =>
         extend(leases, ttl, (index, reply) => {
-          // The reply was on its way when the thread was blocked for longer than the rest of the validity.
+          // The thread is blocked for longer than the rest of the validity while the reply is under way.
           if (each === node) jest.setSystemTime(Date.now() + 700);
           tell(index, reply);
         });
@@ -230,7 +230,7 @@ describe('the state', () => {
 });
 
 describe('extend', () => {
-  test('gives the lock at least the new ttl, and renews to that', async () => {
+  test('gives the lock at least the new ttl, and renews it with that ttl', async () => {
     const lock = await acquire();
     await lock.extend(6_000);
     expect(lock.remaining()).toBeCloseTo(6_000 - 62, 0);
@@ -334,7 +334,7 @@ describe('maxHold', () => {
   });
 
   test('starts no renewal when a late confirmation comes after it', async () => {
-    // Renewals at 333, 483, 633 and 783 ms; the first is confirmed at 933 ms, when the next would be over.
+    // Renewals are sent at 333, 483, 633 and 783 ms. The first one is confirmed at 933 ms, after maxHold.
     for (const node of nodes) node.fate = { extend: 600 };
     const lock = await hold(900);
     await jest.advanceTimersByTimeAsync(934);
@@ -437,7 +437,7 @@ describe('release', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('ends the claim before it asks the nodes, so that no late renewal starts (S15)', async () => {
+  test('ends the lease before it asks the nodes, so that no late renewal starts (S15)', async () => {
     const lock = await acquire();
     void lock.release();
     expect(nodes[0]!.leases[0]!.ended).toBe(true);

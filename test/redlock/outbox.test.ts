@@ -10,7 +10,7 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
-// What is asked in one turn of the event loop is one command; each lock is still a lock for itself.
+// The requests of one turn of the event loop are sent in one command. Each lock has an outcome of its own all the same.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -28,7 +28,7 @@ afterEach(async () => {
   for (const end of ends.splice(0)) await end();
 });
 
-/** Locks over a client of the user's, to a server that knows the scripts. */
+/** A `Redlock` over a client of the user, with a server that knows the scripts. */
 async function redlockOn(client: Redis, opened = false): Promise<Redlock> {
   ends.push(() => client.disconnect());
   const node = new RedisStore(client, opened, newFleet());
@@ -71,14 +71,14 @@ test('splits very many acquisitions into several short commands', async () => {
 
   const locks = await acquireAll(redlock, keys);
 
-  // At most a hundred locks in one command.
+  // A command has at most a hundred locks.
   expect(await callsOf('evalsha')).toBe(10);
   expect(await countLocks(looker)).toBe(1_000);
   await Promise.all(locks.map((lock) => lock.release()));
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('grants the others beside a held key and a key of another type (S19)', async () => {
+test('grants the other keys beside a held key and a key of another type (S19)', async () => {
   const redlock = await openRedlock();
   const held = await redlock.acquire(['b'], once);
   await looker.lpush('lock:{c}', 'of another type');
@@ -107,7 +107,7 @@ test('grants a key again that is released and requested in the same turn', async
   const redlock = await openRedlock();
   const [lock] = await acquireAll(redlock, ['k']);
 
-  // Something else is asked first, so that the command with what is acquired is begun before the release.
+  // Another acquisition comes first, so the command for acquisitions is begun before the release.
   const outcomes = await Promise.allSettled([
     redlock.acquire(['other'], once),
     lock?.release(),
@@ -122,7 +122,7 @@ test('does not send an acquisition that is cancelled in its own turn after its r
   const [held] = await acquireAll(redlock, ['held']);
   const giveUp = new AbortController();
 
-  // The release begins a command before anything is acquired, and takes in what is released later in this turn.
+  // This release begins the command for releases before any acquisition. Later releases of the turn join it.
   const releasing = held?.release();
   const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] });
   const kept = redlock.acquire(['other'], once);
@@ -135,7 +135,7 @@ test('does not send an acquisition that is cancelled in its own turn after its r
   expect(await looker.exists('lock:{k}')).toBe(0);
 });
 
-test('grants all but cancelled acquisitions when the server has lost the script (S15)', async () => {
+test('grants all acquisitions that were not cancelled when the server has lost the script (S15)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const redlock = await openRedlock(proxy.url);
@@ -157,7 +157,7 @@ test('grants all but cancelled acquisitions when the server has lost the script 
   expect(await countLocks(looker)).toBe(0);
 });
 
-test("grants and releases the others beside a key outside of the user's rights", async () => {
+test("grants and releases the other keys beside a key outside of the user's rights", async () => {
   await looker.call('ACL', 'SETUSER', 'few', 'on', '>secret', '~lock:{a*', '&*', '+@all');
   ends.push(() => looker.call('ACL', 'DELUSER', 'few'));
   const redlock = await redlockOn(server.client({ username: 'few', password: 'secret' }));
@@ -169,7 +169,7 @@ test("grants and releases the others beside a key outside of the user's rights",
     { reason: { message: expect.stringContaining('NOPERM') as unknown } },
     { status: 'fulfilled' },
   ]);
-  // A possible record of the failed one is released as well, in each case; also in the same turn.
+  // The failed acquisition may have left a record, so it is released too, also in the same turn.
   const another = redlock.acquire(['x'], once).catch(() => undefined);
   for (const outcome of outcomes) if (outcome.status === 'fulfilled') void outcome.value.release();
   await another;
@@ -196,13 +196,13 @@ test('reports to the client that the server became a replica, so that it can rec
 });
 
 test.each(['quit', 'disconnect', 'close'] as const)(
-  'releases a cancelled acquisition before its caller can end the client: %s (S6)',
+  'releases a cancelled acquisition before its caller can end the client by %s (S6)',
   async (how) => {
     const client = how === 'close' ? openClient(server.url) : server.client();
     const redlock = await redlockOn(client, how === 'close');
     const giveUp = new AbortController();
     const given = redlock.acquire(['k'], { ...once, signals: [giveUp.signal] }).catch(() => undefined);
-    // It is on its way when the turn has ended.
+    // The request is sent at the end of the turn.
     await new Promise((resolve) => process.nextTick(() => process.nextTick(resolve)));
     giveUp.abort(new Error('given up'));
     await given;
@@ -227,7 +227,7 @@ test('sends releases before the nodes are closed, though nothing awaits them', a
   expect(await countLocks(looker)).toBe(0);
 });
 
-test('fails the requests, not the process, when a client throws', async () => {
+test('rejects the requests when a client throws, and the process lives on', async () => {
   const client = server.client();
   const redlock = await redlockOn(client);
   const [held] = await acquireAll(redlock, ['held']);
@@ -241,7 +241,7 @@ test('fails the requests, not the process, when a client throws', async () => {
 
   throwing.mockRestore();
   await (await redlock.acquire(['k'], once)).release();
-  // The release that failed is tried again.
+  // The failed release is repeated.
   await until(async () => (await countLocks(looker)) === 0);
 });
 

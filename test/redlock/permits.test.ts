@@ -30,7 +30,7 @@ async function over(...asked: readonly RedisServer[]): Promise<Redlock> {
   return redlock;
 }
 
-/** A map of slots of which the first alone is taken. */
+/** A map of slots with only the first slot taken. */
 const ONLY_SLOT_0 = '@';
 
 const twoOnce: AcquireOptions = {
@@ -44,7 +44,7 @@ const twoOnce: AcquireOptions = {
 test('frees the slot of a node that gives another slot after the lock is won', async () => {
   const [, , slow] = servers as [RedisServer, RedisServer, RedisServer];
   const [all, alone] = [await over(...servers), await over(slow)];
-  // The remains of another attempt there have the slot that the others give.
+  // Another attempt has left a record there, with the slot that the other nodes give.
   const left = await alone.acquire(['k'], twoOnce);
   expect(left.slot).toBe(0);
   jest.spyOn(Math, 'random').mockReturnValue(0);
@@ -67,14 +67,14 @@ function once(permits: number): AcquireOptions {
   return { ...twoOnce, kind: { mode: 'permits', permits } };
 }
 
-/** Over nodes in memory, and over each of them alone. */
+/** One `Redlock` over three nodes in memory, and one over each of these nodes. */
 function inMemory(): { nodes: ScriptedNode[]; all: Redlock; alone: Redlock[] } {
   const nodes = scriptedNodes(3);
   const all = redlockOver(nodes, { nodeTimeout: TTL / 5 });
   return { nodes, all, alone: nodes.map((node) => redlockOver([node], { nodeTimeout: TTL / 5 })) };
 }
 
-/** The slots that somebody has at each node. */
+/** The taken slots at each node. */
 async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefined)[][]> {
   const states = await Promise.all(nodes.map((node) => node.memory.read(['k'])));
   return states.map(([state]) => (state && 'holders' in state ? state.holders.map(({ slot }) => slot) : []));
@@ -82,7 +82,7 @@ async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefi
 
 test('retries from another slot when other holders have the slot to agree on', async () => {
   const { all, alone } = inMemory();
-  // The lowest free slot is another one at each node.
+  // Each node has a different lowest free slot.
   await alone[1]!.acquire(['k'], once(3));
   await alone[2]!.acquire(['k'], once(3));
   await alone[2]!.acquire(['k'], once(3));
@@ -120,7 +120,7 @@ test('does not ask a node for a missing slot after the release', async () => {
   await lock.release();
   const asked = nodes[2]!.count('acquire');
   await Promise.all(late.map((each) => each.release()));
-  // Longer than all pauses between two questions.
+  // This is longer than every pause between two requests.
   await new Promise((resolve) => setTimeout(resolve, 150));
   expect(nodes[2]!.count('acquire')).toBe(asked);
   expect(await slotsAt(nodes)).toEqual([[], [], []]);
@@ -136,7 +136,7 @@ test('asks the other nodes for the slot that the queue node gave', async () => {
       acquire.call(memory, requests, ordered, tell);
     };
   }
-  // Others waited here a moment ago.
+  // The node reports recent waiters, so the attempt asks this node first.
   nodes[0]!.contended = () => true;
   await (await redlockOver([nodes[0]!]).acquire(['k'], once(50))).release();
   const [taken] = [await redlockOver([nodes[0]!]).acquire(['k'], once(50))];

@@ -23,25 +23,25 @@ test.each([
   expect(freeAfter(remaining, quorum)).toBe(free);
 });
 
-/** All sets of `size` of the nodes. */
+/** All sets of `size` nodes. */
 function quorumsOf(nodes: readonly string[], size = quorumOf(nodes.length)): string[][] {
   if (size === 0) return [[]];
   return nodes.flatMap((node, at) => quorumsOf(nodes.slice(at + 1), size - 1).map((rest) => [node, ...rest]));
 }
 
-/** Whether old and new processes exclude each other, although their lists of nodes differ. */
+/** True if old and new processes exclude each other, although their lists of nodes differ. */
 function excludeEachOther(old: string, changed: string): boolean {
   const later = quorumsOf([...changed]);
   return quorumsOf([...old]).every((one) => later.every((other) => one.some((node) => other.includes(node))));
 }
 
-// The table of docs/versions.md.
+// docs/versions.md has this table.
 test.each([
   ['abc', 'abcd'],
   ['abcd', 'abcde'],
   ['abcde', 'abcd'],
   ['abcdef', 'abcdefg'],
-])('quorums of the nodes %s and %s share a node, as one is added or removed', (old, changed) => {
+])('quorums of the nodes %s and %s share a node', (old, changed) => {
   expect(excludeEachOther(old, changed)).toBe(true);
 });
 

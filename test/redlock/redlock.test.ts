@@ -27,7 +27,7 @@ function redlockOn(nodes: readonly ScriptedNode[], owner = 'me'): Redlock {
   return redlockOver(nodes, { owner });
 }
 
-/** Outcome of a promise, and its time in milliseconds. */
+/** Resolves to the outcome of a promise, and to its time in milliseconds. */
 async function outcome<T>(promise: Promise<T>): Promise<{ value: T | Error; after: number }> {
   const start = performance.now();
   const settled: { value: T | Error; after: number }[] = [];
@@ -120,7 +120,7 @@ describe('one attempt', () => {
   test('rejects and releases an acquisition that is slower than its ttl (S4, S6)', async () => {
     const nodes = scriptedNodes(1);
     const [node] = nodes as [ScriptedNode];
-    // A blocked thread: the reply is there, but time has passed. The time limit cannot tell, the clock can.
+    // The thread is blocked, so the reply is read late. The timer of the limit has not fired, but the clock shows the delay.
     const acquire = node.acquire.bind(node);
     node.acquire = (requests, ordered, tell) =>
       acquire(requests, ordered, (index, reply) => {
@@ -133,7 +133,7 @@ describe('one attempt', () => {
     expect(node.count('release')).toBe(1);
   });
 
-  test('reports how long the lock may still be held: until a quorum can be free', async () => {
+  test('reports the time until a quorum can be free', async () => {
     const nodes = scriptedNodes(3);
     await redlockOn(nodes.slice(0, 1), 'x').acquire(['k'], { ...once, ttl: 600 });
     await redlockOn(nodes.slice(1, 2), 'y').acquire(['k'], { ...once, ttl: 300 });
@@ -144,7 +144,7 @@ describe('one attempt', () => {
 });
 
 describe('the fencing token', () => {
-  /** Makes the last tokens of `k` on these nodes differ, ahead of what the nodes are asked to agree on. */
+  /** Gives `k` a different last token on each node, all larger than the token that an attempt proposes. */
   async function unevenTokens(nodes: readonly ScriptedNode[], steps: readonly number[]): Promise<void> {
     const ahead = tokenAt(Date.now() + 1_000);
     for (const [index, step] of steps.entries()) {
@@ -215,7 +215,7 @@ describe('the fencing token', () => {
     expect((value as Error).message).toContain('uses up the ttl');
   });
 
-  test('is always one round trip on one node', async () => {
+  test('takes one round trip on one node', async () => {
     const nodes = scriptedNodes(1);
     await unevenTokens(nodes, [7]);
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -256,7 +256,7 @@ describe('a tick that has run', () => {
 });
 
 describe('a failed attempt leaves nothing behind (S6)', () => {
-  test('remembers no tick for the minority it won', async () => {
+  test('records no tick on the minority that it won', async () => {
     const nodes = scriptedNodes(3);
     const tick = { schedule: 's', at: 1, life: 60_000, from: 'release' } as const;
     const other = await hold(nodes.slice(0, 2));
@@ -267,14 +267,14 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
     );
   });
 
-  test('keeps nothing on the minority it won, with any minHold', async () => {
+  test('keeps nothing on the minority that it won, with any minHold', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, minHold: 60_000 }));
     expect(nodes.map((node) => node.memory.size)).toEqual([1, 1, 0]);
   });
 
-  test('releases the minority it won', async () => {
+  test('releases the minority that it won', async () => {
     const nodes = scriptedNodes(3);
     const other = await hold(nodes.slice(0, 2));
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -291,7 +291,7 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('marks the claim as ended, so that no node starts anything for it any more (S15)', async () => {
+  test('ends the lease, so that no node starts a request for it (S15)', async () => {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.fate = { acquire: 'hang' };
     await outcome(redlockOn(nodes).acquire(['k'], once));
@@ -299,8 +299,8 @@ describe('a failed attempt leaves nothing behind (S6)', () => {
   });
 });
 
-describe('trying again', () => {
-  test('makes a claim with a fresh id of 128 bits for every attempt (S5)', async () => {
+describe('a retry', () => {
+  test('makes a lease with a fresh id of 128 bits for every attempt (S5)', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     await outcome(redlockOn(nodes).acquire(['k'], { ...once, retry: { ...waiting.retry, attempts: 4 } }));
@@ -321,7 +321,7 @@ describe('trying again', () => {
     expect(after).toBeLessThan(520);
   });
 
-  test('gets the lock when its holder lapses, without waiting for a whole delay more', async () => {
+  test('gets the lock when it lapses, before another delay has passed', async () => {
     const nodes = scriptedNodes(1);
     await hold(nodes);
     const { value, after } = await outcome(
@@ -369,14 +369,14 @@ describe('trying again', () => {
     },
   );
 
-  /** Somebody waited for the lock a moment ago, so that the gate is asked first, and alone. */
+  /** The nodes report recent waiters, so an attempt asks the queue node first, and alone. */
   function contendedNodes(): ScriptedNode[] {
     const nodes = scriptedNodes(3);
     for (const node of nodes) node.contended = () => true;
     return nodes;
   }
 
-  test('settles within its timeout when the gate is slow and the others hang (S8)', async () => {
+  test('settles within its timeout when the queue node is slow and the others hang (S8)', async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     for (const node of nodes.slice(1)) node.fate = { acquire: 'hang' };
@@ -414,7 +414,7 @@ describe('trying again', () => {
     expect(after).toBeLessThanOrEqual(2_001);
   });
 
-  test('gives the nodes after the gate only the remaining time (S16)', async () => {
+  test('gives the nodes after the queue node only the remaining time (S16)', async () => {
     const nodes = contendedNodes();
     nodes[0]!.fate = { acquire: 2_500 };
     const [, asked] = nodes as [ScriptedNode, ScriptedNode];
@@ -435,7 +435,7 @@ describe('trying again', () => {
     expect(limits[0]).toBeCloseTo(1_500, -1);
   });
 
-  test('a last attempt that is cut short does not turn a held lock into an unavailable one', async () => {
+  test('reports a held lock as held when the timeout cuts the last attempt short', async () => {
     const nodes = scriptedNodes(3);
     await hold(nodes);
     for (const node of nodes) node.fate = { acquire: 40 };
@@ -477,7 +477,7 @@ describe('a signal', () => {
     expect(after).toBeLessThan(315);
   });
 
-  test('ends a running attempt, and releases the votes it won (S6)', async () => {
+  test('ends a running attempt, which releases the votes that it won (S6)', async () => {
     const nodes = scriptedNodes(3);
     nodes[1]!.fate = { acquire: 'hang' };
     nodes[2]!.fate = { acquire: 'hang' };
@@ -490,7 +490,7 @@ describe('a signal', () => {
     expect(nodes.map((node) => node.count('release'))).toEqual([1, 1, 1]);
   });
 
-  test('that is already aborted sends no request', async () => {
+  test('that has already aborted prevents every request', async () => {
     const nodes = scriptedNodes(1);
     const { value } = await outcome(
       redlockOn(nodes).acquire(['k'], { ...waiting, signals: [AbortSignal.abort()] }),

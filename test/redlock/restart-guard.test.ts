@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { RestartGuard } from '../../lib/redlock/restart-guard.js';
 
-test('without a fixed duration is the largest ttl in use, the default ttl included (S12)', () => {
+test('the guard is as long as the largest ttl in use, the default ttl included (S12)', () => {
   const guard = new RestartGuard(undefined);
   expect(guard.duration).toBe(10_000);
   guard.note(500);
@@ -10,7 +10,7 @@ test('without a fixed duration is the largest ttl in use, the default ttl includ
   expect(guard.duration).toBe(60_000);
 });
 
-test('a fixed duration stays, and refuses locks that would outlive it', () => {
+test('a guard of fixed duration refuses locks that would outlive it', () => {
   const guard = new RestartGuard(3_000);
   guard.note(3_000);
   expect(() => guard.note(3_001)).toThrow(
@@ -21,7 +21,7 @@ test('a fixed duration stays, and refuses locks that would outlive it', () => {
   expect(guard.duration).toBe(3_000);
 });
 
-test('no lock is extended beyond the guard, which other processes do not know', () => {
+test('the guard refuses extensions beyond its duration', () => {
   const guard = new RestartGuard(undefined);
   guard.checkCovers(10_000);
   expect(() => guard.checkCovers(60_000)).toThrow('at most the restart guard of 10000 ms');

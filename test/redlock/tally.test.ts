@@ -14,7 +14,7 @@ const ran: AcquireReply = { ...held('tick'), ran: true } as AcquireReply;
 const away = new Error('away');
 const lease = new Lease(['k'], 'me', 1_000);
 
-/** The votes in the order in which they come; `undefined` for one that has not come. */
+/** @param votes - in the order of the nodes; `undefined` for a vote that has not come */
 function tallyOf(nodeCount: number, votes: readonly (AcquireReply | Error | undefined)[]): Tally {
   const tally = new Tally(nodeCount);
   for (const [node, vote] of votes.entries()) if (vote) tally.count(node, vote);
@@ -33,7 +33,7 @@ describe('decides when no later answer can change the outcome (S1)', () => {
     [3, [held(), held()], true],
     [3, [away, away], true],
     [3, [granted(), away], false],
-    // Neither can win, and the last vote says whether it is held or unknown.
+    // A quorum is impossible. The last vote decides between held and unavailable.
     [4, [granted(), granted(), held(), held()], true],
     [4, [granted(), granted(), held()], false],
     [5, [held(), held(), away], false],
@@ -62,13 +62,13 @@ describe('the token is agreed on when a quorum gave the largest', () => {
 describe('the reason of a refusal', () => {
   const nodes = scriptedNodes(3);
 
-  test('held: reports the holder, and when a quorum can be free', () => {
+  test('reports the holder, and the time until a quorum can be free, when a quorum refused', () => {
     const error = tallyOf(3, [granted(), held('x', 400), held('x', 900)]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockHeldError);
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
   });
 
-  test('no quorum of votes: reports the answer of each node', () => {
+  test('reports the answer of each node without a quorum of votes', () => {
     const error = tallyOf(3, [granted(), away, undefined]).failure(lease, nodes);
     expect(error).toBeInstanceOf(LockUnavailableError);
     expect((error as LockUnavailableError).votes).toEqual([
@@ -123,12 +123,12 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tallyOf(votes.length > 2 ? votes.length : 3, votes)).toMatchObject(expected);
   });
 
-  test('takes the token of the slot, and not that of another slot', () => {
+  test('takes the token of the won slot', () => {
     const tally = tallyOf(3, [slot(5), slot(1), slot(1)]);
     expect([tally.token, tally.isAgreed]).toEqual([11, true]);
   });
 
-  test('counts no other slot after nodes were asked to give others up', () => {
+  test('counts only the chosen slot after nodes were asked to free the others', () => {
     const tally = tallyOf(5, [slot(1), slot(2), slot(3), slot(4)]);
     tally.fixSlots();
     tally.forget(0b01110);
@@ -138,7 +138,7 @@ describe('permits are won in one and the same slot (S20)', () => {
     expect(tally).toMatchObject({ isWon: true, slots: [1], together: 0b00111 });
   });
 
-  test('reports all holders that nodes name, and when the first of them can end', () => {
+  test('reports all named holders, and the time until the first of them can end', () => {
     const error = tallyOf(3, [full('x', 400), full('y', 900), slot(1)]).failure(lease, scriptedNodes(3));
     expect(error).toMatchObject({ owner: 'owner of x', retryAfter: 400 });
     expect((error as LockHeldError).holders.map(({ id, slot: one }) => [id, one])).toEqual([

@@ -8,7 +8,7 @@ import { releaseOn } from '../support/ask-store.js';
 import { redlockOver } from '../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
-// With a ttl of 1000 ms: usable for 988 ms, renewed every 333 ms, 50 ms for a node to answer.
+// A ttl of 1000 ms has a validity of 988 ms, a renewal every 333 ms, and a time limit of 50 ms for each node.
 const TTL = 1_000;
 
 interface Request {
@@ -50,7 +50,7 @@ function release(locks: readonly HeldLock[]): Promise<unknown> {
   return Promise.all(locks.map((lock) => lock.release()));
 }
 
-/** The node answers for this lock as the test says, and for all others as ever. */
+/** Replaces the node's answers for one lock. */
 function answerFor(node: ScriptedNode, { id }: HeldLock, answer: () => Promise<boolean>): void {
   const extend = node.extend.bind(node);
   node.extend = (leases, ttl, tell) =>
@@ -87,7 +87,7 @@ describe('batches', () => {
     }
     await jest.advanceTimersByTimeAsync(5 * TTL);
     const last = requests.filter(({ at }) => at > performance.now() - TTL);
-    // A third of the ttl has room for ten batches that are a slack of a thirtieth apart.
+    // Batches are a thirtieth of the ttl apart, so ten of them fit into a third of the ttl.
     expect(last.length).toBeLessThanOrEqual(33);
     for (const { at, ids } of requests) for (const id of ids) asked.get(id)!.push(at);
     for (const times of asked.values()) {
@@ -130,11 +130,11 @@ describe('batches', () => {
 });
 
 describe('more locks than one request takes', () => {
-  // Usable for 9,898 ms, renewed every 3,333 ms, 500 ms for a node to answer.
+  // This ttl has a validity of 9,898 ms, a renewal every 3,333 ms, and a time limit of 500 ms for each node.
   const LONG_TTL = 10_000;
   const AT_ONCE = 250;
 
-  /** It answers one lock after the other, and takes a millisecond for each. */
+  /** The node answers one lock after the other, with a millisecond for each. */
   function slowDown(node: ScriptedNode): void {
     const extend = node.extend.bind(node);
     let idleAt = 0;
@@ -151,7 +151,7 @@ describe('more locks than one request takes', () => {
     return Promise.all(Array.from({ length: count }, (_, index) => acquire(`k${index}`, ttl)));
   }
 
-  test('are all kept by a node that needs longer for all of them than one time limit, as each part has its own limit', async () => {
+  test('are all kept by a node that takes longer for all of them than one time limit, because each part has its own limit', async () => {
     const locks = await holdMany(1_500);
     slowDown(nodes[0]!);
     await jest.advanceTimersByTimeAsync(3 * LONG_TTL);
@@ -189,7 +189,7 @@ describe('more locks than one request takes', () => {
   });
 
   test('each report the loss by the end of validity when no node answers, also before their turn (S10)', async () => {
-    // In 50 ms for each part 3,275 are asked for by then.
+    // A part takes 50 ms, so 3,275 locks are asked for by the end of validity.
     const locks = await holdMany(4_000, TTL);
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
@@ -198,7 +198,7 @@ describe('more locks than one request takes', () => {
     await jest.advanceTimersByTimeAsync(10);
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
     expect(requests.flatMap(({ ids }) => ids).length).toBeLessThan(locks.length);
-    // The last time limit ends.
+    // Now the last time limit has ended.
     await jest.advanceTimersByTimeAsync(50);
     expect(jest.getTimerCount()).toBe(0);
   });
@@ -208,7 +208,7 @@ describe('more locks than one request takes', () => {
     nodes[0]!.fate = { extend: 'hang' };
     const signals = locks.map(({ signal }) => signal);
     jest.setSystemTime(Date.now() + 620);
-    // By the wall clock 34 ms are left at the renewal, less than the 50 that the first part may take.
+    // The wall clock leaves 34 ms at the renewal, less than the time limit of 50 ms for the first part.
     await jest.advanceTimersByTimeAsync(334 + 37);
     expect(signals.every(({ aborted }) => aborted)).toBe(true);
   });
@@ -296,7 +296,7 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('is renewed though one node never answers, at once (S9)', async () => {
+  test('is renewed without delay though one node never answers (S9)', async () => {
     const locks = await acquireMany(20);
     nodes[2]!.fate = { extend: 'hang' };
     await jest.advanceTimersByTimeAsync(336);
@@ -333,7 +333,7 @@ describe('each lock of a batch', () => {
     const lock = await acquire('k');
     for (const node of nodes) node.fate = { extend: 'hang' };
     jest.setSystemTime(Date.now() + 640);
-    // By the wall clock 15 ms are left at the renewal, less than the 50 that a node may take.
+    // The wall clock leaves 15 ms at the renewal, less than the time limit of 50 ms for a node.
     await jest.advanceTimersByTimeAsync(334);
     expect(lock.signal.aborted).toBe(false);
     await jest.advanceTimersByTimeAsync(16);
@@ -352,14 +352,14 @@ describe('each lock of a batch', () => {
     await release(locks);
   });
 
-  test('may be released by a listener for the loss of another before it is renewed', async () => {
+  test('may be released by a listener for the loss of another lock, and is not renewed then', async () => {
     const locks = await acquireMany(3);
     const [first, second, third] = locks as [HeldLock, HeldLock, HeldLock];
     const extended: Promise<unknown>[] = [];
     first.signal.addEventListener('abort', () => {
       extended.push(second.release(), third.extend());
     });
-    // The other two take it that the first one's time has passed.
+    // The watchdog finds that the validity of the first lock has ended.
     jest.spyOn(first, 'remaining').mockReturnValue(0);
     await jest.advanceTimersByTimeAsync(340);
     await Promise.all(extended);
@@ -430,7 +430,7 @@ describe('a renewal that fails on a node is published', () => {
     unsubscribe(NODE_ERROR_CHANNEL, keep);
   });
 
-  test('once for each node and batch, and not for each lock', async () => {
+  test('once for each node and batch', async () => {
     const [, second, third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const locks = await acquireMany(200);
     second.fate.extend = new Error('READONLY');
@@ -440,14 +440,14 @@ describe('a renewal that fails on a node is published', () => {
       'b: READONLY',
       'c: no answer within 50 ms',
     ]);
-    // A third of the ttl has not passed, but what is not confirmed is asked for again soon.
+    // The watchdog repeats unconfirmed renewals sooner than after a third of the ttl.
     second.fate.extend = third.fate.extend = 0;
     await jest.advanceTimersByTimeAsync(TTL);
     expect(errors).toHaveLength(2);
     await release(locks);
   });
 
-  test('also for an error that comes after the decision', async () => {
+  test('for an error that comes after the decision', async () => {
     const [, , third] = nodes as [ScriptedNode, ScriptedNode, ScriptedNode];
     const lock = await acquire('k');
     answerFor(third, lock, () => new Promise((_, reject) => setTimeout(() => reject(new Error('late')), 40)));
@@ -456,7 +456,7 @@ describe('a renewal that fails on a node is published', () => {
     await lock.release();
   });
 
-  test('also for a manual extension', async () => {
+  test('for a manual extension', async () => {
     const [first] = nodes as [ScriptedNode];
     const lock = await acquire('k');
     first.fate.extend = new Error('OOM');

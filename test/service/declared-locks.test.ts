@@ -113,7 +113,7 @@ describe('a declared lock', () => {
     await expect(service.tryAcquire(locks['tenant:report'], 'acme')).resolves.toBeNull();
   });
 
-  test('has options of the call beside its arguments', async () => {
+  test('accepts options of the call beside its arguments', async () => {
     await others.withLock(locks['order:settle'], 42, async () => {
       const options = { signal: AbortSignal.timeout(50), retry: { timeout: 20_000 } };
       const waiting = service.acquire(locks['order:settle'].for(42), options);
@@ -121,13 +121,13 @@ describe('a declared lock', () => {
     });
   });
 
-  test('is refused to a method with its own `onBusy`', async () => {
+  test('uses the `onBusy` of the method when it is held', async () => {
     await others.withLock(locks['order:settle'], 42, () =>
       expect(orders.trySettle(42)).resolves.toBe('them'),
     );
   });
 
-  test('is skipped when its declaration says so', async () => {
+  test('is skipped when it is held and its declaration has `onBusy: skip`', async () => {
     await others.withLock(locks['clean-up'], () => expect(orders.cleanUp()).resolves.toBeUndefined());
     await expect(orders.cleanUp()).resolves.toBe('clean');
   });

@@ -17,7 +17,7 @@ import { startApp } from '../support/nest-app.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 30_000;
 
 let redis: RedisServer;
@@ -96,7 +96,7 @@ describe('acquire', () => {
     await (await waiting).release();
   });
 
-  test('an id is never used twice (S5)', async () => {
+  test('gives every lock an id of its own (S5)', async () => {
     const ids = new Set<string>();
     for (let i = 0; i < 20; i++) {
       const lock = await locks.acquire('key');
@@ -172,7 +172,7 @@ describe('withLock', () => {
     async (value) => {
       await expect(locks.withLock('key', () => value)).resolves.toBe(value);
       await expect(locks.withLock('key', undefined, async () => value)).resolves.toBe(value);
-      await expect(locks.withLock('key', { ttl: 500 }, async () => value)).resolves.toBe(value);
+      await expect(locks.withLock('key', { ttl: 60_000 }, async () => value)).resolves.toBe(value);
     },
   );
 
@@ -191,7 +191,7 @@ describe('withLock', () => {
     },
   );
 
-  test('has released when it resolves', async () => {
+  test('releases before it resolves', async () => {
     await locks.withLock('key', async (lock) => expect(lock.isHeld()).toBe(true));
     await expect(free()).resolves.toBe(true);
   });
@@ -252,7 +252,7 @@ describe('current', () => {
     expect(locks.current()).toBeUndefined();
   });
 
-  test('of one service does not see locks of another; currentLock() sees both', async () => {
+  test('of one service returns no lock of another service; currentLock() returns both', async () => {
     await locks.withLock('a', async (lock) => {
       expect(others.current()).toBeUndefined();
       await others.withLock('b', async (other) => {
@@ -264,7 +264,7 @@ describe('current', () => {
     });
   });
 
-  test('each concurrent call sees only its own lock', async () => {
+  test('is the own lock of each concurrent call', async () => {
     const keys = await Promise.all(
       ['a', 'b', 'c'].map((key) => locks.withLock(key, async () => locks.current()?.keys.join())),
     );
@@ -318,14 +318,14 @@ describe('signal', () => {
       failureOf(locks.acquire('key', { signal, ttl: 60_000 })),
     );
     await until(() => getEventListeners(signal, 'abort').length > 0);
-    // From 11 on Node would warn of a leak.
+    // Node warns of a leak from eleven listeners on.
     expect(getEventListeners(signal, 'abort')).toHaveLength(1);
     controller.abort(new Error('enough'));
 
     await expect(Promise.all(waiters)).resolves.toEqual(waiters.map(() => signal.reason as Error));
     expect(getEventListeners(signal, 'abort')).toEqual([]);
     await lock.release();
-    // Requests that were in transit at the cancellation must be undone, too (S6).
+    // A request that was under way at the cancellation must be undone too (S6).
     await until(free);
     await new Promise((resolve) => setImmediate(resolve));
     await expect(free()).resolves.toBe(true);
@@ -436,7 +436,7 @@ describe('invalid arguments are refused without a request', () => {
     'signal',
     'oncePerTick',
     'instance',
-  ])('but `%s: undefined` counts as omitted', async (name) => {
+  ])('except `%s: undefined`, which counts as omitted', async (name) => {
     const nothing = { [name]: undefined };
     for (const method of ['acquire', 'tryAcquire'] as const) {
       const lock = (await call(method, 'key', nothing)) as LockHandle;

@@ -21,9 +21,9 @@ import { PATIENT } from '../support/patience.js';
 import { DURABLE, type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// S18: re-entering keeps the fencing token, re-entering after a lapse throws, calls side by side do not join.
+// Rule S18: a call that re-enters keeps the fencing token. After a lapse it throws. Calls side by side do not join.
 
-/** Milliseconds. Long enough that no lock expires by accident, even if the machine freezes for a moment. */
+/** Milliseconds. No lock expires by accident, even if the machine stands still for a moment. */
 const TTL = 30_000;
 
 const joining = { reentrant: true, retry: false, ttl: TTL } as const;
@@ -55,11 +55,11 @@ class Service {
     }
   }
 
-  @WithLock('k', { retry: false })
+  @WithLock('k', { retry: false, ttl: TTL })
   async plain(): Promise<void> {}
 }
 
-/** Opened by a test to let what runs go on. */
+/** A test opens the gate when the waiting code may continue. */
 class Gate {
   open!: () => void;
   readonly opened = new Promise<void>((resolve) => (this.open = resolve));
@@ -90,13 +90,13 @@ afterEach(async () => {
   if (left > 0) throw new Error(`${left} locks were left behind`);
 });
 
-/** Has the lock taken away, and lets it be noticed now and not at the next renewal. */
+/** Removes the lock from the server. The extension notices the loss before the next renewal does. */
 async function takeAway(lock: LockHandle): Promise<void> {
   await looker.del('lock:{k}');
   await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
 }
 
-describe('a nested call joins the lock it is under (S18)', () => {
+describe('a nested call joins the lock of its caller (S18)', () => {
   test('with the same fencing token, and without asking Redis', async () => {
     await looker.config('RESETSTAT');
     const tokens = await service.outer(async () => [currentLock('k')?.fencingToken, await service.inner()]);
@@ -179,7 +179,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('without `reentrant`, and the error says that it waits for itself', async () => {
+  test('without `reentrant`, and rejects with an error that names its own caller', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
     await expect(nested).rejects.toThrow('Set `reentrant` to join the lock that a call is under');
@@ -197,12 +197,12 @@ describe('a call does not join (S18)', () => {
   });
 
   describe('while another call has joined', () => {
-    /** Runs `task` under a lock that a nested call has joined. All lose that, and end in a LockLostError. */
+    /** Runs `task` under a lock that a nested call has joined. Both calls end with a LockLostError. */
     async function besideSibling(task: (lock: LockHandle) => Promise<void>): Promise<void> {
       const gate = new Gate();
       const outer = service.outer(async () => {
         const sibling = locks.withLock('k', joining, () => gate.opened);
-        sibling.catch(() => undefined); // looked at below
+        sibling.catch(() => undefined); // the test checks it below
         await task(currentLock('k')!);
         gate.open();
         await expect(sibling).rejects.toBeInstanceOf(LockLostError);
@@ -231,7 +231,7 @@ describe('a call does not join (S18)', () => {
     test('a lock that it loses to another holder while it waits', async () => {
       await besideSibling(async (lock) => {
         const waiting = locks.withLock('k', { ...joining, retry: { timeout: 60_000 } }, () => 'never');
-        waiting.catch(() => undefined); // looked at below
+        waiting.catch(() => undefined); // the test checks it below
         await until(async () => (await looker.exists('lock:{k}:q')) === 1);
         await looker.set('lock:{k}', recordOf('them', 'f'.repeat(32)), 'PX', 90_000);
         await expect(lock.extend()).rejects.toBeInstanceOf(LockLostError);
@@ -241,7 +241,7 @@ describe('a call does not join (S18)', () => {
     });
   });
 
-  test('a lost lock of a call that has ended, and does not acquire its own', async () => {
+  test('a lost lock of a call that has ended, and acquires no lock of its own', async () => {
     let late: (() => Promise<unknown>) | undefined;
     const outer = service.outer(async () => {
       late = AsyncLocalStorage.bind(() => service.inner());
@@ -252,7 +252,7 @@ describe('a call does not join (S18)', () => {
     expect(service.mostInside).toBe(0);
   });
 
-  test('that outlives the nested call that started it, and runs beside another one', async () => {
+  test('after the nested call that started it has ended, beside another call', async () => {
     const gate = new Gate();
     await service.outer(async () => {
       const begin = await locks.withLock('k', joining, () =>
@@ -277,7 +277,7 @@ describe('a call does not join (S18)', () => {
     await until(async () => (await countLocks(looker)) === 0);
   });
 
-  test('the lock of a caller that has ended, but acquires its own', async () => {
+  test('the lock of a caller that has ended, and acquires a lock of its own', async () => {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
     let late: Promise<number | undefined> | undefined;
@@ -304,7 +304,7 @@ describe('a nested call that is not awaited', () => {
   });
   afterEach(() => others.close());
 
-  test('has the lock to its end, and releases it', async () => {
+  test('keeps the lock until it ends, and then releases it', async () => {
     const gate = new Gate();
     let nested: Promise<unknown> | undefined;
     const token = await service.outer(async () => {
@@ -374,7 +374,7 @@ describe('a nested call that is not awaited', () => {
       await expect(isFree()).resolves.toBe(true);
       return 'result';
     });
-    // To the one that released it, it was not lost.
+    // The caller that released the lock does not see a loss.
     expect(result).toBe('result');
   });
 
@@ -384,7 +384,7 @@ describe('a nested call that is not awaited', () => {
       'a call that has joined itself',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('but a handle that is not released when %s ends is logged', async (_name, run) => {
+  ])('that is a handle is lost when %s ends', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -393,8 +393,8 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('but a handle that is acquired after the call has ended is logged', async () => {
-    // There a lock comes a little later.
+  test('that is a handle is lost when it is acquired after the call has ended', async () => {
+    // The nodes in memory grant a little later, after the outer call has ended.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });
     const inMemory = testing.get(LockService);
@@ -416,7 +416,13 @@ describe('a nested call that is not awaited', () => {
       });
     });
     const closing = app.close();
-    await until(() => locks.tryAcquire('other').then(Boolean, () => true));
+    // The application refuses new calls by now.
+    await until(() =>
+      locks.tryAcquire('other').then(
+        async (lock) => (await lock?.release(), false),
+        () => true,
+      ),
+    );
     gate.open();
     await expect(nested).resolves.toBe(true);
     await closing;

@@ -30,7 +30,7 @@ import { renewed } from '../support/renewed.js';
 import { FakeTransactions, Step } from '../support/transactions.js';
 import { until } from '../support/until.js';
 
-const kept = { release: 'afterCommit', ttl: 6_000 } as const;
+const kept = { release: 'afterCommit', ttl: 12_000 } as const;
 const joining = { ...kept, reentrant: true } as const;
 const oneAttempt = { retry: false } as const;
 
@@ -42,7 +42,7 @@ class Orders {
     return currentLock()!;
   }
 
-  @WithLock('order', { ...kept, maxHold: 100, ttl: 200 })
+  @WithLock('order', { ...kept, maxHold: 100, ttl: 2_400 })
   async payBriefly(): Promise<LockHandle> {
     return currentLock()!;
   }
@@ -96,7 +96,7 @@ async function start(options: Partial<RedlockModuleOptions> = {}): Promise<void>
   await startWith([Orders, Plain], { ...database.hooks, ...options });
 }
 
-/** Of which nobody tells when they end. */
+/** An application without `afterTransaction`: it gets no notice when a transaction ends. */
 async function startWithoutEnds(): Promise<void> {
   database = new FakeTransactions();
   await startWith([Plain], { inTransaction: database.hooks.inTransaction });
@@ -148,7 +148,7 @@ describe("release: 'afterCommit'", () => {
     await until(isFree);
   });
 
-  test('keeps it when the method threw, as its caller may still commit', async () => {
+  test('keeps it when the method threw, because its caller may still commit', async () => {
     await database.run(async () => {
       const failing = orders.pay(() => Promise.reject(new Error('own')));
       await expect(failing).rejects.toThrow('own');
@@ -308,7 +308,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('get an error that they wait for themselves, without reentrant', async () => {
+  test('are refused without reentrant, with an error that names the own caller', async () => {
     await database.run(async () => {
       await orders.pay();
       const again = locks.withLock('order', { ...kept, ...oneAttempt }, () => undefined);
@@ -316,10 +316,10 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('get an error that they wait for themselves when they are concurrent, without reentrant', async () => {
+  test('are refused without reentrant when they are concurrent, with an error that names the own caller', async () => {
     await database.run(async () => {
       const pay = (): Promise<void> =>
-        locks.withLock('order', { ...kept, retry: { timeout: 200 } }, () => undefined);
+        locks.withLock('order', { ...kept, retry: { timeout: 2_000 } }, () => undefined);
       const [first, second] = await Promise.allSettled([pay(), pay()]);
       expect(first.status).toBe('fulfilled');
       expect(second).toMatchObject({ status: 'rejected', reason: { heldByCaller: true } });
@@ -333,7 +333,7 @@ describe('calls of one transaction', () => {
     });
   });
 
-  test('get the loss of the lock from the next join', async () => {
+  test('report the loss of the lock at the next join', async () => {
     await database.run(async () => {
       await orders.add();
       await locks.forceRelease('order');
@@ -364,7 +364,7 @@ describe('a shutdown', () => {
     await database.run(async () => {
       const lock = await orders.pay();
       closing = app.close();
-      // Calls outside of a transaction are refused by now.
+      // The shutdown has begun when calls outside of a transaction are refused.
       const refused = (): Promise<boolean> =>
         outside(() => locks.withLock('other', oneAttempt, () => false)).catch(
           (error: unknown) => error instanceof LockUnavailableError,
@@ -474,7 +474,7 @@ describe('a lock that is released before the commit', () => {
     expect(lines.of('error')).toEqual([expect.stringMatching(told)]);
     expect(lines.of('warn')).toEqual([]);
     expect(events.filter(({ type }) => type === 'acquired')).toHaveLength(2);
-    // To be kept for nobody knows how long: the caller is told instead.
+    // The end of the transaction is unknown, so the lock is refused with an error.
     await expect(orders.pay()).rejects.toBeInstanceOf(Error);
     expect(await isHeld()).toBe(false);
   });
@@ -524,7 +524,7 @@ describe('without a name of the transaction', () => {
     await fake.run(async () => {
       await orders.add();
       expect(await isHeld()).toBe(true);
-      // Nothing tells that it is the same transaction.
+      // The hook does not tell one transaction from another.
       const again = locks.withLock('order', { ...joining, ...oneAttempt }, () => undefined);
       await expect(again).rejects.toBeInstanceOf(LockHeldError);
     });

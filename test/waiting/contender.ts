@@ -6,18 +6,18 @@ import { openRuntime } from '../../lib/module/open-runtime.js';
 import type { LockOptions } from '../../lib/core/lock-options.js';
 import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
 
-// A process that wants one lock again and again, in several loops. It is told what to do by messages.
+// A process that acquires one lock again and again, in several loops. Messages from the test control it.
 
 export interface ContenderOptions {
   readonly module: RedlockModuleOptions;
   readonly key: string;
   readonly loops: number;
   readonly lock: LockOptions;
-  /** Milliseconds that it keeps the lock; 0 to give it back at once. */
+  /** The time for which the process holds the lock, in milliseconds; 0 to release at once. */
   readonly hold: number;
 }
 
-/** `go`: lock until `stop`. `once`: every loop locks once. `quit`: give everything back and end. */
+/** `go`: lock until `stop`. `once`: every loop locks once. `quit`: release everything and end. */
 export type Order = 'go' | 'once' | 'stop' | 'quit';
 
 /** Times in milliseconds on the machine's monotonic clock, which all processes share. */
@@ -90,6 +90,6 @@ async function obey(order: Order): Promise<void> {
 }
 
 process.on('message', (order: Order) => void obey(order));
-// It ends with the test that started it.
+// The process ends with the test that started it.
 process.on('disconnect', () => setTimeout(() => process.exit(), 1_000).unref());
 tell({ event: 'ready' });

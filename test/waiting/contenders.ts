@@ -48,7 +48,7 @@ export class Contender {
     await this.#exited;
   }
 
-  /** Lets it give everything back and end. */
+  /** Makes the process release everything and end. */
   async quit(): Promise<void> {
     this.tell('quit');
     await this.#exited;
@@ -57,7 +57,7 @@ export class Contender {
 
 let program: Promise<string> | undefined;
 
-/** So many processes, connected and waiting for orders. */
+/** Starts processes that are connected and wait for orders. */
 export async function startContenders(count: number, options: ContenderOptions): Promise<Contender[]> {
   program ??= bundled('test/waiting/contender.ts');
   const path = await program;
@@ -66,7 +66,7 @@ export async function startContenders(count: number, options: ContenderOptions):
   return all;
 }
 
-/** Gives all of them an order that they answer with what they were served. */
+/** Gives an order to all processes. Resolves to their grants and errors. */
 export async function outcomeOf(
   contenders: readonly Contender[],
   order: 'once' | 'stop',

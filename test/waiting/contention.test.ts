@@ -8,23 +8,24 @@ import type { ContenderOptions, Served } from './contender.js';
 import { outcomeOf, startContenders } from './contenders.js';
 import { countPerLoop, gapsOf, jainIndex, servedMeanwhile } from './fairness.js';
 
-/** A waiter that polls sleeps so long that it stands out; messages must do the work. */
+/** The delay is so long that a waiter that polls exceeds the limits below. */
 const lock = {
   ttl: 20_000,
   retry: { timeout: 60_000, delay: 10_000, jitter: 100 },
 } satisfies ContenderOptions['lock'];
 
-/** Longer than any hand-over takes on a busy machine, and shorter than any sleep of a waiter that was forgotten. */
+/** A waiter in the queue that gets no message sleeps for five seconds, so a lost message exceeds this limit. */
 const FORGOTTEN_MS = 4_500;
 
 const LONG = process.env['FAULTS'] === 'long';
-/** In both forms the messages are cut several times. */
+/** The connections for messages are cut several times during so many hand-overs. */
 const HAND_OVERS = LONG ? 10_000 : 1_200;
 /** Total number of grants to the 32 waiters. Each waiter gets at least 15. */
 const SERVED = LONG ? 1_600 : 500;
 
 function optionsFor(servers: readonly RedisServer[], more: Partial<ContenderOptions>): ContenderOptions {
-  // Who gets no answer in time polls. Of several nodes one hangs, and the others must not wait for it for long.
+  // A waiter that gets no answer in time polls. One of several nodes hangs in a test, and must not delay the others for
+  // long.
   const nodeTimeout = servers.length === 1 ? 4_000 : 1_000;
   const module = { nodes: servers.map(({ url }) => url), restartGuard: false as const, nodeTimeout };
   return { module, key: 'k', loops: 1, lock, hold: 1, ...more };
@@ -62,25 +63,25 @@ describe('32 waiters on one node, over and over', () => {
     const contenders = await startContenders(processes, optionsFor(servers, { key, loops }));
     for (const contender of contenders) contender.tell('go');
     // Each acquisition and each release sets the record once.
-    await until(async () => (await setCalls(looker)) >= 2 * SERVED, 90_000);
+    await until(async () => (await setCalls(looker)) >= 2 * SERVED, 240_000);
     const { served, errors } = await outcomeOf(contenders, 'stop');
     await Promise.all(contenders.map((contender) => contender.quit()));
 
     expect(errors).toEqual([]);
     expectOneAtATime(served);
-    // Once all of them wait.
+    // From here on all of them wait.
     const settled = served.slice(64);
     expect(settled.length).toBeGreaterThan(100);
     expect(jainIndex(settled, 32)).toBeGreaterThanOrEqual(0.95);
-    // Everybody else has one turn meanwhile; where waiters poll, some have two. A process that stands still for a moment
-    // misses its own.
+    // Every other waiter has one turn meanwhile. Waiters that poll would have two at times. A process that stands still
+    // for a moment misses its own turn.
     const overtaken = servedMeanwhile(settled).toSorted((a, b) => a - b);
     expect(overtaken[Math.floor(0.95 * overtaken.length)]).toBeLessThanOrEqual(1.3 * 31);
-    // Nothing remains but the record, for the linger.
+    // Only the record remains, for the linger.
     await expect(servers[0]!.client().keys(`*${key}*`)).resolves.toEqual([`lock:{${key}}`]);
   });
 
-  test(`every waiter acquires in ${HAND_OVERS} hand-overs, though messages are interrupted every 500 ms`, async () => {
+  test(`every waiter acquires in time in ${HAND_OVERS} hand-overs, though messages are interrupted every 500 ms`, async () => {
     const contenders = await startContenders(3, optionsFor(servers, { key: 'cut', loops: 2, hold: 0 }));
     const looker = servers[0]!.client();
     await looker.config('RESETSTAT');
@@ -107,7 +108,7 @@ describe('sixteen waiters on five nodes, over and over', () => {
   });
   afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
-  test('no waiter starves, with any fault of the queue node', async () => {
+  test('no waiter starves while the queue node hangs, dies and comes back', async () => {
     const contenders = await startContenders(8, optionsFor(servers, { loops: 2 }));
     for (const contender of contenders) contender.tell('go');
     await delay(1_500);
@@ -124,12 +125,13 @@ describe('sixteen waiters on five nodes, over and over', () => {
     expect(errors).toEqual([]);
     expectOneAtATime(served);
     expect(countPerLoop(served)).toHaveLength(16);
-    // Whoever stands in line at a node that hangs notices within a second or two, and meanwhile others pass. Whom a busy
-    // machine kept from a quorum of answers polls once.
+    // A waiter in the queue of a node that hangs notices the fault after a second or two, and others pass it meanwhile. A
+    // waiter that a busy machine kept from a quorum of answers polls once.
     const poll = lock.retry.delay + lock.retry.jitter;
     expect(Math.max(...served.map(({ asked, granted }) => granted - asked))).toBeLessThan(10_000 + poll);
-    expect(Math.max(...gapsOf(served))).toBeLessThan(FORGOTTEN_MS);
-    // Nothing remains but the nodes' markers and the record, for the linger.
+    // Some waiter is always granted before any would poll.
+    expect(Math.max(...gapsOf(served))).toBeLessThan(lock.retry.delay - 1_000);
+    // Only the nodes' markers and the record remain, for the linger.
     const lookers = servers.map((server) => server.client());
     const left = await Promise.all(lookers.map((looker) => looker.keys('*')));
     expect(left.flat().filter((key) => key !== 'lock:{k}' && key !== 'lock:redlock-node')).toEqual([]);

@@ -1,6 +1,6 @@
 import type { Served } from './contender.js';
 
-/** Jain's fairness index of how often each loop was served: 1 when all are served alike, 1/n when one gets everything. */
+/** Jain's fairness index of the grants of the loops: 1 when all loops are granted equally often, 1/n when one gets all. */
 export function jainIndex(served: readonly Served[], loops: number): number {
   const counts = countPerLoop(served);
   const squares = counts.reduce((sum, count) => sum + count ** 2, 0);
@@ -14,8 +14,8 @@ export function countPerLoop(served: readonly Served[]): number[] {
 }
 
 /**
- * For each acquisition, how many others were served between its call and its grant. Unlike the time, this does not
- * depend on how busy the machine is.
+ * The number of other grants between the call and the grant of each acquisition. A busy machine changes the time
+ * between them, and not this number.
  */
 export function servedMeanwhile(served: readonly Served[]): number[] {
   const grants = served.map(({ granted }) => granted).toSorted((a, b) => a - b);

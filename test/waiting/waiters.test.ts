@@ -14,16 +14,13 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { type Contender, outcomeOf, startContenders } from './contenders.js';
 
-/** Polling alone would take this long, so what comes sooner came by a message. */
+/** The pause between two attempts of a waiter outside the queue, in milliseconds. */
 const POLL_MS = 20_000;
 
-/** Who stands in line asks this often, also without a message. */
+/** The longest sleep of a waiter in the queue that gets no message, in milliseconds. */
 const LONGEST_SLEEP_MS = 5_000;
 
-/**
- * What a test allows for a machine that is busy, in milliseconds: less than a waiter that stands in line sleeps when no
- * message comes.
- */
+/** The most milliseconds that a grant may take on a busy machine. A lost message exceeds this limit. */
 const ROOM_MS = 4_000;
 
 const TTL = 30_000;
@@ -44,22 +41,26 @@ beforeAll(async () => {
   looker = server.client();
 });
 afterAll(() => server.stop());
-beforeEach(() => looker.flushall());
+beforeEach(async () => {
+  await looker.flushall();
+  // The server notices a moment later that the connections of the test before are closed.
+  await until(async () => (await subscribers()) === 0);
+});
 afterEach(async () => {
   await Promise.all(opened.splice(0).map((redlock) => redlock.close()));
 });
 
-/** A process of its own, as the server sees it. */
+/** Connections and an id of its own: to the server it is a separate process. */
 async function newProcess(owner: string): Promise<Redlock> {
   const nodes = nodesTo([server.url]);
   await Promise.all(nodes.map((node) => node.connect()));
-  // What is not answered in time is asked again by polling, which would take too long.
+  // A waiter that gets no answer in time polls, which would exceed the limits below. So the node gets much time.
   const redlock = redlockOver(nodes, { owner, nodeTimeout: TTL / 5 });
   opened.push(redlock);
   return redlock;
 }
 
-/** How many stand in line for a key, without the turn and without who was told. */
+/** Number of waiters in the queue of a key, without the entries for the turn and for the stand-bys. */
 function inLine(key: string): Promise<number> {
   return looker.zcount(`lock:{${key}}:q`, 0, 1e13);
 }
@@ -80,7 +81,7 @@ function liveHeap(): number {
   return process.memoryUsage().heapUsed;
 }
 
-/** What a promise is when it settles, and when that is. */
+/** Resolves to the value of a promise, and to the moment at which it came. */
 async function timed<T>(promise: Promise<T>): Promise<{ value: T; at: number }> {
   const value = await promise;
   return { value, at: performance.now() };
@@ -111,7 +112,7 @@ test('a waiter acquires when minHold ends', async () => {
   await value.release();
 });
 
-test('a process has one place in line for all its waiting calls, and serves them in order', async () => {
+test('a process has one place in the queue for all its waiting calls, and serves them in order', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], waiting);
   const served: number[] = [];
@@ -139,10 +140,10 @@ test('calls of several processes acquire in order of arrival', async () => {
       return lock.release();
     });
     calls.push(call);
-    // A process stands in line since its first call.
+    // A process is in the queue from its first call on.
     standing.add(process);
     await until(async () => (await inLine('k')) === standing.size);
-    // Farther apart than a busy machine is late.
+    // A waiter that asks again loses as much time as its request takes. The distance keeps the order all the same.
     await delay(150);
   }
   await held.release();
@@ -150,7 +151,7 @@ test('calls of several processes acquire in order of arrival', async () => {
   expect(served).toEqual([0, 1, 2, 3, 4, 5, 6, 7]);
 });
 
-describe('a waiter that gives up leaves no place in line and no key', () => {
+describe('a waiter that gives up leaves no place in the queue and no key', () => {
   test.each<[string, (controller: AbortController) => AcquireOptions]>([
     ['after its timeout', () => ({ ...waiting, retry: { ...waiting.retry, timeout: 2_500 } })],
     [
@@ -162,10 +163,12 @@ describe('a waiter that gives up leaves no place in line and no key', () => {
     const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
     const held = await alice.acquire(['k'], waiting);
     const controller = new AbortController();
-    // The second of them waits behind the first.
+    // The second call waits behind the first.
     const calls = [1, 2].map(() => bob.acquire(['k'], acquisition(controller)));
-    const outcomes = Promise.allSettled(calls);
-    await until(async () => (await inLine('k')) === 1);
+    let isOver = false;
+    const outcomes = Promise.allSettled(calls).finally(() => (isOver = true));
+    // On a machine that stands still the calls may end before the test sees them in the queue.
+    await until(async () => isOver || (await inLine('k')) === 1);
     controller.abort(new Error('not needed any more'));
     for (const outcome of await outcomes) expect(outcome.status).toBe('rejected');
     await until(async () => (await looker.exists('lock:{k}:q')) === 0);
@@ -174,7 +177,7 @@ describe('a waiter that gives up leaves no place in line and no key', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('and passes its turn on when it gives up at its turn', async () => {
+  test('passes its turn on when it gives up at its turn', async () => {
     const [alice, bob, carol] = [
       await newProcess('alice'),
       await newProcess('bob'),
@@ -196,7 +199,7 @@ describe('a waiter that gives up leaves no place in line and no key', () => {
   });
 });
 
-describe('a dead waiter delays the others briefly, and not until they poll', () => {
+describe('a dead waiter delays the others only briefly', () => {
   const options = (key: string) => ({
     module: { nodes: [server.url], nodeTimeout: TTL / 5 },
     key,
@@ -206,9 +209,9 @@ describe('a dead waiter delays the others briefly, and not until they poll', () 
   });
 
   test.each<[string, 'kill' | 'pause']>([
-    ['that was killed', 'kill'],
-    ['that was stopped', 'pause'],
-  ])('one %s', async (_what, fault) => {
+    ['a killed process', 'kill'],
+    ['a stopped process', 'pause'],
+  ])('%s', async (_what, fault) => {
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
     const [dead] = await startContenders(1, options('k'));
@@ -233,7 +236,7 @@ describe('a dead waiter delays the others briefly, and not until they poll', () 
 });
 
 describe('a waiter that hangs delays the others briefly', () => {
-  /** A process that has come for the lock, stands in line, and reads nothing any more. */
+  /** A process in the queue that no longer reads messages. */
   async function hanging(behind: number): Promise<Contender> {
     const options = {
       module: { nodes: [server.url] },
@@ -249,12 +252,12 @@ describe('a waiter that hangs delays the others briefly', () => {
     return waiter!;
   }
 
-  // Who waits behind them is told of the first turn, or of the second, or knows of it since its process was first itself.
+  // The last waiter gets a message about the first turn, or about the second one, or was itself the first.
   test.each([
     ['the second', ['bob', 'hangs', 'carol']],
-    ['the second, and the third with it', ['bob', 'hangs', 'hangs', 'carol']],
-    ['the third, behind a call of the process that comes after it', ['bob', 'carol', 'hangs', 'carol']],
-  ])('%s in line', async (_which, line) => {
+    ['the second and the third', ['bob', 'hangs', 'hangs', 'carol']],
+    ['the third, between two calls of another process,', ['bob', 'carol', 'hangs', 'carol']],
+  ])('%s in the queue', async (_which, line) => {
     const people = {
       alice: await newProcess('alice'),
       bob: await newProcess('bob'),
@@ -286,7 +289,7 @@ describe('a waiter that hangs delays the others briefly', () => {
 });
 
 describe('calls of one process follow each other', () => {
-  /** Resolves to how many milliseconds so many calls took, all made now, which keep the lock for a while. */
+  /** Resolves to the number of milliseconds that so many calls take in all. Each call holds the lock for a moment. */
   async function inTurn(redlock: Redlock, calls: number): Promise<number> {
     const start = performance.now();
     const all = Array.from({ length: calls }, async () => {
@@ -298,23 +301,23 @@ describe('calls of one process follow each other', () => {
     return performance.now() - start;
   }
 
-  test('without a message, which is slower and may be lost', async () => {
+  test('without a message, also where the user may not publish', async () => {
     await looker.call('ACL', 'SETUSER', 'mute', 'on', '>secret', '~*', '&*', '+@all', '-publish');
     const nodes = nodesTo([server.url.replace('redis://', 'redis://mute:secret@')]);
     await Promise.all(nodes.map((node) => node.connect()));
-    const mute = redlockOver(nodes, { owner: 'mute', nodeTimeout: 500 });
+    const mute = redlockOver(nodes, { owner: 'mute', nodeTimeout: TTL / 5 });
     opened.push(mute);
-    // A release whose script the server does not know takes two round trips.
+    // Now the server knows the script of a release. Otherwise a release takes two round trips.
     await (await mute.acquire(['k'], waiting)).release();
-    // The first of them gets it when this one lapses.
+    // The first call is granted when this lock lapses.
     await mute.acquire(['k'], { ...waiting, ttl: 500, renew: false });
     expect(await inTurn(mute, 10)).toBeLessThan(LONGEST_SLEEP_MS);
     await looker.call('ACL', 'DELUSER', 'mute');
   });
 
-  test('with two commands for each, though they receive messages of their own releases', async () => {
+  test('with two commands for each call, though the process receives messages of its own releases', async () => {
     const alice = await newProcess('alice');
-    // The connection for messages is there from now on.
+    // Opens the connection for messages.
     await inTurn(alice, 2);
     await looker.config('RESETSTAT');
     await inTurn(alice, 100);
@@ -345,7 +348,7 @@ test('a forced release hands the lock to the next in line, in the same process a
   await Promise.all(nodes.map((node) => node.close()));
 });
 
-test('a place in line that Redis has lost costs only time', async () => {
+test('a waiter whose place Redis has lost acquires later', async () => {
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   const held = await alice.acquire(['k'], { ...waiting, ttl: 3_000 });
   const next = timed(bob.acquire(['k'], waiting));
@@ -354,7 +357,7 @@ test('a place in line that Redis has lost costs only time', async () => {
   const released = performance.now();
   await held.release();
   const { value, at } = await next;
-  // It looks again when the lock could have lapsed, as far as it was told.
+  // Bob asks again when the lock could have lapsed, by the answer that he got.
   expect(at - released).toBeLessThan(3_000 + ROOM_MS);
   await value.release();
 });
@@ -369,8 +372,11 @@ describe('the connection for messages', () => {
     await until(async () => (await inLine('c')) === 1);
     await expect(subscribers()).resolves.toBe(1);
     await Promise.all(locks.map((lock) => lock.release()));
+    const since = performance.now();
     for (const lock of await Promise.all(next)) await lock.release();
-    await expect(subscribers()).resolves.toBe(1);
+    const left = await subscribers();
+    // The connection closes after five seconds without waiters.
+    expect(performance.now() - since < ROOM_MS ? left : 1).toBe(1);
     await until(async () => (await subscribers()) === 0);
   });
 
@@ -416,7 +422,7 @@ describe('the connection for messages', () => {
     const fleet = newFleet();
     const nodes = nodesTo([url], fleet);
     await Promise.all(nodes.map((node) => node.connect()));
-    const deaf = redlockOver(nodes, { owner: 'deaf' });
+    const deaf = redlockOver(nodes, { owner: 'deaf', nodeTimeout: TTL / 5 });
     opened.push(deaf);
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
@@ -426,7 +432,7 @@ describe('the connection for messages', () => {
     await until(() => fleet.warnings.some((warning) => denied.test(warning)));
     await held.release();
     const lock = await next;
-    // It may not publish either: its release works all the same (S7).
+    // The user may not publish either, and the release works all the same (S7).
     const after = alice.acquire(['k'], { ...polling, ttl: 2_000 });
     await until(async () => (await inLine('k')) === 1);
     await lock.release();
@@ -439,7 +445,7 @@ describe('the connection for messages', () => {
     const mine = server.client();
     const node = new RedisStore(mine, false, newFleet());
     await node.connect();
-    const bob = redlockOver([node], { owner: 'bob' });
+    const bob = redlockOver([node], { owner: 'bob', nodeTimeout: TTL / 5 });
     const listeners = mine.eventNames().map((name) => mine.listenerCount(name));
     const alice = await newProcess('alice');
     const held = await alice.acquire(['k'], waiting);
@@ -455,14 +461,14 @@ describe('the connection for messages', () => {
   });
 });
 
-test('five thousand waiters cost little memory, one place in line and no warning of a leak', async () => {
+test('five thousand waiters take little memory and one place in the queue, and cause no warning of a leak', async () => {
   const warnings: Error[] = [];
   const warn = (warning: Error): void => void warnings.push(warning);
   process.on('warning', warn);
   const client = openClient(server.url);
   const node = new RedisStore(client, true, newFleet());
   await node.connect();
-  const bob = redlockOver([node], { owner: 'bob' });
+  const bob = redlockOver([node], { owner: 'bob', nodeTimeout: TTL / 5 });
   const held: HeldLock = await bob.acquire(['k'], waiting);
   const controller = new AbortController();
   const calls: Promise<unknown>[] = [];
@@ -492,7 +498,7 @@ test('a refusal after a wait names the timeout, the holder and its remaining tim
   const [alice, bob] = [await newProcess('alice'), await newProcess('bob')];
   await using held = await alice.acquire(['k'], waiting);
   const patient = { ...waiting, retry: { ...waiting.retry, timeout: 3_000 } };
-  // The second waits behind the first, and asks nobody.
+  // The second call waits behind the first, and asks no node.
   const refusals = await Promise.all(
     [1, 2].map(() => bob.acquire(['k'], patient).catch((error: unknown) => error)),
   );

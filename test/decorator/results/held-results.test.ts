@@ -11,11 +11,10 @@ import { LockService, WithLock } from '../../../lib/index.js';
 import { startApp } from '../../support/nest-app.js';
 import { until } from '../../support/until.js';
 
-// Rule S25: whatever a method returns, the caller gets it, and the lock ends. Nothing here depends on the kind of node.
+// Rule S25: the caller gets every result of a method, and the lock ends. The kind of node does not matter for this.
 
-const TTL = 200;
-/** Ttl of locks that must still be held later, even if the machine freezes for a moment. */
-const LONG = 2_400;
+/** Milliseconds. No lock is lost before its method returns, even if the machine stands still for a moment. */
+const TTL = 2_400;
 
 let app: INestApplication;
 let service: Service;
@@ -23,18 +22,13 @@ let locks: LockService;
 
 @Injectable()
 class Service {
-  // Not async: what comes here may be no object that a Promise can resolve to.
+  // Not async: a Promise cannot resolve to every value.
   @WithLock((key: string) => key, { ttl: TTL })
   give(_key: string, value: unknown): Promise<unknown> {
     return value as Promise<unknown>;
   }
 
-  @WithLock((key: string) => key, { ttl: LONG })
-  hold(_key: string, value: unknown): Promise<unknown> {
-    return value as Promise<unknown>;
-  }
-
-  @WithLock((key: string) => key, { ttl: LONG })
+  @WithLock((key: string) => key, { ttl: TTL })
   watch(_key: string, value: unknown): Observable<unknown> {
     return value as Observable<unknown>;
   }
@@ -61,7 +55,7 @@ async function start(): Promise<INestApplication> {
   return startApp({ providers: [Service] }, { nodes: 'memory', shutdownTimeout: 60_000 });
 }
 
-/** Fails when a run has not ended, for which shutdown waits; that its lock is free may have other reasons. */
+/** Closes the application. The shutdown waits for every run, so it also shows that all runs have ended. */
 async function close(application: INestApplication): Promise<void> {
   let isClosed = false;
   void application.close().then(() => (isClosed = true));
@@ -72,7 +66,7 @@ let count = 0;
 const newKey = (): string => `key ${++count}`;
 const isFree = async (key: string): Promise<boolean> => !(await locks.inspect(key)).held;
 
-/** Error of a getter, a trap or a method of one of our results. */
+/** Throws, as a getter, a trap or a method of a result. */
 const own = (): never => {
   throw new Error('of the result');
 };
@@ -83,7 +77,7 @@ const revoked = (): object => {
   return proxy;
 };
 
-/** Throws at every touch, but for what `await` itself must know. */
+/** Throws at every access except `then`, which `await` reads. */
 const untouchable = (): object =>
   new Proxy(
     {},
@@ -111,7 +105,7 @@ const endedStream = async (): Promise<Readable> => {
 const file = (getStream: () => unknown): StreamableFile =>
   Object.assign(new StreamableFile(Buffer.from('text')), { getStream });
 
-/** Results that only look deferred, or have ended: the same object reaches the caller, after the release. */
+/** Results that only look deferred, or have ended. The same object reaches the caller, after the release. */
 const PLAIN: readonly [string, () => unknown][] = [
   ['an object with `pipe` and `on`', () => ({ pipe: noop, on: noop })],
   ['an object with `pipe` and `on` that throw', () => ({ pipe: own, on: own })],
@@ -201,7 +195,7 @@ describe('passes the awaited value of a thenable to the caller after the release
   });
 });
 
-/** Deferred results that are never started: their lock ends after a ttl. */
+/** Deferred results that nobody starts to use. Their lock ends after a ttl. */
 const UNREAD: readonly [string, () => unknown][] = [
   ['a readable stream', () => new Readable({ read: noop })],
   ['a writable stream', () => new Writable()],
@@ -226,12 +220,18 @@ const UNREAD: readonly [string, () => unknown][] = [
 ];
 
 describe('is released after a ttl when nobody starts to use it', () => {
-  test.each(UNREAD)('%s', async (_name, make) => {
-    const key = newKey();
-    // Kept, so that it is not the collection of garbage that ends it.
-    const given = await service.give(key, make());
-    await until(() => isFree(key));
-    expect(typeof given).toBe('object');
+  const keys = UNREAD.map(newKey);
+  /** The references keep the results from the garbage collector, which would also end their locks. */
+  let given: Promise<unknown>[];
+  beforeAll(async () => {
+    given = UNREAD.map(([, make], index) => service.give(keys[index]!, make()));
+    await Promise.allSettled(given);
+  });
+
+  test.each(UNREAD.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
+    const result = await given[index];
+    await until(() => isFree(keys[index]!));
+    expect(typeof result).toBe('object');
   });
 });
 
@@ -253,10 +253,10 @@ describe('a stream', () => {
       },
     });
     const source = new PassThrough();
-    await expect(service.hold(key, source.pipe(target))).resolves.toBe(target);
+    await expect(service.give(key, source.pipe(target))).resolves.toBe(target);
     source.end('a');
     await until(() => written.length === 1);
-    await past(LONG);
+    await past();
     expect(await isFree(key)).toBe(false);
     done();
     await until(() => isFree(key));
@@ -265,10 +265,10 @@ describe('a stream', () => {
   test('of another package holds the lock until it has been read, though its reader cannot be detected', async () => {
     const key = newKey();
     const old = Object.assign(new Stream(), { readable: true });
-    await expect(service.hold(key, old)).resolves.toBe(old);
+    await expect(service.give(key, old)).resolves.toBe(old);
     const chunks: unknown[] = [];
     old.on('data', (chunk) => chunks.push(chunk));
-    await past(LONG);
+    await past();
     expect(await isFree(key)).toBe(false);
     old.emit('data', 'a');
     old.emit('end');
@@ -277,10 +277,10 @@ describe('a stream', () => {
   });
 });
 
-/** The nodes keep a lock no longer without a renewal, and a result that is not used is given up by then. */
-async function past(ttl: number): Promise<void> {
+/** Resolves after a time in which a lock without renewal lapses, and an unused result loses its lock. */
+async function past(): Promise<void> {
   const since = performance.now();
-  await until(() => performance.now() - since > 2 * ttl);
+  await until(() => performance.now() - since > 2 * TTL);
 }
 
 test('a web byte stream fills the buffers of its reader, and releases at its end', async () => {
@@ -292,7 +292,7 @@ test('a web byte stream fills the buffers of its reader, and releases at its end
       controller.close();
     },
   });
-  const reader = ((await service.hold(key, source)) as ReadableStream).getReader({ mode: 'byob' });
+  const reader = ((await service.give(key, source)) as ReadableStream).getReader({ mode: 'byob' });
   await expect(reader.read(new Uint8Array(2))).resolves.toEqual({
     done: false,
     value: new Uint8Array([1, 2]),
@@ -318,7 +318,7 @@ describe('an async iterable', () => {
 
   test('that is frozen is read under the lock, and keeps its other members', async () => {
     const key = newKey();
-    const given = (await service.hold(key, frozen())) as ReturnType<typeof frozen> & Record<string, unknown>;
+    const given = (await service.give(key, frozen())) as ReturnType<typeof frozen> & Record<string, unknown>;
     expect(await isFree(key)).toBe(false);
     expect(given).toMatchObject({ rows: 2 });
     expect(Object.keys(given)).toEqual(['rows', 'describe']);
@@ -388,7 +388,7 @@ describe('an async iterable', () => {
 });
 
 describe('an Observable', () => {
-  /** As of another copy of rxjs, which knows nothing of ours. */
+  /** An Observable of another copy of rxjs: it is no instance of our class. */
   const foreign = (): object => {
     const source = of(1, 2);
     const subscribe = source.subscribe.bind(source);
@@ -416,7 +416,7 @@ describe('an Observable', () => {
   test('of a subclass keeps its members', async () => {
     const key = newKey();
     const subject = new BehaviorSubject(1);
-    const given = (await service.hold(key, subject)) as BehaviorSubject<number>;
+    const given = (await service.give(key, subject)) as BehaviorSubject<number>;
     expect(given).toBeInstanceOf(BehaviorSubject);
     given.next(2);
     expect(given.value).toBe(2);
@@ -447,7 +447,7 @@ describe('releases the lock when a half-read result is garbage-collected without
   setFlagsFromString('--expose-gc');
   const collect = runInNewContext('gc') as () => void;
 
-  test.each<[string, (key: string) => Promise<unknown>]>([
+  const begun: readonly [string, (key: string) => Promise<unknown>][] = [
     ['an async generator', (key) => service.rows(key).next()],
     [
       'a stream',
@@ -463,20 +463,24 @@ describe('releases the lock when a half-read result is garbage-collected without
         stream.write('a');
       },
     ],
-  ])('%s', async (_name, begin) => {
-    const key = newKey();
-    await begin(key);
-    await past(TTL);
+  ];
+  const keys = begun.map(newKey);
+  beforeAll(async () => {
+    await Promise.all(begun.map(([, begin], index) => begin(keys[index]!)));
+    await past();
+  });
+
+  test.each(begun.map(([name], index) => [name, index] as const))('%s', async (_name, index) => {
     const released = until(async () => {
       collect();
-      return isFree(key);
+      return isFree(keys[index]!);
     });
     await expect(released).resolves.toBeUndefined();
   });
 });
 
 describe('any object', () => {
-  /** The same numbers every time (mulberry32). */
+  /** Gives the same choices for the same seed (mulberry32). */
   function randomOf(seed: number): <T>(choices: readonly T[]) => T {
     let state = seed;
     return (choices) => {
@@ -543,7 +547,7 @@ describe('any object', () => {
     (object) => object,
     (object) => object,
     (object) => new Proxy(object, {}),
-    // An array of bytes or a Map cannot be frozen in every state; what cannot stays as it is.
+    // Not every array of bytes or Map can be frozen. Such an object stays as it is.
     (object) => (Reflect.preventExtensions(object) ? freezeIfPossible(object) : object),
   ];
   function freezeIfPossible(object: object): object {
@@ -569,7 +573,7 @@ describe('any object', () => {
       for (let i = random([0, 1, 2, 3, 4, 5]); i > 0; i--) {
         const descriptor = { configurable: true, ...random(VALUES)() };
         const property = random(PROPERTIES);
-        // A stream that says that it is read is held for as long as it says so.
+        // A stream that reports a reader holds its lock for as long as it does.
         if (property === 'readableFlowing' && descriptor.value === true) continue;
         Reflect.defineProperty(object, property, descriptor);
       }
@@ -579,7 +583,7 @@ describe('any object', () => {
       const given = await service.give(key, value).catch((error: unknown) => {
         throw new Error(`seed ${seed}`, { cause: error });
       });
-      // The wrapper is of the same class.
+      // The wrapper has the same prototype.
       if (Object.getPrototypeOf(given) !== Object.getPrototypeOf(value)) changed.push(given);
       kept.push(given, value);
     }

@@ -14,11 +14,11 @@ interface Zone {
 function scheduleOf(source: string | Date, { timeZone, utcOffset }: Zone = { timeZone: 'UTC' }): Schedule {
   const schedule =
     utcOffset === undefined ? new CronTime(source, timeZone) : new CronTime(source, null, utcOffset);
-  // Its own type of time has far more to it than we ask for.
+  // The type of cron has far more members than our own.
   return schedule as unknown as Schedule;
 }
 
-/** The tick that a call at `time` is for, and the hours to the next one. */
+/** The tick of a call at `time`, and the hours to the next tick. */
 function tickAt(
   expression: string,
   time: string | number,
@@ -33,9 +33,9 @@ describe('latestTick', () => {
     ['0 9 * * *', '2026-03-02T09:00:00.000Z', '2026-03-02T09:00Z', 24],
     ['0 9 * * *', '2026-03-02T09:00:00.700Z', '2026-03-02T09:00Z', 24],
     ['0 9 * * *', '2026-03-03T08:59:59.900Z', '2026-03-02T09:00Z', 24],
-    // A timer that fires a little early is for the moment that it was set for.
+    // A timer may fire a little early. Its call belongs to the moment for which the timer was set.
     ['0 9 * * *', '2026-03-03T08:59:59.980Z', '2026-03-03T09:00Z', 24],
-    // Uneven: twice a day, not at the weekend.
+    // The gaps are uneven: twice a day, and not at the weekend.
     ['0 9,17 * * 1-5', '2026-03-06T17:00:01Z', '2026-03-06T17:00Z', 64],
     ['0 9,17 * * 1-5', '2026-03-08T12:00:00Z', '2026-03-06T17:00Z', 64],
     ['0 9,17 * * 1-5', '2026-03-09T09:00:00Z', '2026-03-09T09:00Z', 8],
@@ -86,7 +86,7 @@ describe('latestTick', () => {
     const ticks = ['00:30', '01:30', '02:30'].map(
       (time) => tickAt('30 * * * *', `2026-10-25T${time}:00.005Z`, berlin)?.at,
     );
-    // 2:30 in summer time, 2:30 in winter time, 3:30.
+    // The local times are 2:30 in summer time, 2:30 in winter time, and 3:30.
     expect(ticks).toEqual(['2026-10-25T00:30Z', '2026-10-25T01:30Z', '2026-10-25T02:30Z']);
   });
 
@@ -96,7 +96,7 @@ describe('latestTick', () => {
       expect(tickAt('30 2 * * *', `2026-10-25T${time}Z`, berlin)).toEqual(first);
     }
     expect(tickAt('30 2 * * *', '2026-10-26T01:30:00.005Z', berlin)?.at).toBe('2026-10-26T01:30Z');
-    // Half an hour is repeated on Lord Howe Island.
+    // On Lord Howe Island only half an hour is repeated.
     expect(tickAt('45 1 * * *', '2026-04-04T15:15:00.005Z', { timeZone: 'Australia/Lord_Howe' })?.at).toBe(
       '2026-04-04T14:45Z',
     );
@@ -110,7 +110,10 @@ describe('latestTick', () => {
       jest.useRealTimers();
     });
 
-    /** When jobs fire that are started at these times, and for which tick, in UTC and with the seconds left out. */
+    /**
+     * Starts the same job at each of these times. Returns the moments at which each job fires, with their ticks, in UTC and
+     * without seconds.
+     */
     function fired(expression: string, zone: string, starts: readonly string[], hours: number): string[][] {
       return starts.map((start) => {
         jest.setSystemTime(new Date(start));
@@ -131,11 +134,11 @@ describe('latestTick', () => {
       });
     }
 
-    test('spring: a skipped time fires at the end of the gap', () => {
+    test('fires a skipped time at the end of the gap in spring', () => {
       expect(fired('30 2 * * *', 'Europe/Berlin', ['2026-03-28T12:00Z'], 48)).toEqual([
         ['29T01:00 for 29T01:00', '30T00:30 for 30T00:30'],
       ]);
-      // Also where the same schedule fires half an hour later anyway.
+      // The same schedule also fires half an hour later.
       expect(fired('30 * * * *', 'Europe/Berlin', ['2026-03-29T00:00Z'], 2)).toEqual([
         ['29T00:30 for 29T00:30', '29T01:00 for 29T01:00', '29T01:30 for 29T01:30'],
       ]);
@@ -144,7 +147,7 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('autumn: a repeated time fires the first time, and again for the same tick on an instance started in between', () => {
+    test('fires a repeated time once in autumn, and again for the same tick on an instance started in between', () => {
       const starts = ['2026-10-24T12:00Z', '2026-10-25T01:01Z'];
       expect(fired('30 2 * * *', 'Europe/Berlin', starts, 38)).toEqual([
         ['25T00:30 for 25T00:30', '26T01:30 for 26T01:30'],
@@ -152,7 +155,7 @@ describe('latestTick', () => {
       ]);
     });
 
-    test('autumn: an hourly schedule fires in both hours, for a tick of each', () => {
+    test('fires an hourly schedule in both hours in autumn, for a tick of each', () => {
       expect(fired('30 * * * *', 'Europe/Berlin', ['2026-10-25T00:00Z'], 3)).toEqual([
         ['25T00:30 for 25T00:30', '25T01:30 for 25T01:30', '25T02:30 for 25T02:30'],
       ]);

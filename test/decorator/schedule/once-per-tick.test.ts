@@ -20,11 +20,11 @@ import {
 } from '../../../lib/index.js';
 import { startApp, startPlainApp } from '../../support/nest-app.js';
 
-/** Its last tick is long ago and the next one far away, so calls of the method by hand are all for the same. */
+/** The last tick of this schedule is long ago, and the next one is far away. So all direct calls are for one tick. */
 const YEARLY = '0 0 0 1 1 *';
 const NEW_YEAR = Date.UTC(new Date().getUTCFullYear(), 0, 1);
 
-/** Keeps what is logged by the decorator. */
+/** Keeps the log lines of the decorator. */
 class SkipLog implements LoggerService {
   readonly lines: string[] = [];
   readonly errors: unknown[] = [];
@@ -60,7 +60,7 @@ async function start<T>(service: Type<T>): Promise<{ readonly app: INestApplicat
   return { app, service: app.get(service) };
 }
 
-/** Error of start-up. */
+/** Resolves to the error of a start-up. */
 async function refusal(...providers: Type[]): Promise<unknown> {
   return startApp({ imports: [ScheduleModule.forRoot()], providers }).catch((error: unknown) => error);
 }
@@ -84,7 +84,7 @@ describe('oncePerTick', () => {
     }
   }
 
-  /** A decorator of somebody else, which keeps nothing of the method. */
+  /** A decorator of another library, which copies no metadata of the method. */
   function Wrapped(): MethodDecorator {
     return (_target, _name, descriptor: PropertyDescriptor) => {
       const method = descriptor.value as (...args: unknown[]) => unknown;
@@ -267,7 +267,7 @@ describe('oncePerTick', () => {
   });
 
   describe('of two classes of one name', () => {
-    /** A class of its own each time, as two files may each have one of that name. */
+    /** A new class each time. Two files may each have a class of that name. */
     function taskOf(
       key: string | (() => string),
       more: { instance?: string } = {},
@@ -283,7 +283,7 @@ describe('oncePerTick', () => {
       return Task;
     }
 
-    /** Result of a call of each. */
+    /** Resolves to the result of a call of each class. */
     async function runs(app: INestApplication, ...tasks: ReturnType<typeof taskOf>[]): Promise<unknown> {
       return Promise.all(tasks.map((task) => app.get(task).run()));
     }
@@ -293,7 +293,7 @@ describe('oncePerTick', () => {
       ['keys that functions give', () => 'same', () => 'same'],
       ['a key that a function gives', 'same', () => 'same'],
     ])('is refused at start-up where their methods of one name lock %s', async (_name, one, other) => {
-      // A message only: a started application is nothing that Jest can print.
+      // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
         'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or a key that a function ' +
           'gives. Ticks are told apart by class, method and key, so each would skip what the other has run. Rename one ' +

@@ -8,20 +8,20 @@ import { cleanUpAfterTests } from '../../support/leftovers.js';
 import { startRedisNodes } from '../../support/redis-server.js';
 import { until } from '../../support/until.js';
 
-// Real processes with @nestjs/schedule on real servers; each process has its own wall clock.
+// Real processes use @nestjs/schedule on real servers. Each process has its own wall clock.
 
 interface Run {
   readonly instance: number;
   readonly job: string;
   /** The second that the run is for, by the clock of its instance. */
   readonly tick: number;
-  /** On one clock for all, in milliseconds. */
+  /** In milliseconds, on the clock that all processes share. */
   readonly asked: number;
   readonly start: number;
   readonly end: number;
 }
 
-/** A schedule has fired, which a run comes of or not. */
+/** A schedule has fired. The call runs, or it is skipped. */
 interface Firing {
   readonly fired: string;
   readonly tick: number;
@@ -32,13 +32,13 @@ class Instances {
   readonly firings: Firing[] = [];
   readonly errors: string[] = [];
   readonly #children: ChildProcess[] = [];
-  /** Instances that have ended, and whose output has been read. */
+  /** Instances that have ended, after all their output was read. */
   readonly #ended = new Set<ChildProcess>();
 
-  /** @param clocks - how far the clock of each instance is ahead, in milliseconds */
+  /** @param clocks - the lead of each instance's clock, in milliseconds */
   constructor(private readonly clocks: readonly number[]) {}
 
-  /** @param ttl - of all locks, in milliseconds */
+  /** @param ttl - the ttl of all locks, in milliseconds */
   async start(file: string, nodes: number, ttl: number): Promise<void> {
     const servers = await startRedisNodes(nodes);
     const urls = servers.map(({ url }) => url).join();
@@ -86,12 +86,12 @@ class Instances {
     await until(() => this.#ended.size === this.#children.length);
   }
 
-  /** The next second of which no instance has begun, whatever its clock says. */
+  /** The next second that has not begun on the clock of any instance. */
   nextTick(): number {
     return Math.ceil((Date.now() + Math.max(...this.clocks)) / 1_000) + 1;
   }
 
-  /** Resolves when the instance with the slowest clock is done with this second. */
+  /** Resolves when this second is over on the slowest clock. */
   async untilOver(tick: number): Promise<void> {
     await delay(Math.max(0, (tick + 1) * 1_000 - Math.min(...this.clocks) - Date.now()) + 200);
   }
@@ -109,7 +109,7 @@ class Instances {
   }
 }
 
-/** The least time from when one run was asked for to when the next one began. */
+/** The shortest time from the call for a run to the start of the next run. */
 function leastApart(runs: readonly Run[]): number {
   return Math.min(...runs.slice(1).map(({ start }, index) => start - runs[index]!.asked));
 }
@@ -131,7 +131,8 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
   beforeAll(async () => {
     await instances.start(file, 1, 10_000);
     first = instances.nextTick();
-    await instances.untilOver(first + TICKS - 1);
+    // One tick more than the tests count: a call that a shutdown refuses has fired and does not run.
+    await instances.untilOver(first + TICKS);
     await instances.stop();
   });
 
@@ -139,12 +140,12 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
     const fired = Array.from({ length: TICKS }, (_, index) =>
       instances.firings.some((firing) => firing.fired === 'oncePerTick' && firing.tick === first + index),
     );
-    // Where a machine stood still for a second, the scheduler has left a tick out.
+    // The scheduler leaves a tick out when the machine stands still for a second.
     expect(fired.filter(Boolean).length).toBeGreaterThan(TICKS / 2);
     expect(instances.counts('oncePerTick', first, TICKS)).toEqual(fired.map(Number));
   });
 
-  test('without it, the same job runs more often (the control)', () => {
+  test('the same job runs more often without oncePerTick (control)', () => {
     const total = instances.counts('skip', first, TICKS).reduce((sum, count) => sum + count, 0);
     expect(total).toBeGreaterThan(TICKS);
   });
@@ -175,13 +176,21 @@ describe('three instances with clocks at 0, +400 ms and -400 ms', () => {
 });
 
 test('a tick whose instance crashed runs again on another instance once the lock has lapsed, on three Redis', async () => {
-  const instances = new Instances([0, 400, -4_000]);
-  await instances.start(file, 3, 2_500);
-  instances.signal(1, 'SIGUSR2');
-  // The instance whose clock is ahead is the first to come, and holds the lock when the second one comes.
-  await until(() => instances.hasEnded(1));
-  const { tick } = instances.of('crash').findLast(({ instance }) => instance === 1)!;
-  await instances.untilOver(tick + 5);
-  await instances.stop();
-  expect(instances.counts('crash', tick, 6)).toEqual([2, 0, 0, 0, 0, 1]);
+  // The third instance asks for a tick after the lock of the crashed one has lapsed, and long before the next tick.
+  const clocks = [0, 400, -3_000];
+  const ttl = 2_000;
+  for (let round = 0; ; round++) {
+    const instances = new Instances(clocks);
+    await instances.start(file, 3, ttl);
+    instances.signal(1, 'SIGUSR2');
+    // The instance whose clock is ahead acquires first, and holds the lock when the next instance asks.
+    await until(() => instances.hasEnded(1));
+    const { tick } = instances.of('crash').findLast(({ instance }) => instance === 1)!;
+    await instances.untilOver(tick + 5);
+    await instances.stop();
+    // A call that missed the time limit of the nodes on a busy machine is not repeated, so that round shows nothing.
+    if (round < 3 && instances.errors.join('').includes('Could not lock "crash"')) continue;
+    expect(instances.counts('crash', tick, 6)).toEqual([2, 0, 0, 0, 0, 1]);
+    break;
+  }
 });

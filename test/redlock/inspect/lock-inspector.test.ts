@@ -22,7 +22,7 @@ beforeEach(() => {
 });
 afterEach(() => redlock.close());
 
-/** Record of an attempt that reached only this node. */
+/** Leaves the record of an attempt that reached only this node. */
 async function leftOn(node: ScriptedNode, key: string): Promise<Lease> {
   const alone = redlockOver([node], { owner: 'lone' });
   const lock = await alone.acquire([key], once);
@@ -93,7 +93,7 @@ describe('list', () => {
     nodes[0].fate.acquire = away;
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.acquire = 0;
-    // The attempt comes when the first node has been gone through.
+    // The attempt comes after the first node was listed.
     const { scan } = nodes[1];
     nodes[1].scan = async function* (prefix) {
       await leftOn(nodes[0], 'k');
@@ -102,7 +102,7 @@ describe('list', () => {
     expect(await listed()).toMatchObject([{ key: 'k', held: true, id: lock.id }]);
   });
 
-  test.each([0, 1, 2])('lists every lock with one of three nodes down (%d)', async (index) => {
+  test.each([0, 1, 2])('lists every lock while node %d of three is down', async (index) => {
     const keys = ['1', '2', '3'];
     for (const key of keys) await redlock.acquire([key], once);
     nodes[index]!.fate = { read: away, scan: away };
@@ -123,9 +123,9 @@ describe('list', () => {
   });
 
   test.each<[string, 'read' | 'scan', Error | 'hang']>([
-    ['cannot be gone through', 'scan', away],
+    ['fail to list', 'scan', away],
     ['hang', 'scan', 'hang'],
-    ['cannot be asked for what they have', 'read', away],
+    ['fail to read', 'read', away],
   ])('rejects when a quorum of nodes %s', async (_name, request, fate) => {
     await redlock.acquire(['k'], once);
     for (const node of nodes.slice(1)) node.fate[request] = fate;
@@ -181,7 +181,7 @@ describe('a lock that several hold', () => {
     nodes[0].fate.acquire = away;
     const lasting = await redlock.acquire(['k'], shared);
     nodes[0].fate.acquire = 0;
-    // The other comes when the first node has been gone through.
+    // The other holder comes after the first node was listed.
     const { scan } = nodes[1];
     nodes[1].scan = async function* (prefix) {
       await redlock.acquire(['k'], shared);
@@ -192,7 +192,7 @@ describe('a lock that several hold', () => {
     expect(infos[0]?.holders.map(({ id }) => id)).toContain(lasting.id);
   });
 
-  test('is released by force for one holder in any order of holders, or for all', async () => {
+  test('is released by force for one holder, or for all', async () => {
     const locks = [
       await redlock.acquire(['k'], permits),
       await redlock.acquire(['k'], permits),
@@ -208,7 +208,7 @@ describe('a lock that several hold', () => {
 });
 
 describe('forceRelease', () => {
-  test('removes the lock from all nodes, also from one that did not report it', async () => {
+  test('removes the lock from all nodes, also from a node that did not report it', async () => {
     await redlock.acquire(['k'], once);
     nodes[2].fate.read = away;
     await expect(inspection.forceRelease('k')).resolves.toBe(true);

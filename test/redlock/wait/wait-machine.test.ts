@@ -12,7 +12,7 @@ const TERMS: WaitTerms = { timeout: 4_000, attempts: Infinity, delay: 200, jitte
 
 type Refused = Extract<WaitEvent, { kind: 'refused' }>;
 
-/** Held by another, who ends in 30 s; it stands in line. */
+/** The refusal of a waiter in the queue, by a holder that ends in 30 s. */
 const HELD: Refused = {
   kind: 'refused',
   isHeld: true,
@@ -39,7 +39,7 @@ describe('the first in line', () => {
   test.each<[string, WaitEvent, WaitStep]>([
     ['asks', { kind: 'first', freeIn: undefined, timeLeft: 4_000, random: 0.5 }, ask(false)],
     [
-      'sleeps until the lock can lapse when its place was taken over',
+      'sleeps until the lock can lapse when it took over a place in the queue',
       { kind: 'first', freeIn: 300, timeLeft: 4_000, random: 0.5 },
       sleep(350),
     ],
@@ -65,45 +65,60 @@ describe('a refused caller', () => {
     ['sleeps five seconds when a message will come', {}, {}, sleep(5_050)],
     ['sleeps until the holder can lapse when that is sooner', { freeIn: 700 }, {}, sleep(750)],
     [
-      'asks again before those are let pass who are held back for it',
+      'asks again in a second while nodes keep others out for it',
       { holdsBack: true, freeIn: 60_000 },
       {},
       sleep(1_000),
     ],
     [
-      'so also where no message will come, as when the queue node granted and others hold it elsewhere',
+      'asks again in a second while nodes keep others out, also where no message will come',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       { delay: 20_000 },
       sleep(1_000),
     ],
     [
-      'and polls as often as it would without',
+      'polls as often as usual while nodes keep others out',
       { holdsBack: true, isQueued: false, atQueueNode: 'granted' },
       {},
       sleep(250),
     ],
-    ['so also with a limit of attempts', { holdsBack: true }, { attempts: 5, delay: 20_000 }, sleep(1_000)],
     [
-      'so also with a jitter that is longer than they are held back',
+      'asks again in a second while nodes keep others out, with a limit of attempts',
+      { holdsBack: true },
+      { attempts: 5, delay: 20_000 },
+      sleep(1_000),
+    ],
+    [
+      'asks again in a second while nodes keep others out, with a jitter that is longer',
       { holdsBack: true, isQueued: false },
       { delay: 200, jitter: 60_000 },
       sleep(1_000),
     ],
     ['polls when no message will come', { isQueued: false }, {}, sleep(250)],
-    ['polls with a limit of attempts, each of which shall count', {}, { attempts: 5 }, sleep(250)],
-    ['tries again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
+    ['polls with a limit of attempts', {}, { attempts: 5 }, sleep(250)],
+    ['asks again soon when votes were split', { isQueued: false, split: true }, {}, sleep(60)],
     ['adds no jitter when there is none', { isQueued: false }, { jitter: 0 }, sleep(200)],
-    ['asks again at once when that puts it in line', { isQueued: false, canQueue: true }, {}, ask(false)],
+    [
+      'asks again at once when that request joins the queue',
+      { isQueued: false, canQueue: true },
+      {},
+      ask(false),
+    ],
     ['keeps the time for a last attempt', { timeLeft: 900 }, {}, sleep(850)],
     ['polls when there was no quorum', { ...NO_VOTE, queueNodeFirst: false }, {}, sleep(250)],
     ['asks all nodes at once when the queue node gave no vote', NO_VOTE, {}, ask(true)],
     [
-      'gives up when no time is left but that of the last attempt',
+      'gives up when only the time for a last attempt is left',
       { timeLeft: 50 },
       {},
       { kind: 'give up', limit: { timeout: 4_000 } },
     ],
-    ['gives up after so many attempts', {}, { attempts: 1 }, { kind: 'give up', limit: { attempts: 1 } }],
+    [
+      'gives up after the allowed number of attempts',
+      {},
+      { attempts: 1 },
+      { kind: 'give up', limit: { attempts: 1 } },
+    ],
   ])('%s', (_what, event, terms, expected) => {
     expect(step({ ...HELD, ...event }, terms)).toEqual(expected);
   });
@@ -115,7 +130,7 @@ describe('a refused caller', () => {
     expect(asks).toEqual({ attempts: 2, isRefused: true, asksAll: false });
   });
 
-  test('splits each pause into several attempts while it holds others back, over the same total time', () => {
+  test('splits each pause into several attempts while nodes keep others out, over the same total time', () => {
     const terms = { ...TERMS, attempts: 3, delay: 3_000, jitter: 0 };
     let state = firstState(0);
     let slept = 0;

@@ -9,8 +9,8 @@ import type { AcquireOptions, Redlock } from '../../../lib/redlock/redlock.js';
 import { redlockOver } from '../../support/core.js';
 import { type ScriptedNode, scriptedNodes } from '../../support/scripted-node.js';
 
-// On nodes in memory, by the clock of the test. What Redis does is in test/stores/redis/scripts.test.ts, and what comes of it
-// on real servers in test/waiting.
+// Waiting on nodes in memory, with fake timers. test/stores/redis/scripts.test.ts has the scripts of Redis, and test/waiting
+// has waiting on real servers.
 
 const once: AcquireOptions = { ttl: 60_000, retry: NO_RETRY, renew: false, signals: [] };
 const waiting: AcquireOptions = {
@@ -49,7 +49,7 @@ describe('in one process', () => {
     };
     const calls = [wait(0)];
     await pass(1);
-    // Once to see whether it is free, and once more to stand in line.
+    // The first request finds the lock held. The second one joins the queue.
     expect(asked(nodes)).toEqual([2]);
     forget(nodes);
     calls.push(...[1, 2, 3].map(wait));
@@ -62,7 +62,7 @@ describe('in one process', () => {
     expect(asked(nodes)).toEqual([4]);
   });
 
-  test('waiting behind others counts as attempts without a request', async () => {
+  test('counts the time behind other waiters as attempts, without a request', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes, { owner: 'alice' });
     await redlock.acquire(['k'], once);
@@ -83,7 +83,7 @@ describe('in one process', () => {
     await expect(first).resolves.toBeInstanceOf(LockHeldError);
   });
 
-  test('a call with other keys does not wait behind it', async () => {
+  test('does not delay a call with other keys', async () => {
     const redlock = redlockOver(scriptedNodes(1));
     await redlock.acquire(['k'], once);
     const stuck = redlock.acquire(['k'], waiting).catch(() => undefined);
@@ -93,7 +93,7 @@ describe('in one process', () => {
     await stuck;
   });
 
-  test('one that gives up leaves its turn to the next', async () => {
+  test('the next waiter is served when the first gives up', async () => {
     const nodes = scriptedNodes(1);
     const redlock = redlockOver(nodes);
     const held = await redlock.acquire(['k'], once);
@@ -113,7 +113,10 @@ describe('in one process', () => {
 describe("a mark where another waiter's mark stands", () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
-  /** A node where readers hold the lock and the mark of somebody else stands for so many milliseconds; when it was told of ours. */
+  /**
+   * A node at which readers hold the lock, and at which another waiter's mark stands for so many milliseconds. `told` has the
+   * times at which our mark was requested.
+   */
   async function marked(standsFor: number): Promise<{ node: ScriptedNode; held: HeldLock; told: number[] }> {
     const [node] = scriptedNodes(1) as [ScriptedNode];
     const held = await redlockOver([node], { owner: 'alice' }).acquire(['k'], shared);
@@ -132,7 +135,7 @@ describe("a mark where another waiter's mark stands", () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
-    // When it was refused, and when it was put in line.
+    // Both requests were refused: the first one, and the one that joined the queue.
     expect(told).toEqual([0, 0, 50, 100, 150, 200]);
     await pass(200);
     expect(told.slice(6)).toEqual([1_000]);
@@ -158,7 +161,7 @@ describe("a mark where another waiter's mark stands", () => {
       } satisfies Partial<Store>);
       const waits = redlockOver([node]).acquire(['k'], waiting);
       await pass(900);
-      // When it was refused, and when it was put in line.
+      // Both requests were refused: the first one, and the one that joined the queue.
       expect(times).toBe(2);
       await held.release();
       await pass(10);
@@ -180,7 +183,7 @@ describe("a mark where another waiter's mark stands", () => {
         const lease = new Lease(['k'], 'carol', 60_000);
         const request = { lease, since: 0, limit: 1_000, guard: 0, proposal: 0, position: undefined };
         node.memory.release([{ lease: held.lease, pause: 0 }], () => undefined);
-        // Before those who wait ask again.
+        // The new holder acquires before the waiters ask again.
         node.memory.acquire([request], false, () => undefined);
       }
       await pass(10);
@@ -214,17 +217,17 @@ describe('on several nodes', () => {
     return { alice: redlockOver(nodes, { owner: 'alice' }), bob: redlockOver(nodes, { owner: 'bob' }) };
   }
 
-  test('a waiter asks only the gate, and asks all nodes at its turn and before it gives up', async () => {
+  test('a waiter asks only the queue node, and asks all nodes at its turn and before it gives up', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
     forget(nodes);
     const next = bob.acquire(['k'], waiting);
     await pass(1);
-    // Once to see whether it is free, and once more to stand in line.
+    // The first request finds the lock held. The second one joins the queue.
     expect(asked(nodes)).toEqual([2, 1, 1, 0, 0]);
     forget(nodes);
-    // It stands in line, and looks after its longest sleep.
+    // A waiter in the queue asks again after its longest sleep.
     await pass(5_100);
     expect(asked(nodes)).toEqual([1, 0, 0, 0, 0]);
     forget(nodes);
@@ -243,7 +246,7 @@ describe('on several nodes', () => {
     expect(asked(nodes)).toEqual([1, 1, 1, 0, 0]);
   });
 
-  test('the next node is the gate when the first does not answer', async () => {
+  test('the next node keeps the queue when the first one does not answer', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -259,7 +262,7 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('an unfit gate is skipped at once', async () => {
+  test('a waiter skips an unfit queue node at once', async () => {
     const nodes = scriptedNodes(3);
     const { alice, bob } = processes(nodes);
     const held = await alice.acquire(['k'], once);
@@ -271,10 +274,10 @@ describe('on several nodes', () => {
     await expect(next).resolves.toBeInstanceOf(HeldLock);
   });
 
-  test('the attempt that the gate granted continues after split votes, and the others back off', async () => {
+  test('the attempt that the queue node granted continues after split votes, and the others back off', async () => {
     const nodes = scriptedNodes(5);
     const { alice, bob } = processes(nodes);
-    // Alice is first at the gate and the next node, Bob at two others, and the last is held by nobody's quorum.
+    // Alice is first at the queue node and at the next node, Bob at two others. Carol holds the last node alone.
     await redlockOver([nodes[4]!], { owner: 'carol' }).acquire(['k'], once);
     for (const node of nodes.slice(0, 2)) {
       const { acquire } = node.memory;
@@ -300,7 +303,7 @@ describe('on several nodes', () => {
     const held = await alice.acquire(['k'], once);
     const next = bob.acquire(['k'], waiting);
     await pass(1);
-    // The gate is quick, and tells Bob before the others have let go.
+    // The queue node is quick: it sends Bob a message before the other nodes have processed the release.
     const late = nodes.slice(1).map((node) => {
       const { release } = node.memory;
       node.memory.release = (claim, after) =>
@@ -323,7 +326,7 @@ describe('on several nodes', () => {
     const bob = redlockOver(nodes, { owner: 'bob' });
     const attempt = bob.acquire(['k'], { ...once, signals: [controller.signal] });
     const outcome = attempt.catch((error: unknown) => error);
-    // The first answers have come, and the second requests are carried out without anybody hearing of it.
+    // The first answers have come. The nodes process the second requests, and no answer arrives.
     await pass(0);
     await held.release();
     for (const node of others) node.fate = { acquire: 'hang' };
@@ -337,7 +340,7 @@ describe('on several nodes', () => {
 });
 
 test.each([
-  // A quorum says why it has no vote.
+  // A quorum answers with errors, so the cause is known.
   ['errors of a quorum rejects with them', new Error('WRONGTYPE'), { code: 'LOCK_UNAVAILABLE' }],
   // The last attempt had little time, so a missing answer proves nothing.
   ['no answer in time rejects with the last known holder', 'hang', { code: 'LOCK_HELD', owner: 'alice' }],
