@@ -201,7 +201,7 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
-/** The most holders that one request may end. The server asks the store for each of them. */
+/** The most holders that one request may end. The server asks the store for each holder. */
 export const MOST_RELEASED = 500;
 
 /** The request of the page to end holders of a lock: those that the user confirmed. */

@@ -141,7 +141,7 @@ export class LockInspector {
     return released;
   }
 
-  /** Like {@link forceRelease}, and returns the error: it does not tell if a node had something to delete. */
+  /** Like {@link forceRelease}, but does not throw: the result also says if a node had something to delete. */
   async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
     const what = `release ${quoted([key])}`;
     const votes = await this.#votesOn(key);

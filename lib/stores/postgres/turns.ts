@@ -124,7 +124,7 @@ export class Turns {
       await this.#sendAll();
     } finally {
       this.#isSending = false;
-      // A listener has thrown. What was asked meanwhile does not wait for the next request.
+      // Requests are left when a listener threw. They are sent now, and not with the next request.
       if (this.#isAsked) this.#plan();
     }
   }

@@ -223,7 +223,7 @@ export class RedisStore
             tell(first + index, String(outcomes)[index] === '1');
         },
         (error: unknown) => {
-          // Also an answer of the old master that was on its way.
+          // The old master's answer was on its way: that renewal counts as little as one that is not sent.
           const reply = this.#channel.leadsToOldMaster ? false : asError(error);
           part.forEach((_, index) => tell(first + index, reply));
         },

@@ -37,7 +37,7 @@ test("counts no answer to a user's client of a master that a Sentinel replaced b
   const looker = sentinel.client();
   await looker.call('SENTINEL', 'REMOVE', 'locks');
   await looker.call('SENTINEL', 'MONITOR', 'locks', server.host, server.port + 1, 1);
-  // A renewal of a lock is refused at once when the store knows of the new master.
+  // A store that knows of the new master refuses a renewal at once.
   let reply: boolean | Error | undefined;
   await until(() => {
     store.extend([leaseOn('probe')], TTL, (_, answer) => (reply = answer));
@@ -50,6 +50,6 @@ test("counts no answer to a user's client of a master that a Sentinel replaced b
     reason: expect.objectContaining({ message: expect.stringContaining('no longer the master') }),
   };
   expect(await answers).toEqual([{ status: 'fulfilled', value: false }, refused, refused, refused]);
-  // The old master has done what it was asked.
+  // The old master has carried out the requests.
   expect(await heldKeys(server.client())).toEqual(expect.arrayContaining(['lock:{held}', 'lock:{other}']));
 });

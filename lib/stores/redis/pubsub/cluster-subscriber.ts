@@ -31,7 +31,7 @@ export class ClusterSubscriber {
       at = server.listen(channel, listener);
       if (at.ready) listener.ready(true);
     };
-    // The waiter polls then.
+    // Without messages the waiter polls.
     begin().catch(() => undefined);
     return {
       get ready() {
