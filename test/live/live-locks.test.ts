@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
+import { afterEach, describe, expect, test } from '@jest/globals';
 import { infoOf, type LockInfo, type NodeHolder } from '../../lib/core/lock-info.js';
 import { History } from '../../lib/live/history.js';
 import { LiveLocks, type LockSource } from '../../lib/live/live-locks.js';
@@ -39,18 +39,9 @@ function watch(source: LockSource): { readonly messages: BoardMessage[]; readonl
   return { messages, stop };
 }
 
-const unhandled: unknown[] = [];
-const onUnhandled = (error: unknown): void => void unhandled.push(error);
 let stop: () => void = () => undefined;
 
-beforeEach(() => {
-  unhandled.length = 0;
-  process.on('unhandledRejection', onUnhandled);
-});
-afterEach(() => {
-  stop();
-  process.off('unhandledRejection', onUnhandled);
-});
+afterEach(() => stop());
 
 test('reads 20,001 locks of a store that has more, sends 20,000, and says that there are more', async () => {
   let read = 0;
@@ -65,6 +56,7 @@ test('reads 20,001 locks of a store that has more, sends 20,000, and says that t
   expect([read, status.hasMore, rows.length]).toEqual([20_001, true, 20_000]);
 });
 
+// An unhandled rejection makes a test fail: Jest listens for it.
 describe('without an unhandled rejection', () => {
   test('goes on, and knows no state of the nodes, while their check rejects', async () => {
     let checks = 0;
@@ -75,9 +67,8 @@ describe('without an unhandled rejection', () => {
     const viewer = watch(sourceWith({ checkNodes }));
     ({ stop } = viewer);
     await until(() => checks > 1);
-    expect(viewer.messages).toMatchObject([{ type: 'snapshot', rows: [{ key: 'order:1' }] }]);
+    expect(viewer.messages[0]).toMatchObject({ type: 'snapshot', rows: [{ key: 'order:1' }] });
     expect(viewer.messages[0]).not.toHaveProperty('status.nodes');
-    expect(unhandled).toEqual([]);
   });
 
   test('looks again after a look that failed', async () => {
@@ -89,7 +80,6 @@ describe('without an unhandled rejection', () => {
     const viewer = watch(sourceWith({ campaigns }));
     ({ stop } = viewer);
     await until(() => viewer.messages.length > 0);
-    expect(viewer.messages).toMatchObject([{ type: 'snapshot', rows: [{ key: 'order:1' }] }]);
-    expect(unhandled).toEqual([]);
+    expect(viewer.messages[0]).toMatchObject({ type: 'snapshot', rows: [{ key: 'order:1' }] });
   });
 });

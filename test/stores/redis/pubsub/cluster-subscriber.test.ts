@@ -142,9 +142,6 @@ describe('with servers that announce unreachable addresses', () => {
 });
 
 test('leaves a waiter without messages when the natMap of the client throws', async () => {
-  const unhandled: unknown[] = [];
-  const onUnhandled = (error: unknown): void => void unhandled.push(error);
-  process.on('unhandledRejection', onUnhandled);
   let asked = 0;
   const server = {
     options: {},
@@ -162,9 +159,9 @@ test('leaves a waiter without messages when the natMap of the client throws', as
     ready: () => undefined,
   });
   await until(() => asked === 1);
+  // An unhandled rejection would make the test fail: Jest listens for it.
   await turn();
-  expect([listening.ready, unhandled]).toEqual([false, []]);
-  process.off('unhandledRejection', onUnhandled);
+  expect(listening.ready).toBe(false);
 });
 
 type NatMap = Record<string, { host: string; port: number }>;
