@@ -66,7 +66,7 @@ export class LiveLocks {
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
-  #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], unsent: 0 };
+  #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], hasMore: false };
   #nodes: NodesRow | undefined;
   #checkedAt = -Infinity;
   #checking = false;
@@ -158,13 +158,15 @@ export class LiveLocks {
     return this.#viewers.size === 0 && this.#newcomers.size === 0;
   }
 
+  /** Never rejects. */
   async #run(): Promise<void> {
     this.#isRunning = true;
     if (this.events?.record()) this.#others.clear();
     this.#isAnew = this.#others.size === 0;
     while (!this.#isIdle) {
       const began = performance.now();
-      await this.#look();
+      // A failed look is repeated. Nobody waits for this Promise, so its rejection would end the application.
+      await this.#look().catch(() => undefined);
       const took = performance.now() - began;
       if (!this.#isIdle) await this.#pause(Math.max(INTERVAL_MS - took, took * PAUSE_SHARE));
     }
@@ -193,7 +195,11 @@ export class LiveLocks {
     let problem: string | undefined;
     try {
       const infos = new Map<string, LockInfo>();
-      for await (const info of this.source.list()) infos.set(info.key, info);
+      for await (const info of this.source.list()) {
+        infos.set(info.key, info);
+        // One more than is sent shows that there are more. The rest of a million locks would be read at each look.
+        if (infos.size > MOST_ROWS) break;
+      }
       this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));
       const calls = this.events?.waiters();
       held = this.source.heldIds();
@@ -243,7 +249,7 @@ export class LiveLocks {
       ...(problem !== undefined && { problem }),
       ticks: this.events?.ticks ?? [],
       campaigns: this.source.campaigns(),
-      unsent: this.#table.unsent,
+      hasMore: this.#table.hasMore,
     };
     const isStatusNew = JSON.stringify(status) !== JSON.stringify(this.#status);
     this.#status = status;
@@ -285,7 +291,7 @@ export class LiveLocks {
     return JSON.stringify(message);
   }
 
-  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. */
+  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. Never rejects. */
   async #checkNodes(): Promise<void> {
     if (this.#checking || performance.now() - this.#checkedAt < CHECK_INTERVAL_MS) return;
     this.#checking = true;
@@ -303,6 +309,9 @@ export class LiveLocks {
           warnings: warnings.map(redacted),
         })),
       };
+    } catch {
+      // The state of the nodes is unknown. The look reports why the locks cannot be read.
+      this.#nodes = undefined;
     } finally {
       this.#checking = false;
     }

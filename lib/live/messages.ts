@@ -92,8 +92,8 @@ export interface BoardStatus {
   readonly problem?: string;
   readonly ticks: readonly TickRow[];
   readonly campaigns: readonly CampaignRow[];
-  /** The number of locks that are not sent. */
-  readonly unsent: number;
+  /** `true` if the store has more locks than are sent. */
+  readonly hasMore: boolean;
 }
 
 /** A lock that the application has declared, also while nobody holds it. */
@@ -201,10 +201,14 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
+/** The most holders that one request may end. The server asks the store for each holder. */
+export const MOST_RELEASED = 500;
+
 /** The request of the page to end holders of a lock: those that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;
+  /** At least one, and at most {@link MOST_RELEASED}. */
   readonly ids: readonly string[];
 }
 

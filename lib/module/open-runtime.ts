@@ -1,9 +1,10 @@
 import { hostname } from 'node:os';
-import { Logger } from '@nestjs/common';
+import type { Logger } from '@nestjs/common';
 import { eventListener } from './event-listener.js';
 import { Declarations } from '../service/declarations.js';
 import type { LockSite } from '../service/lock-sites.js';
 import { NodeLog } from './node-log.js';
+import { QuietLogger } from './quiet-logger.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
 import { Transactions } from '../service/transactions.js';
@@ -12,7 +13,7 @@ import { countNodes, openStores } from './open-stores.js';
 import { type StoreTitle, titleIn } from './store-title.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
 import { type Answer, fanOut } from '../redlock/fan-out.js';
-import { asError, UnfitStoreError } from '../core/errors.js';
+import { asError, ClosedStoreError, UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
@@ -58,7 +59,7 @@ export function makeRuntime(
   { name, sites = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
 ): LockRuntime {
   checkModuleOptions(options);
-  const logger = new Logger('RedlockModule');
+  const logger = new QuietLogger('RedlockModule');
   const guard = guardOf(options);
   const isClosing = (): boolean => locker.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);
@@ -220,7 +221,7 @@ async function connectLoudly(
   try {
     await node.connect();
   } catch (error) {
-    if (!(error instanceof UnfitStoreError)) {
+    if (!(error instanceof UnfitStoreError) && !(error instanceof ClosedStoreError)) {
       nodeLog.unreached(title.of(node));
       // The store says what to do about it.
       const reason = asError(error).message.replace(/\.$/, '');
