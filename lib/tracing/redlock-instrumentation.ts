@@ -149,7 +149,6 @@ export class RedlockInstrumentation {
   #attributesOf(event: LockTraceEvent): Attributes {
     const { keys, label, method, instance, mode, ttl } = event;
     return {
-      'lock.system': 'redis',
       'lock.label': label,
       'lock.mode': mode,
       'lock.permits': 'permits' in event ? event.permits : undefined,

@@ -90,7 +90,6 @@ test('wait and hold are child spans of the caller, and work under the lock is a 
 test('spans have attributes with the keys and the outcome', async () => {
   await module.get(Orders).settle(7);
   const about = {
-    'lock.system': 'redis',
     'lock.keys': ['order:7'],
     'lock.label': 'Orders.settle',
     'lock.mode': 'exclusive',
