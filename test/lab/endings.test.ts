@@ -13,12 +13,12 @@ import { until } from '../support/until.js';
 const LAB = fileURLToPath(new URL('../../dist/lab/main.js', import.meta.url));
 const TIMEOUT = 300_000;
 
-/** A lab in a process of its own, with a folder of its own for all that it keeps in files. */
+/** A lab in a process of its own, with a folder of its own for its files. */
 class LabProcess {
   output = '';
-  /** What those who look at its page are told. */
+  /** Events that a viewer of the page receives. */
   events = '';
-  /** Its exit code, once it has ended. */
+  /** Exit code of the lab, once it has ended. */
   code: number | null | undefined;
   readonly child: ChildProcess;
 
@@ -45,7 +45,7 @@ class LabProcess {
     return /Page: +(http\S+)/.exec(this.output)?.[1];
   }
 
-  /** How often a holder was paused so far: then its scenario is in the middle. */
+  /** Number of pauses of a holder so far. After a pause, a scenario is under way. */
   get pauses(): number {
     return this.events.match(/"kind":"paused"/g)?.length ?? 0;
   }
@@ -57,7 +57,7 @@ class LabProcess {
     const read = async (): Promise<void> => {
       for await (const chunk of body ?? []) this.events += decoder.decode(chunk as Uint8Array);
     };
-    // It ends with the lab.
+    // The stream ends with the lab.
     void read().catch(() => undefined);
   }
 }
@@ -69,7 +69,14 @@ async function startLab(...args: string[]): Promise<LabProcess> {
   return new LabProcess(folder, args);
 }
 
-/** More than anybody waits for in these tests, so that it does not end by itself. */
+/** The ids of the processes of a lab: at least the guard, three instances, PostgreSQL and two Redis servers. */
+async function allProcessesOf(lab: LabProcess): Promise<readonly number[]> {
+  let processes: readonly number[] = [];
+  await until(() => (processes = descendantsOf(lab.child.pid ?? 0)).length >= 7);
+  return processes;
+}
+
+/** Scenarios that last longer than these tests wait, so that the lab does not end by itself. */
 const LONG = Array.from({ length: 20 }, () => '8');
 
 describe('a lab with a scenario under way', () => {
@@ -101,16 +108,13 @@ describe('a lab with a scenario under way', () => {
   test(
     'leaves no process and no file behind when it is ended with Ctrl-C, and ends',
     async () => {
-      const processes = descendantsOf(lab.child.pid ?? 0);
-      // The guard, three instances, PostgreSQL, two Redis servers.
-      expect(processes.length).toBeGreaterThanOrEqual(7);
+      const processes = await allProcessesOf(lab);
 
       lab.child.kill('SIGINT');
 
-      // The one that is paused as well. Its guard ends with it.
       await until(() => lab.output.includes('Ended by SIGINT; stopping everything that was started.'));
       await until(async () => (await readdir(lab.folder)).length === 0);
-      // Without the signal its wait would last 40 seconds.
+      // The lab would wait for an event for 40 seconds if the signal did not end that wait.
       await until(() => lab.code !== undefined, 20_000);
       expect(lab.code).toBe(1);
       await Promise.all(processes.map((pid) => processGone(pid)));
@@ -125,8 +129,7 @@ test(
     const lab = await startLab('--port', '0', ...LONG);
     await lab.watch();
     await until(() => lab.pauses > 0, TIMEOUT);
-    const processes = descendantsOf(lab.child.pid ?? 0);
-    expect(processes.length).toBeGreaterThanOrEqual(7);
+    const processes = await allProcessesOf(lab);
 
     lab.child.kill('SIGKILL');
 

@@ -12,7 +12,7 @@ const stops = stopList();
 let lab: Lab;
 let playground: Parameters<Lab['run']>[0];
 
-/** The compiled lab, because its instances are processes that run what lies beside it. */
+/** Imports a module of the compiled lab, whose instances are processes that run the compiled files beside it. */
 async function compiled<T>(name: string): Promise<T> {
   return (await import(new URL(`../../dist/lab/${name}.js`, import.meta.url).href)) as T;
 }
@@ -47,7 +47,7 @@ test('tasks keep coming when instances are killed and paused in the middle of ta
   for (const fault of ['kill', 'pause'] as const) {
     await until(() => submitted() > 0);
     const instance = stage.serving as LabInstance;
-    // From here on the instance cannot answer a customer.
+    // The instance cannot answer a customer without its database.
     instance.toDatabase.holdRequests();
     const submit = jest.spyOn(stage, 'submit');
     await until(() => submit.mock.calls.length > 0);
@@ -69,7 +69,7 @@ const LONG = process.env['FAULTS'] === 'long';
 const STORES = [['PostgreSQL', 'postgres'] as const, ...(LONG ? [['etcd', 'etcd'] as const] : [])];
 
 describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('locks in %s', (name, store) => {
-  /** Runs the playground under our lock until `situation` ends; gives what the judge says. */
+  /** Runs the playground under the lock of this package until `situation` ends; returns the outcome. */
   async function play(
     settings: Partial<StagePlan>,
     situation: (stage: Stage, node: LockServer, events: readonly LabEvent[]) => Promise<void>,
@@ -93,7 +93,8 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
 
   test('exclude each other while it is killed and paused, and instances start meanwhile', async () => {
     const outcome = await play(
-      { ttl: store === 'etcd' ? 5_000 : 2_000, work: 300 },
+      // Long: a holder whose process stands still must not lose its lock.
+      { ttl: 6_000, work: 300 },
       async (stage, node, events) => {
         const [{ name: first }] = stage.instances as [LabInstance];
         const allPush = async (): Promise<void> => {
@@ -103,10 +104,11 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
             await until(() => has(events, since, 'acquired', instance.name));
         };
         const nobodyIsServed = async (): Promise<void> => {
-          const since = events.length;
           const [instance] = stage.instances as [LabInstance];
           await stage.kill(instance);
           await stage.revive(instance);
+          // From here on all events of that name come from the new process: the killed one may have acquired just before.
+          const since = events.length;
           expect(stage.instances[0]?.name).toBe(first);
           for (const each of stage.instances) await until(() => has(events, since, 'unavailable', each.name));
           expect(has(events, since, 'acquired', first)).toBe(false);
@@ -142,7 +144,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
         await until(() => events.some(isRead));
         const holder = stage.instances.find(({ name: each }) => each === events.findLast(isRead)?.who);
         if (!holder) throw new Error('nobody has read');
-        // So that it can neither release its lock nor acquire it again.
+        // A paused holder can neither release its lock nor acquire another.
         stage.pause(holder);
         await stage.killNode(node);
         await stage.startNode(node);
