@@ -159,11 +159,17 @@ describe.each([
     const { locks, url } = board;
     const stream = await BoardStream.open(url);
     await stream.hears(({ type }) => type === 'snapshot');
+    const took: number[] = [];
+    for (let n = 2; n < 6; n++) {
+      await locks.acquire(`order:${n}`);
+      const began = performance.now();
+      await stream.hears(hasKey(`order:${n}`));
+      took.push(performance.now() - began);
+    }
+    // A busy machine delays a message, and brings none forward.
+    expect(Math.min(...took)).toBeLessThan(1_000);
     const lock = await locks.acquire('order:1');
-    const began = performance.now();
-    await stream.hears(hasKey('order:1'));
-    expect(performance.now() - began).toBeLessThan(1_000);
-    const waiting = locks.acquire('order:1');
+    const waiting = locks.acquire('order:1', { retry: { timeout: 60_000 } });
     await stream.hears(({ rows = [] }) => rows.some(({ waiters }) => waiters[0]?.own === true));
     await lock.release();
     await (await waiting).release();
@@ -286,22 +292,22 @@ describe('data for viewers', () => {
       return list.apply(this, args);
     };
     try {
+      const began = performance.now();
       const streams = await Promise.all(Array.from({ length: 10 }, () => BoardStream.open(url)));
       await Promise.all(streams.map((stream) => stream.hears(hasKey('order:1'))));
-      const began = performance.now();
-      await until(() => performance.now() - began > 1_500);
-      // One look takes 400 ms with its pause; ten viewers with looks of their own would make 40.
-      expect(looks).toBeGreaterThan(1);
-      expect(looks).toBeLessThan(8);
+      await until(() => looks > 3);
+      // A poll takes at least 400 ms with its pause. If each viewer had polls of its own, there would be ten times as many.
+      expect(looks).toBeLessThan(3 + (3 * (performance.now() - began)) / 400);
       for (const stream of streams) stream.close();
       await Promise.all(streams.map(({ ended }) => ended));
-      // The server hears of it a moment later.
-      let before = -1;
-      await until(() => before === (before = looks));
-      const after = looks;
-      const closed = performance.now();
-      await until(() => performance.now() - closed > 1_200);
-      expect(looks - after).toBeLessThanOrEqual(1);
+      // The server hears of the end of a stream later than its viewer. 300 checks take 1.5 s or more: three polls.
+      let before = looks;
+      let unchanged = 0;
+      await until(() => {
+        unchanged = looks === before ? unchanged + 1 : 0;
+        before = looks;
+        return unchanged > 300;
+      });
     } finally {
       LockInspector.prototype.list = list;
     }
@@ -375,7 +381,8 @@ describe('data for viewers', () => {
   test('extensions are counted, and sent without the full lock', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
-    await board.locks.acquire('order:1', { ttl: 3_000 });
+    // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
+    await board.locks.acquire('order:1', { ttl: 9_000 });
     const message = await stream.hears((each) => each.type === 'change' && each.renewed !== undefined);
     expect(message).toMatchObject({ renewed: [[expect.any(Number), 0, expect.any(Number), 1]] });
     expect(message).not.toHaveProperty('rows');

@@ -116,6 +116,7 @@ export async function everyView(page: Page, see: (shown: string) => Promise<void
   await see('locks');
   for (const view of ['declared', 'leaders', 'ticks', 'nodes']) {
     await page.getByRole('link', { name: view }).click();
+    await page.locator('nav [aria-current=page]', { hasText: view }).waitFor();
     await page.locator('main table').waitFor();
     await see(view);
   }
