@@ -19,7 +19,7 @@ import { until } from '../support/until.js';
 
 // The built command, in processes of its own, against three real servers.
 
-/** An hour: the first digits of what is left of it stay the same for a minute, however long the command takes to start. */
+/** The ttl is an hour: for a minute the rest of it begins with "59 min", however long the command takes to start. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
@@ -340,22 +340,21 @@ describe('watch, without a terminal', () => {
     run.signal('SIGINT');
     const { code, stdout, stderr } = await run.ended;
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    expect(stdout.trimEnd().split('\n')).toHaveLength(4);
+    expect(stdout.split('\n').filter((line) => / (held|acquired|released) /.test(line))).toHaveLength(4);
   });
 
   test('--json: a document on each line', async () => {
     await hold('other', 'watched');
     const run = new CliProcess(['watch', 'w', '--json', '--interval', '100'], env);
-    await run.says('\n');
+    await run.says('"held"');
     run.signal('SIGTERM');
     const { code, stdout } = await run.ended;
     expect(code).toBe(0);
-    expect(
-      stdout
-        .trimEnd()
-        .split('\n')
-        .map((line) => JSON.parse(line)),
-    ).toEqual([
+    const documents = stdout
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line) as { change: string });
+    expect(documents.filter(({ change }) => change !== 'unavailable')).toEqual([
       expect.objectContaining({
         time: expect.any(String),
         change: 'held',
@@ -442,6 +441,13 @@ describe('a server with users, passwords or TLS', () => {
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
+  /** Runs these command lines. Beside each other on a busy machine, they could miss the time limit of the nodes: 2 s. */
+  async function oneAfterAnother(lines: readonly (readonly string[])[]): Promise<Ended[]> {
+    const runs: Ended[] = [];
+    for (const line of lines) runs.push(await runCli(line));
+    return runs;
+  }
+
   test('works with an ACL user, and prints no password', async () => {
     const server = await startRedis();
     const looker = server.client();
@@ -462,15 +468,15 @@ describe('a server with users, passwords or TLS', () => {
     const at = `127.0.0.1:${server.port}`;
     const good = `redis://ops:${encoded}@${at}`;
     const wrong = `redis://ops:${encoded}wrong@${at}`;
-    const runs = await Promise.all([
-      runCli(['list', '--node', good]),
-      runCli(['release', 'k', '--yes', '--node', good]),
-      runCli(['doctor', '--node', good]),
-      runCli(['list', '--node', wrong]),
-      runCli(['doctor', '--json', '--node', wrong]),
-      runCli(['list', '--node', `redis://ops:${encoded}@127.0.0.1:${await freePort()}`]),
-      runCli(['list', '--node', `redis://ops:${encoded}@${at}/x`]),
-      runCli([`redis://ops:${encoded}@${at}`]),
+    const runs = await oneAfterAnother([
+      ['list', '--node', good],
+      ['release', 'k', '--yes', '--node', good],
+      ['doctor', '--node', good],
+      ['list', '--node', wrong],
+      ['doctor', '--json', '--node', wrong],
+      ['list', '--node', `redis://ops:${encoded}@127.0.0.1:${await freePort()}`],
+      ['list', '--node', `redis://ops:${encoded}@${at}/x`],
+      [`redis://ops:${encoded}@${at}`],
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
     expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
@@ -501,11 +507,11 @@ describe('a server with users, passwords or TLS', () => {
     });
     const node = ['--node', `rediss://127.0.0.1:${port}`];
     const client = ['--cert', tls('redis.crt'), '--key', tls('redis.key')];
-    const runs = await Promise.all([
-      runCli(['list', ...node, ...client, '--ca', tls('ca.crt')]),
-      runCli(['list', ...node, ...client, '--insecure']),
-      runCli(['doctor', ...node, ...client]),
-      runCli(['list', ...node, '--ca', tls('ca.crt')]),
+    const runs = await oneAfterAnother([
+      ['list', ...node, ...client, '--ca', tls('ca.crt')],
+      ['list', ...node, ...client, '--insecure'],
+      ['doctor', ...node, ...client],
+      ['list', ...node, '--ca', tls('ca.crt')],
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 0, 3, 3]);
     expect(runs[2]?.stdout).toContain('give the certificate authority with --ca FILE');
