@@ -9,7 +9,7 @@ import { until } from '../support/until.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 
-/** The packed package, for `buildExample`. */
+/** Packs the package, for `buildExample`; returns the tarball. */
 export async function packForExamples(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'examples-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
@@ -17,8 +17,8 @@ export async function packForExamples(): Promise<string> {
 }
 
 /**
- * Builds a copy of `examples/NAME` as `npm start` does. It finds the packed package and the dependencies of its package.json,
- * and nothing else. They are links to ours, as an install takes a minute; test/consumers installs.
+ * Builds a copy of `examples/NAME` as `npm start` does. The copy has the packed package, links to the dependencies of its
+ * package.json, and no other modules. An install would take a minute; test/consumers installs.
  *
  * @returns the folder of the copy
  */
@@ -41,23 +41,24 @@ export async function buildExample(name: string, tarball: string): Promise<strin
   return folder;
 }
 
-/** What `cron` says on a machine that is busy with other things. */
-const LATE = /^.*\[Cron\] Missed execution deadline .*\n/gm;
+/** Lines on stderr that only say that the machine is busy: `cron` fires late, or Redis answers late. */
+const LATE = [
+  /^.*\[Cron\] Missed execution deadline .*\n/gm,
+  /^.*\[Nest\].*LockUnavailableError(?:.*\n)(?:(?!.*\[Nest\]).*\n)*/gm,
+];
 
-/** A built example that runs. */
+/** A process that runs a built example. */
 export class ExampleProcess {
   readonly lines: string[] = [];
   readonly #child: ChildProcess;
   readonly #ended: Promise<number | NodeJS.Signals | null>;
-  #errors = '';
+  #stderr = '';
 
   constructor(folder: string, env: Readonly<Record<string, string>> = {}) {
     const { PATH } = process.env;
     this.#child = spawn(process.execPath, ['dist/main.js'], { cwd: folder, env: { PATH, ...env } });
     this.#child.stdout?.setEncoding('utf8').on('data', (text: string) => this.#read(text));
-    this.#child.stderr
-      ?.setEncoding('utf8')
-      .on('data', (text: string) => (this.#errors += text.replace(LATE, '')));
+    this.#child.stderr?.setEncoding('utf8').on('data', (text: string) => (this.#stderr += text));
     this.#ended = new Promise((done) => this.#child.once('close', (code, signal) => done(code ?? signal)));
     cleanUpAfterTests(async () => {
       this.#child.kill('SIGKILL');
@@ -65,7 +66,11 @@ export class ExampleProcess {
     });
   }
 
-  /** Resolves when so many lines that match have been printed; rejects when the process ends before. */
+  get #errors(): string {
+    return LATE.reduce((text, pattern) => text.replace(pattern, ''), this.#stderr);
+  }
+
+  /** Resolves when `count` lines that match have been printed; rejects when the process ends before. */
   async printed(pattern: RegExp, count = 1): Promise<void> {
     await until(() => {
       if (this.#child.exitCode !== null) throw new Error(`the example has ended: ${this.#errors}`);
@@ -77,13 +82,13 @@ export class ExampleProcess {
     return this.lines.filter((line) => pattern.test(line));
   }
 
-  /** Waits for its own end. Rejects unless that is an orderly one without warnings. */
+  /** Waits until the process ends by itself. Rejects unless it ends with code 0 and without warnings. */
   async end(): Promise<void> {
     const outcome = await this.#ended;
     if (outcome !== 0 || this.#errors !== '') throw new Error(`ended with ${outcome}: ${this.#errors}`);
   }
 
-  /** As Ctrl-C does. Nest ends the process with the same signal after the shutdown hooks. */
+  /** Ends the process as Ctrl-C does. After the shutdown hooks, Nest ends it with the same signal. */
   async interrupt(): Promise<void> {
     this.#child.kill('SIGINT');
     const outcome = await this.#ended;
