@@ -16,8 +16,9 @@ describe('processes with the old lock, with both, and with the new one', () => {
   let app: INestApplication;
   let locks: LockService;
   let key: string;
-  /** Under way at this moment, and the most at a time. */
+  /** The number of tasks that run now. */
   let running = 0;
+  /** The largest number of tasks that ran at the same time. */
   let most = 0;
 
   beforeAll(async () => {
@@ -35,7 +36,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     await redis.quit();
   });
 
-  /** By hand, as in many applications. */
+  /** Runs a task under a lock that is made by hand, as many applications have it. */
   async function underOld<T>(task: () => Promise<T>): Promise<T> {
     const id = randomUUID();
     await until(async () => (await redis.set(key, id, 'PX', 30_000, 'NX')) === 'OK');
@@ -81,7 +82,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     const one = begin(steps[first]);
     await until(() => running === 1);
     const two = begin(steps[second]);
-    // Longer than it takes to get a lock that is free.
+    // A free lock is acquired in less time.
     await expect(until(() => running === 2, 300)).rejects.toThrow('did not come true');
     await one.end();
     await until(() => running === 1);

@@ -10,9 +10,10 @@ import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { Prices, Supplier } from './cache.js';
 
-/** Milliseconds: that of the recipe, and how long a machine may stand still in between. */
+/** The ttl of the recipe, in milliseconds. */
 const TTL = 5_000;
-const PATIENCE = 10_000;
+/** Milliseconds that a busy machine may take beside the ttl. */
+const PATIENCE = 30_000;
 
 let file: string;
 let server: RedisServer;
@@ -24,7 +25,7 @@ beforeAll(async () => {
 });
 beforeEach(() => looker.flushall());
 
-/** So many instances, each of which asks for the same price ten times at once. */
+/** Starts so many instances. Each asks for the same price ten times at once, and computes a price for `work` ms. */
 async function ask(count: number, work: number): Promise<Instance[]> {
   const env = { REDIS_URL: server.url, WORK: String(work) };
   const instances = Array.from({ length: count }, () => new Instance(file, env));
@@ -44,13 +45,14 @@ test('one of four instances computes, and all requests get its value', async () 
 });
 
 test('another instance computes within a ttl when the first is killed during its computation', async () => {
-  const instances = await ask(4, 2_000);
+  // The instance is killed before it has finished, also on a busy machine.
+  const instances = await ask(4, 6_000);
   await until(() => all(instances, 'computing').length > 0);
   const [first, ...others] = instances.toSorted((a, b) => b.lines.length - a.lines.length);
   await first!.kill();
   expect(all(instances, 'computed')).toEqual([]);
   const killed = performance.now();
-  await until(() => all(others, 'computing').length > 0);
+  await until(() => all(others, 'computing').length > 0, 60_000);
   expect(performance.now() - killed).toBeLessThan(TTL + PATIENCE);
   await until(() => all(others, 'values').length === 3);
   expect(all(others, 'computing')).toHaveLength(1);

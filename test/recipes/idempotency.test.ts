@@ -26,7 +26,7 @@ function pay(key: string, amount: number): request.Test {
     .send({ amount });
 }
 
-/** Keeps whoever inserts a payment waiting until the function is called that this resolves to. */
+/** Makes each insertion of a payment wait. Resolves to the function that ends the wait. */
 async function holdUp(): Promise<() => Promise<unknown>> {
   await client.query('begin');
   await client.query('lock table payments in share mode');
@@ -40,7 +40,7 @@ const isInserting = async (): Promise<boolean> => {
   return rows.length === 1;
 };
 
-// In a block of their own, so that the application is closed while its servers still run.
+// The block closes its application before the clean-up of the file stops the servers.
 describe('payments', () => {
   beforeAll(async () => {
     const [redis, postgres] = await Promise.all([startRedis(), startPostgresServer()]);
@@ -51,7 +51,8 @@ describe('payments', () => {
     pool = new Pool({ connectionString: postgres.url });
     app = await startApp(
       { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
-      { nodes: redis.url, defaults: { ttl: 6_000 } },
+      // The ttl bounds the time that Redis may take to answer, also on a busy machine. Each request asks once.
+      { nodes: redis.url, defaults: { ttl: 60_000 } },
     );
     await app.listen(0, '127.0.0.1');
   });
@@ -115,7 +116,7 @@ describe('payments', () => {
     const work = async (): Promise<string> => 'paid';
     const once = requests.once('a', {}, async (paying) => {
       await paying.query('insert into payments (amount) values (1)');
-      // As if it had been paused for longer than the ttl: another one gets the lock, and is quicker.
+      // Simulates a pause that is longer than the ttl: another process gets the lock, and commits first.
       await locks.forceRelease('request:a');
       await requests.once('a', {}, async (other) => {
         await other.query('insert into payments (amount) values (2)');

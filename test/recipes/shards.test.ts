@@ -7,14 +7,16 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 import { Views, VIEWS } from './shards.js';
 
-// In a block of their own, so that the applications are closed while their servers still run.
+// The block closes its applications before the clean-up of the file stops the servers.
 describe('views of a page', () => {
   let client: Client;
   const apps: INestApplication[] = [];
   const pools: Pool[] = [];
-  /** The shards that are written at this moment, and the most of them at a time. */
+  /** The shards that are written now. */
   const writing: number[] = [];
+  /** The shards that two writers wrote at the same time. */
   const twice: number[] = [];
+  /** The largest number of shards that were written at the same time. */
   let most = 0;
 
   beforeAll(async () => {

@@ -19,7 +19,7 @@ import { OrdersProcessor } from './stop-first.js';
 
 let order: string[] = [];
 
-/** Belongs to the root module, whose hooks come first in each phase. */
+/** Marks the phases of the shutdown. Nest calls the hooks of the root module, to which this class belongs, first in each phase. */
 @Injectable()
 class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
   beforeApplicationShutdown(): void {
@@ -41,11 +41,11 @@ class Tasks {
 class GreedyProcessor extends OrdersProcessor {
   override async onModuleDestroy(): Promise<void> {}
 }
-// `@Processor` is looked for on the class itself.
+// BullMQ looks for the metadata of `@Processor` on the class itself, not on its parent.
 for (const key of Reflect.getMetadataKeys(OrdersProcessor) as string[])
   Reflect.defineMetadata(key, Reflect.getMetadata(key, OrdersProcessor), GreedyProcessor);
 
-/** Calls through, and tells when it is called and, if asked, when it has ended. */
+/** Adds `begun` to the order when the method is called, and `ended` when its call has ended. */
 function watch<T extends object>(object: T, method: keyof T & string, begun: string, ended?: string): void {
   const original = object[method] as (...args: unknown[]) => unknown;
   const watched = async function (this: unknown, ...args: unknown[]): Promise<unknown> {
@@ -57,7 +57,7 @@ function watch<T extends object>(object: T, method: keyof T & string, begun: str
   jest.spyOn(object, method as never).mockImplementation(watched as never);
 }
 
-// In a block of their own, so that the applications are closed while their server still runs.
+// The block closes its applications before the clean-up of the file stops the server.
 describe('shutdown', () => {
   let server: RedisServer;
 
@@ -118,7 +118,12 @@ describe('shutdown', () => {
     ]);
   });
 
-  /** Closes the application while a job and another locked method run; resolves to the reasons of jobs that failed. */
+  /**
+   * Closes the application while a job and another locked method run, and lets that method end when the worker has closed
+   * or a job has failed.
+   *
+   * @returns the reasons of the jobs that have failed by then
+   */
   async function failuresOf(Consumer: typeof OrdersProcessor): Promise<unknown[]> {
     const app = await startPlainApp({
       imports: [SharedRedisModule, BullModule.registerQueue({ name: 'orders' })],
@@ -130,8 +135,10 @@ describe('shutdown', () => {
     let ended = false;
     const task = app.get(LockService).withLock('long', () => until(() => ended));
     await until(async () => (await app.get(LockService).inspect('long')).held);
+    let hasClosed = false;
+    app.get(Consumer).worker.on('closed', () => (hasClosed = true));
     const closing = app.close();
-    await until(async () => (await queue.getFailedCount()) > 0, 1_000).catch(() => undefined);
+    await until(async () => hasClosed || (await queue.getFailedCount()) > 0);
     const failed = await queue.getFailed();
     ended = true;
     await Promise.all([closing, task]);

@@ -22,7 +22,7 @@ interface Instance {
   readonly socket: WebSocket;
 }
 
-// In a block of their own, so that the applications are closed while their server still runs.
+// The block closes its applications before the clean-up of the file stops the server.
 describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', () => {
   const overlap = new Overlap();
   /** The orders that were settled. */
@@ -92,7 +92,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await until(() => received.length === 2);
     expect(answers.filter((answer) => answer === 'order 7 is settled')).toHaveLength(5);
     expect(received.map(({ data }) => data)).toEqual(Array(2).fill('order 7 is settled'));
-    // Both instances have heard the message over Redis.
+    // Redis sends the message to both instances, so that there are eight runs for seven requests.
     await until(() => overlap.runs === 8);
     expect(overlap.most).toBe(1);
   });
@@ -119,7 +119,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     subscribe(LOCK_SKIPPED_CHANNEL, listen);
     await lastValueFrom(redis.emit('paid', 9), { defaultValue: undefined });
     await until(() => skipped.length === 1 && settled.includes(9));
-    // As if both were slow: the run has ended before they hear of it.
+    // Both instances receive the second event after the run of the first one has ended.
     await lastValueFrom(redis.emit('paid', 9), { defaultValue: undefined });
     await until(() => skipped.length === 3);
     unsubscribe(LOCK_SKIPPED_CHANNEL, listen);

@@ -18,13 +18,13 @@ export class OrdersController {
   constructor(private readonly orders: Orders) {}
 
   @Post('orders/:id/settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async settle(@Param('id', ParseIntPipe) id: number): Promise<string> {
     return this.orders.settle(id);
   }
 
   @MessagePattern('settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async onMessage(@Payload() id: number): Promise<string> {
     return this.orders.settle(id);
   }
@@ -44,7 +44,7 @@ export class OrdersGateway {
   constructor(private readonly orders: Orders) {}
 
   @SubscribeMessage('settle')
-  @WithLock((id: number) => `order:${id}`, { retry: { timeout: 2_000 } })
+  @WithLock((id: number) => `order:${id}`)
   async settle(@MessageBody() id: number): Promise<{ event: string; data: string }> {
     return { event: 'settled', data: await this.orders.settle(id) };
   }
@@ -56,7 +56,7 @@ export class OrdersGateway {
 })
 export class OrdersModule {}
 
-/** Before `app.listen`. */
+/** Call this before `app.listen`. */
 export async function connect(
   app: NestFastifyApplication,
   tcpPort: number,
