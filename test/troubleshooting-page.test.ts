@@ -95,7 +95,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'Redis loses its data': async () => {
     const server = await startRedis();
-    const { signal } = await (await locksOn({ nodes: server.url })).acquire('key', { ttl: 1_000 });
+    const { signal } = await (await locksOn({ nodes: server.url })).acquire('key', { ttl: 6_000 });
     await server.client().flushall();
     await until(async () => signal.aborted);
   },
@@ -112,7 +112,8 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'three nodes are new': async () => {
     const servers = await startRedisNodes(3);
-    const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 300 });
+    // The wait begins before the nodes are connected. A busy machine takes a while for that.
+    const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 4_000 });
     await say(locks.acquire('key', once));
   },
   'a node is a replica': async () => {
