@@ -6,10 +6,10 @@ import { dirname, join, posix, resolve } from 'node:path';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The linter's configuration states what may import what. A pattern that matches nothing looks just like code that keeps
-// the rule, so this shows, on files made for it, what the linter refuses.
+// The configuration of the linter states which folders may import which others. A pattern that matches nothing would look like
+// code that keeps the rule. These tests therefore make files that break the rule, and check that the linter refuses them.
 
-/** Allowed imports of each folder of `lib` beside itself and Node's modules: other folders, and packages. */
+/** Folders and packages that each folder of `lib` may import, beside its own files and the modules of Node. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   core: [],
   redlock: ['core'],
@@ -49,7 +49,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'stores/redis',
     'ioredis',
   ],
-  // The file `lib/index.ts`. What has an entry point of its own is not in it: who does not use that loads nothing.
+  // This is the file `lib/index.ts`. It does not load the folders that have an entry point of their own.
   '.': ['core', 'decorator', 'http', 'module', 'redlock', 'service', 'telemetry'],
 };
 
@@ -85,7 +85,7 @@ async function lint(files: Readonly<Record<string, string>>): Promise<readonly F
   return (JSON.parse(output) as { diagnostics: Finding[] }).diagnostics;
 }
 
-/** The folders in one of the table's. */
+/** Returns the folders inside a folder of the table. */
 function foldersIn(folder: string): string[] {
   if (folder === '.') return [];
   const found = readdirSync(join('lib', folder), { recursive: true, withFileTypes: true });
@@ -94,13 +94,13 @@ function foldersIn(folder: string): string[] {
     .map((entry) => posix.relative('lib', join(entry.parentPath, entry.name)));
 }
 
-/** Import specifiers of files in `from` for one in `to`. */
+/** Returns the specifier by which files in `from` import a file in `to`. */
 function specifierOf(from: string, to: string): string {
   const path = posix.join(posix.relative(from, to), to === '.' ? 'index.js' : 'file.js');
   return path.startsWith('.') ? path : `./${path}`;
 }
 
-/** The specifiers that files in `from` try, with the name under which the table has them. */
+/** Returns the specifiers that the made files in `from` import, each with its name in the table. */
 function tried(from: string): (readonly [specifier: string, name: string])[] {
   const folders = Object.keys(ALLOWED).flatMap((name) =>
     [name, ...foldersIn(name)].map((to) => [specifierOf(from, to), name] as const),
@@ -149,7 +149,7 @@ describe('imports point inwards:', () => {
     expect(inTable).toEqual(expect.arrayContaining([...new Set(folders)]));
   });
 
-  test('imports of types are checked as well', async () => {
+  test('the linter also checks imports of types', async () => {
     const source = "import type { Redis } from 'ioredis';\n\nexport type Client = Redis;\n";
     await expect(lint({ 'lib/redlock/lease.ts': source })).resolves.toEqual([
       expect.objectContaining({ code: 'eslint(no-restricted-imports)' }),
@@ -167,7 +167,7 @@ describe('imports point inwards:', () => {
       "import type { B } from './b.js';\n\nexport type A = B[];\n",
       "import type { A } from './a.js';\n\nexport type B = A | 1;\n",
     ],
-  ])('there are no import cycles %s', async (_what, a, b) => {
+  ])('the linter refuses import cycles %s', async (_what, a, b) => {
     const codes = (await lint({ 'lib/core/a.ts': a, 'lib/core/b.ts': b })).map(({ code }) => code);
     expect(codes).toEqual(['import(no-cycle)', 'import(no-cycle)']);
   });

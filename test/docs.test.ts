@@ -17,7 +17,7 @@ const pages = [
 
 const textOf = (page: string): string => readFileSync(page, 'utf8').replaceAll(/^```.*?^```$/gms, '');
 
-/** The names that GitHub gives to the headings of a page. */
+/** Returns the names that GitHub gives to the headings of a page. */
 function anchorsOf(page: string): string[] {
   const seen = new Map<string, number>();
   return [...textOf(page).matchAll(/^#+ (.*)$/gm)].map(([, heading]) => {
@@ -31,13 +31,13 @@ function anchorsOf(page: string): string[] {
   });
 }
 
-/** The targets of a page's links that are no addresses. */
+/** Returns the targets of the links that are paths or anchors, not URLs. */
 function relativeLinks(text: string): string[] {
   const targets = [...text.matchAll(/\]\(([^)\s]+)\)/g)].map(([, target]) => target ?? '');
   return targets.filter((target) => !/^[a-z]+:/.test(target));
 }
 
-/** The links of a page to files and headings of this repository that are not there. */
+/** Returns the links of a page to files and headings that are missing in this repository. */
 function brokenLinks(page: string, text = textOf(page)): string[] {
   return relativeLinks(text)
     .filter((target) => {
@@ -61,7 +61,7 @@ test('the check notices a broken link', () => {
   ]);
 });
 
-/** The links of a page of the package to files that `npm publish` does not upload. */
+/** Returns the links of a page of the package to files that `npm publish` does not upload. */
 function unpackedLinks(page: string, packed: ReadonlySet<string>, text = textOf(join(root, page))): string[] {
   return relativeLinks(text)
     .filter((target) => !target.startsWith('#'))
@@ -86,7 +86,7 @@ test('the check notices a link that leaves the package', async () => {
 
 let packing: Promise<ReadonlySet<string>> | undefined;
 
-/** The paths that `npm publish` uploads, but for those of the build where there is none. */
+/** Returns the paths that `npm publish` uploads. Without a build, the built files are missing. */
 function packedFiles(): Promise<ReadonlySet<string>> {
   return (packing ??= pack());
 }
@@ -112,15 +112,15 @@ test('docs/safety.md cites each of its sources, and no others', () => {
   expect([...cited].toSorted()).toEqual(listed);
 });
 
-/** Claims that are too strong without their condition. */
+/** Promises that are true only under a condition. */
 const PROMISES =
   /once per tick|not run again|no run begins sooner|however many instances|in whichever process|at most one holder|beside (its|a) holder|larger (than the token of every|for every later)|independent masters (do|keep)/i;
 
 const CONDITIONS = /as long as|provided|unless|while|condition/i;
 
-/** The sentences of a text that promise something, and have no condition in them or right behind them. */
+/** Returns the sentences of a text that promise something without a condition in them or in the next sentence. */
 function barePromises(text: string): string[] {
-  // What stands in a cell, or in a comment of an example, is not explained by the next one.
+  // A cell or a comment of an example must have its condition itself: the next one does not explain it.
   const paragraphs = text.split(/\n\s*(?:\n|\/\/|\/\*|- )|\|/);
   return paragraphs.flatMap((paragraph) => {
     const sentences = paragraph.replaceAll(/\s+/g, ' ').split(/(?<=[.!?:])\W*\s/);
@@ -132,7 +132,7 @@ function barePromises(text: string): string[] {
 }
 
 test('each promise has its condition in the same sentence or the next', () => {
-  // docs/README.md says only what the pages are about.
+  // docs/README.md only names the subjects of the pages.
   const texts = pages.filter((page) => page !== join(root, 'docs/README.md'));
   const sources = readdirSync(join(root, 'lib'), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts'))

@@ -39,11 +39,11 @@ import { redisVersion, type RedisServer, startRedis } from './support/redis-serv
 import { startSentinel } from './support/sentinel.js';
 import { until } from './support/until.js';
 
-// Each message in the tables of docs/errors.md is provoked, on real servers where it comes from one.
+// These tests provoke each message in the tables of docs/errors.md, on a real server if the message comes from a server.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/errors.md'), 'utf8');
 
-/** The messages in the first column of a section's table. */
+/** Returns the messages in the first column of the table of a section. */
 function messagesIn(section: string): string[] {
   const [, text = ''] = page.split(`\n## ${section}\n`);
   const [table = ''] = text.split('\n## ');
@@ -53,17 +53,17 @@ function messagesIn(section: string): string[] {
   );
 }
 
-/** Pattern of a message of the page: `...` is any text. */
+/** Makes a pattern of a message of the page, in which `...` stands for any text. */
 function pattern(message: string): RegExp {
   const parts = message.split(/ ?\.\.\. ?/).map((part) => part.replaceAll(/[.*+?^${}()|[\]\\]/g, '\\$&'));
   return new RegExp(parts.join('.*'), 's');
 }
 
-/** Tests that each message of a section can be produced. `ways` must have exactly one entry for each message. */
+/** Tests that each message of a section can be provoked. `ways` must have exactly one entry for each message. */
 function provoke(section: string, ways: Readonly<Record<string, () => Promise<string>>>): void {
   const messages = messagesIn(section).filter((message) => !OF_OTHER_SERVERS.includes(message));
 
-  test('every message has a case that produces it, and every case has a message', () => {
+  test('every message has a case that provokes it, and every case has a message', () => {
     expect(Object.keys(ways).toSorted()).toEqual(messages.toSorted());
   });
 
@@ -73,7 +73,7 @@ function provoke(section: string, ways: Readonly<Record<string, () => Promise<st
   });
 }
 
-/** Error of a user without the right to a command inside a script: of Redis up to 7.0, and of later versions. */
+/** Errors of a user who lacks the right to a command inside a script: of Redis up to 7.0, and of later versions. */
 const DENIED_INSIDE = [
   "ERR The user executing the script can't run this command ...",
   'ERR ACL failure in script: ...',
@@ -92,7 +92,7 @@ afterEach(async () => {
   app = server = undefined;
 });
 
-/** The locks of an application with these nodes. */
+/** Starts an application with these nodes; returns its locks. */
 async function locksOn(
   nodes: RedlockModuleOptions['nodes'],
   options: Partial<RedlockModuleOptions> = {},
@@ -105,12 +105,12 @@ async function locksOn(
 async function locksOnServer(...args: string[]): Promise<{ locks: LockService; redis: RedisServer }> {
   const redis = (server = await startRedis({ args }));
   const locks = await locksOn(redis.url);
-  // It is connected, and its scripts are there.
+  // From here on the application is connected, and the server has the scripts.
   await (await locks.acquire('first', once)).release();
   return { locks, redis };
 }
 
-/** The message of a {@link LockUnavailableError}; empty when there was none. */
+/** Asks for a lock; returns the message of the {@link LockUnavailableError}, or an empty text without one. */
 async function whyUnavailable(
   locks: LockService,
   options: LockOptions = {},
@@ -120,7 +120,7 @@ async function whyUnavailable(
   return outcome instanceof LockUnavailableError ? outcome.message : '';
 }
 
-/** Repeats `whyUnavailable` until its answer matches `wanted`. */
+/** Repeats {@link whyUnavailable} until the message matches `wanted`; returns the message. */
 async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<string> {
   let why = '';
   await until(async () => wanted.test((why = await whyUnavailable(locks))));
@@ -128,13 +128,13 @@ async function whyUnavailableUntil(locks: LockService, wanted: RegExp): Promise<
 }
 
 interface Late {
-  /** Node to connect to, given the URL of the server; the URL itself by default. */
+  /** Makes the `nodes` of the application from the URL of the server; the URL itself by default. */
   readonly nodes?: (url: string) => RedlockModuleOptions['nodes'];
   readonly args?: readonly string[];
   readonly config?: string;
 }
 
-/** Log of an application whose server starts later: with the server up, some cases would end the start. */
+/** Returns the error of an application whose server starts later. On a running server, the start of some cases would fail. */
 async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string> {
   const port = await freePort();
   const url = `redis://127.0.0.1:${port}`;
@@ -144,14 +144,14 @@ async function whyUnavailableOn(wanted: RegExp, late: Late = {}): Promise<string
   return whyUnavailableUntil(locks, wanted);
 }
 
-/** Error of a user with these rights. */
+/** Returns the error of a user with these rights. */
 async function whyUnavailableWith(...rights: string[]): Promise<string> {
   const redis = (server = await startRedis());
   await redis.client().call('ACL', 'SETUSER', 'locks', 'on', `>${SECRET}`, ...rights);
   return whyUnavailable(await locksOn(`redis://locks:${SECRET}@${redis.host}:${redis.port}`));
 }
 
-/** A server with a certificate of its own, which nobody knows. */
+/** Returns the error of a client that does not know the certificate of its server. */
 async function whyUnavailableOverTls(certificate: { cert: string; key: string }): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'errors-page-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
@@ -201,10 +201,10 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       await (await locks.acquire('first', once)).release();
       const written = client.stream.bytesWritten;
       server.pause();
-      // A fifth of the ttl is what the answer may take.
+      // The server has a fifth of the ttl to answer.
       const why = whyUnavailable(locks, { ttl: 5_000 });
       await until(() => client.stream.bytesWritten > written);
-      // This process stands still for longer than that, until the server has answered.
+      // This process is blocked for longer than that, until the server has answered.
       Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 1_500);
       server.resume();
       // The server answers in order: the answer to this PING shows that it has processed the earlier command.
@@ -258,7 +258,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       const { locks, redis } = await locksOnServer('--enable-debug-command', 'yes', '--rdbcompression', 'no');
       const admin = redis.client();
       await admin.eval("for i = 1, 100 do redis.call('SET', 'k' .. i, string.rep('v', 2048)) end", 0);
-      // A tenth of a second for each key; it answers in between.
+      // The server takes a tenth of a second to load each key, and answers between two keys.
       await admin.config('SET', 'key-load-delay', '100000', 'loading-process-events-interval-bytes', '1024');
       admin.call('DEBUG', 'RELOAD').catch(() => undefined);
       return whyUnavailableUntil(locks, /LOADING/);
@@ -304,7 +304,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       const { locks, redis } = await locksOnServer();
       const lock = await locks.acquire('key', once);
       await lock.release();
-      // As after a lock that was taken when the clock of the server was centuries ahead.
+      // Simulates a token from a time when the clock of the server was centuries ahead.
       await redis.client().setrange('lock:{key}', 2, String(Number.MAX_SAFE_INTEGER));
       return whyUnavailable(locks);
     },
@@ -321,7 +321,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
       try {
         const locks = await locksOn(client);
         await (await locks.acquire('first', once)).release();
-        // As a Sentinel does after a fail-over: it names another server.
+        // The Sentinel names another server, as after a fail-over.
         await sentinel.call('SENTINEL', 'REMOVE', 'locks');
         await sentinel.call('SENTINEL', 'MONITOR', 'locks', next.host, next.port, 1);
         return await whyUnavailableUntil(locks, /still connected/);
@@ -340,7 +340,7 @@ describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
   });
 });
 
-/** The message of an error of this kind; what came in its place is thrown. */
+/** Returns the message of the error of this class; throws any other outcome. */
 async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise<unknown>): Promise<string> {
   const error = await failing.then(
     (value) => new Error(`it succeeded with ${String(value)}`),
@@ -350,7 +350,7 @@ async function messageOf(Kind: new (...args: never[]) => Error, failing: Promise
   throw error;
 }
 
-/** A method that runs until its lock is lost: when it has begun, and the message of its {@link LockLostError}. */
+/** Runs a task until its lock is lost. `running` resolves at its begin, `ended` to the message of its {@link LockLostError}. */
 function untilLost(locks: LockService): { readonly running: Promise<void>; readonly ended: Promise<string> } {
   let begun = (): void => undefined;
   const running = new Promise<void>((resolve) => {
@@ -372,7 +372,7 @@ class Beats {
   async beat(): Promise<void> {}
 }
 
-/** Why a call is refused while a writer waits for readers. */
+/** Makes a call while a writer waits for readers; returns the message of its refusal. */
 async function behindWriter(
   locks: LockService,
   call: () => Promise<unknown>,
@@ -397,7 +397,7 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
     },
     'until the very call that asks for it lets go': async () => {
       const { locks } = await locksOnServer();
-      // A writer within the call that reads would be refused at once.
+      // A writer inside the call that reads would be refused at once, so the writer asks from outside.
       const outside = AsyncResource.bind(() => locks.acquire('key').catch(() => undefined));
       return locks.withLock('key', { mode: 'shared' }, () =>
         behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }), outside),
@@ -439,13 +439,13 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
 });
 
 describe('docs/errors.md quotes each LOCK_LOST message', () => {
-  /** Ways to lose a lock. */
+  /** Acquires a lock and makes it lost; returns the message of the loss. */
   async function loss(
     options: LockOptions,
     lose: (redis: RedisServer) => unknown = () => undefined,
   ): Promise<string> {
     const { locks, redis } = await locksOnServer();
-    // A node has a fifth of the ttl to answer, so a lock with a short ttl may need several attempts on a busy machine.
+    // The server has a fifth of the ttl to answer, so a busy machine may need several attempts for a short ttl.
     const lock = await locks.acquire('key', { ...options, retry: { timeout: 60_000 } });
     await lose(redis);
     await until(() => lock.signal.aborted);
@@ -454,7 +454,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
 
   const joining = { reentrant: true, ...once } as const;
 
-  /** Why a nested call that has joined a lock is told that it is lost. */
+  /** Joins the lock with a nested call, which ends with the loss; returns the message of its error. */
   function beside(locks: LockService, { signal }: LockHandle): Promise<string> {
     const ended = new Promise((resolve) => {
       signal.addEventListener('abort', resolve);
@@ -508,7 +508,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
   });
 });
 
-/** The message of what is thrown at once. */
+/** Returns the message of the error that the action throws at once. */
 function thrownBy(action: () => unknown): string {
   try {
     action();
@@ -548,7 +548,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
   });
 });
 
-/** Error of a misconfigured module. */
+/** Starts an application with these modules; returns the message of the error. */
 function refusalOf(
   ...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object
 ): Promise<string> {
@@ -576,7 +576,7 @@ class Ordering {}
 @Module({ imports: [RedlockModule.forRoot(memory)], providers: [Bills] })
 class Billing {}
 
-/** A class named `Report` with a tick, another one at each call. */
+/** Makes a class named `Report` with a schedule, a new one at each call. */
 function namesake(): new () => object {
   @Injectable()
   class Report {
@@ -623,7 +623,7 @@ class TwoLeaders {}
 const etcdNode = etcd({ endpoints: 'http://127.0.0.1:2379' });
 
 describe('the board', () => {
-  /** Answer to a release. */
+  /** Asks a board to release a lock; returns the text of the answer. */
   const answered = async (headers: Record<string, string>, allowForceRelease: boolean): Promise<string> => {
     const board = RedlockBoardModule.forRoot({ path: '/locks', public: true, allowForceRelease });
     app = await startApp({ imports: [board] });
@@ -699,7 +699,7 @@ describe('start-up errors in docs/errors.md', () => {
   });
 });
 
-/** The lines of a level that an application says when it locks, which asks about transactions like this. */
+/** Locks in an application with this `inTransaction`; returns the lines of its log at one level. */
 async function saidWhenLocking(level: string, inTransaction: () => boolean): Promise<string> {
   const log = new LogLines();
   app = await startApp({}, { ...memory, inTransaction }, { logger: log });
@@ -708,7 +708,7 @@ async function saidWhenLocking(level: string, inTransaction: () => boolean): Pro
 }
 
 describe('log lines in docs/errors.md', () => {
-  /** What an application on these nodes warns of when it starts. */
+  /** Starts an application on these nodes; returns its warnings. */
   async function warnedOf(nodes: RedlockModuleOptions['nodes'], log = new LogLines()): Promise<string> {
     app = await startApp({}, { nodes }, { logger: log });
     return log.of('warn').join();
@@ -719,7 +719,7 @@ describe('log lines in docs/errors.md', () => {
     return server.url;
   };
 
-  /** The URL of a server for a user who lacks some rights. */
+  /** Starts a server with a user who lacks some rights; returns the URL for this user. */
   async function asUser(...rights: string[]): Promise<string> {
     const url = await onServer();
     await server!

@@ -8,8 +8,8 @@ import { afterAll, beforeAll, expect, test } from '@jest/globals';
 const run = promisify(execFile);
 
 /**
- * What asks for Node 22, works on Node 20 and has no version that says so: a dependency of NestJS 12, and the Redis of the
- * demo where there is no other. `.npmrc` hides the warnings of these.
+ * Packages that ask for Node 22 and also work on Node 20: a dependency of NestJS 12, and the Redis of the demo for machines
+ * without a Redis. No version of them declares Node 20, so `.npmrc` hides their warnings.
  */
 const WANTS_NODE_22 = ['file-type', 'js-redis-server', 'lua-redis-wasm'];
 
@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** Warnings of npm when it resolves `npm ci`, with any settings of this machine. */
+/** Returns the warnings of `npm ci`, without the settings of this machine. */
 async function warnings(...options: string[]): Promise<string[]> {
   const args = ['ci', '--dry-run', '--offline', '--no-audit', '--userconfig', 'nobodys.npmrc', ...options];
   const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !/^npm_/i.test(name)));
@@ -38,7 +38,7 @@ test('npm ci prints no warnings in a clone of the repository', async () => {
   await expect(warnings()).resolves.toEqual([]);
 });
 
-test('hides only warnings of packages that ask for Node 22 and work on Node 20', async () => {
+test('npm ci hides only warnings of packages that ask for Node 22 and work on Node 20', async () => {
   const hidden = await warnings('--loglevel', 'warn');
   expect(hidden.filter((line) => !line.includes('EBADENGINE'))).toEqual([]);
   const packages = hidden.flatMap((line) => /package: '(.+)@/.exec(line)?.slice(1) ?? []);
@@ -55,13 +55,13 @@ async function locked(): Promise<Lock['packages']> {
   return (JSON.parse(await readFile('package-lock.json', 'utf8')) as Lock).packages;
 }
 
-/** The names of the packages that this is so of. */
+/** Returns the names of the packages for which `so` is true. */
 async function namesOf(so: (entry: Lock['packages'][string]) => unknown): Promise<string[]> {
   const entries = Object.entries(await locked()).filter(([path, entry]) => path !== '' && so(entry));
   return [...new Set(entries.map(([path]) => path.replace(/.*node_modules\//, '')))].toSorted();
 }
 
-test('allows or denies each install script, as npm 11 requires', async () => {
+test('package.json allows or denies each install script, as npm 11 requires', async () => {
   const { allowScripts } = JSON.parse(await readFile('package.json', 'utf8')) as { allowScripts?: object };
   expect(Object.keys(allowScripts ?? {}).toSorted()).toEqual(
     await namesOf(({ hasInstallScript }) => hasInstallScript),

@@ -5,8 +5,8 @@ import { dirname, join, resolve } from 'node:path';
 import { expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The sample and the lab are programs that use the library as others do. The linter's configuration says what they may
-// import; on files made for it, this shows what the linter refuses.
+// The sample and the lab are programs that use the library as other programs do. The configuration of the linter states which
+// modules they may import. These tests make files with such imports, and check which the linter refuses.
 
 async function lint(path: string, source: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'programs-'));
@@ -53,7 +53,7 @@ test.each([
   await expect(lint(path, importing(specifier))).resolves.toContain('Found 0 warnings and 0 errors');
 });
 
-// The linter does not look into `new URL()`, by which programs name the files of processes.
+// The linter does not check `new URL()`, by which a program names the files of its processes.
 test('no file of the sample application refers to the lab', async () => {
   const files = (await readdir('sample-app', { recursive: true })).filter((name) =>
     /\.m?ts$|\.mjs$/.test(name),

@@ -6,7 +6,7 @@ import ts from 'typescript';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 
-/** The TypeScript blocks of a page, each as a module of its own. */
+/** Returns the TypeScript blocks of a page, each as a module of its own. */
 function snippetsOf(page: string): Map<string, string> {
   return blocksOf(page, readFileSync(join(root, page), 'utf8'));
 }
@@ -16,14 +16,14 @@ function blocksOf(name: string, text: string): Map<string, string> {
   return new Map(blocks.map(([, code], index) => [join(root, `${name}.${index + 1}.ts`), code ?? '']));
 }
 
-/** Those of packages and of the library, which each program would parse anew. */
+/** Parsed files of packages and of the library. Each program would parse them again. */
 const parsed = new Map<string, ts.SourceFile | undefined>();
 
-/** Errors of the compiler about the snippets, with the settings of the project. */
+/** Returns the errors of the compiler about the snippets, with the settings of the project. */
 function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   const { config } = ts.readConfigFile(join(root, 'tsconfig.json'), ts.sys.readFile) as { config: object };
   const { options } = ts.parseJsonConfigFileContent(config, ts.sys, root);
-  // An example may show something that it does not use.
+  // An example may declare a variable without using it.
   const forExamples = { ...options, noUnusedLocals: false, noUnusedParameters: false };
   const host = ts.createCompilerHost(forExamples);
   const { fileExists, readFile, getSourceFile } = host;
@@ -47,7 +47,7 @@ function complaintsAbout(snippets: ReadonlyMap<string, string>): string[] {
   });
 }
 
-/** The TypeScript blocks in the comments of a source file. */
+/** Returns the TypeScript blocks in the comments of a source file. */
 function commentedSnippetsOf(file: string): Map<string, string> {
   const text = readFileSync(join(root, file), 'utf8').replaceAll(/^ *\* ?/gm, '');
   return blocksOf(file, text);

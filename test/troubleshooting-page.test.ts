@@ -10,7 +10,7 @@ import { startApp } from './support/nest-app.js';
 import { startRedis, startRedisNodes } from './support/redis-server.js';
 import { until } from './support/until.js';
 
-// What docs/troubleshooting.md quotes is said by an application to which each of these things happens.
+// These tests provoke the messages that docs/troubleshooting.md quotes, and check that each quotation matches a message.
 
 const page = readFileSync(join(import.meta.dirname, '../docs/troubleshooting.md'), 'utf8');
 const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]
@@ -18,18 +18,18 @@ const quoted = [...page.matchAll(/^ *```text\n(.*?)```$/gms)]
   .map((line) => line.trim())
   .filter((line) => line !== '');
 
-/** Matches what begins like the quotation; `...` is any text. */
+/** Makes a pattern of the beginning of a message; `...` in the quotation stands for any text. */
 function pattern(quotation: string): RegExp {
   const parts = quotation.split('...').map((part) => part.replaceAll(/[*+?^${}()|[\]\\.]/g, '\\$&'));
   return new RegExp(`^${parts.join('.+')}`, 's');
 }
 
-/** Each line of the log, at every level, and each message of an error. */
+/** All lines of the log, at every level, and all messages of errors. */
 const said: string[] = [];
 const hear = (message: unknown): void => void said.push(String(message));
 const logger: LoggerService = { log: hear, warn: hear, error: hear, debug: hear };
 
-/** Says what a promise was rejected with. */
+/** Records the message of the error with which a promise rejects. */
 async function say(failing: Promise<unknown>): Promise<void> {
   await failing.then(
     (value) => {
@@ -53,7 +53,7 @@ async function locksOn(options: RedlockModuleOptions): Promise<LockService> {
   return (await appWith(options)).get(LockService);
 }
 
-/** A start that must fail. */
+/** Starts an application that must fail to start, and records the message. */
 async function refused(...imports: Parameters<typeof Test.createTestingModule>[0]['imports'] & object) {
   const module = Test.createTestingModule({ imports, providers: [Tasks] }).setLogger(logger);
   await say(module.compile().then((compiled) => compiled.init()));
@@ -112,7 +112,7 @@ const happenings: Readonly<Record<string, () => Promise<void>>> = {
   },
   'three nodes are new': async () => {
     const servers = await startRedisNodes(3);
-    // The wait begins before the nodes are connected. A busy machine takes a while for that.
+    // The wait begins before the nodes are connected, and a busy machine may take seconds to connect them.
     const locks = await locksOn({ nodes: servers.map(({ url }) => url), waitForQuorum: 4_000 });
     await say(locks.acquire('key', once));
   },

@@ -6,7 +6,7 @@ import { build } from 'esbuild';
 import { runCommand } from './consumers/run-command.js';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// The workflows of .github/ run on GitHub only. Here they are read as GitHub reads them.
+// The workflows of .github/ run only on GitHub. These tests check them with the parser of GitHub.
 
 const WORKFLOWS = '.github/workflows';
 const root = resolve(import.meta.dirname, '..');
@@ -17,7 +17,7 @@ let folder: string;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), 'workflows-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
-  // The parser imports JSON without the attribute that Node asks for, so it must be bundled.
+  // The parser imports JSON without the attribute that Node requires, so it must be bundled.
   await build({
     entryPoints: [resolve(import.meta.dirname, 'fixtures/parse-workflows.mjs')],
     bundle: true,
@@ -61,7 +61,7 @@ test.each(files)('%s has the least rights, and pins each action by its commit', 
 });
 
 describe('a release', () => {
-  /** What the check says of a package and a changelog like these. */
+  /** Runs the check for this tag, package and changelog; resolves to its output. */
   async function check(tag: string, json: object, changelog: string): Promise<string> {
     await writeFile(join(folder, 'package.json'), JSON.stringify(json));
     await writeFile(join(folder, 'CHANGELOG.md'), changelog);

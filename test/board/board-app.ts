@@ -9,7 +9,7 @@ import { startApp, type StartOptions } from '../support/nest-app.js';
 export interface BoardApp {
   readonly app: INestApplication;
   readonly locks: LockService;
-  /** Of the page. */
+  /** URL of the page. */
   readonly url: string;
 }
 
@@ -18,7 +18,7 @@ export interface BoardAppOptions extends StartOptions {
   readonly metadata?: ModuleMetadata;
 }
 
-/** An application with a board, which listens. */
+/** Starts an application with a board, and lets it listen. */
 export async function startBoard(
   board: Partial<RedlockBoardOptions> = { public: true },
   { locks, metadata = {}, ...start }: BoardAppOptions = {},
@@ -30,7 +30,7 @@ export async function startBoard(
   return { app, locks: app.get(LockService), url: `http://127.0.0.1:${port}/locks` };
 }
 
-/** Puts the files of the page, which the build has made, into the sources, which have none. */
+/** Makes the sources serve the built files of the page. Without the build they have none. */
 export async function usePageFiles(): Promise<void> {
   const text = await readFile(resolve('dist/lib/live/assets.js'), 'utf8');
   const assets = JSON.parse(text.slice(text.indexOf('{'), text.lastIndexOf('}') + 1)) as Record<

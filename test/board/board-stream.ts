@@ -2,10 +2,10 @@ import type { BoardMessage, Change, Snapshot } from '../../lib/live/messages.js'
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { until } from '../support/until.js';
 
-/** The events of a board, as its page hears them. */
+/** Receives the events of a board, as its page does. */
 export class BoardStream {
   readonly messages: BoardMessage[] = [];
-  /** What the last message is called. */
+  /** Id of the last message. */
   id = '';
   /** Resolves when the stream has ended. */
   readonly ended: Promise<void>;
@@ -19,7 +19,7 @@ export class BoardStream {
     });
   }
 
-  /** @param after - what was heard last, if the stream was cut */
+  /** @param after - id of the last message that the viewer received, if its stream was cut */
   static async open(url: string, after?: string): Promise<BoardStream> {
     const headers = { ...(after !== undefined && { 'last-event-id': after }) };
     const abort = new AbortController();
@@ -68,7 +68,7 @@ export class BoardStream {
   }
 }
 
-/** Whether a message has a lock of that key. */
+/** Returns a check whether a message has a lock with this key. */
 export function hasKey(key: string): (message: BoardMessage) => boolean {
   return ({ rows = [] }) => rows.some((row) => row.key === key);
 }

@@ -27,7 +27,7 @@ beforeAll(async () => {
 
 interface Opened {
   readonly page: Page;
-  /** What went wrong in the page: errors, what the policy has refused, and what came from elsewhere. */
+  /** Problems in the page: errors, resources that its policy refused, and requests to other origins. */
   readonly complaints: string[];
 }
 
@@ -71,7 +71,7 @@ test('shows a lock within a second of its acquisition, and its release', async (
     await lock.release();
     await page.getByText('Nobody holds it at present').waitFor();
   }
-  // A busy machine delays a row, and brings none forward.
+  // A busy machine delays rows. The shortest time shows how soon a row can come.
   expect(Math.min(...took)).toBeLessThan(1_000);
   expect(complaints).toEqual([]);
   await page.close();
@@ -166,7 +166,7 @@ test('renders few rows for ten thousand locks, and searches them at once', async
   await page.fill('input[name=search]', 'order:07777');
   await page.getByText('1 fit', { exact: true }).waitFor();
   await lockButton(page, 'order:07777').waitFor();
-  // Only for readers of the test log. It is not asserted, because a busy machine would falsify it.
+  // This time is only for readers of the test log. A busy machine would falsify an assertion.
   process.stdout.write(`one of 10,000 locks found in ${Math.round(performance.now() - began)} ms\n`);
   await page.fill('input[name=search]', '');
   await page.locator('.rows').evaluate((element) => element.scrollTo(0, element.scrollHeight));
@@ -176,7 +176,7 @@ test('renders few rows for ten thousand locks, and searches them at once', async
   await page.close();
 }, 600_000);
 
-test('resumes an interrupted stream where it ended', async () => {
+test('shows the locks of before and after an interruption of its stream', async () => {
   const { locks, url } = await startBoard();
   const proxy = await startTcpProxy({ port: Number(new URL(url).port) });
   const { page } = await open(`http://127.0.0.1:${proxy.port}/locks`);
@@ -205,13 +205,13 @@ describe('shows keys and owners as text', () => {
     ['markup', '<img src=x onerror="document.title=1"><script>document.title=2</script>', undefined],
     ['a newline', 'order\n1', 'order\\n1'],
     ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
-    ['what has no width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
+    ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
     ['Arabic', 'طلب:1', undefined],
   ])('%s', async (_, key, shown = key) => {
     const { page, complaints } = await open(board.url);
     const lock = await board.locks.acquire(key);
     const row = page.locator('.rows .row');
-    // The lock of the test before may still be there.
+    // The page may still show the lock of the test before.
     await until(async () => (await row.locator('.key').allTextContents()).join() === shown);
     expect(await row.locator('.owner').textContent()).toContain('<b>bold</b>\\u{202e}gnihton');
     await row.getByRole('button').click();
@@ -222,11 +222,11 @@ describe('shows keys and owners as text', () => {
     await page.close();
   });
 
-  test('ten kilobytes: shortened, and complete on request', async () => {
+  test('shortens a key of ten kilobytes, and shows all of it on request', async () => {
     const { page, complaints } = await open(board.url, { width: 375 });
     const key = `long:${'x'.repeat(10_235)}`;
     const lock = await board.locks.acquire(key);
-    // The lock of the test before may still be there.
+    // The page may still show the lock of the test before.
     await until(async () => /^long:x+/.test((await page.locator('.rows .key').allTextContents()).join()));
     await page.locator('.rows .row button').click();
     await page.getByRole('button', { name: 'Show all 10240 characters' }).click();
@@ -251,14 +251,14 @@ describe('works with the keyboard and a screen reader', () => {
     ['dark', { dark: true }],
     ['on a phone', { width: 375 }],
     ['on a phone, dark', { width: 375, dark: true }],
-  ])('axe finds nothing: %s', async (name, view) => {
+  ])('has no accessibility problem that axe finds: %s', async (name, view) => {
     const { page, complaints } = await open(board.url, view);
     const found: unknown[] = [];
     await everyView(page, async (shown) => {
       await page.screenshot({
         path: join(SCREENSHOTS, `board-${name.replaceAll(/\W+/g, '-')}-${shown}.png`),
       });
-      // Over the debugger's protocol, which the policy of the page does not concern.
+      // The policy of the page does not apply to scripts that come over the protocol of the debugger.
       await page.evaluate(await readFile(AXE, 'utf8'));
       const { violations } = (await page.evaluate('axe.run()')) as {
         violations: { id: string; help: string; nodes: { html: string; failureSummary: string }[] }[];
@@ -273,10 +273,10 @@ describe('works with the keyboard and a screen reader', () => {
     await page.close();
   });
 
-  test('arrows move in the list, Enter opens, Escape closes and restores the focus', async () => {
+  test('arrow keys move in the list, Enter opens a lock, Escape closes it and restores the focus', async () => {
     const { page } = await open(board.url);
     const buttons = page.locator('.rows .row button');
-    // Other locks come and go.
+    // The search hides the locks that come and go, so that the rows stay the same.
     await page.fill('input[name=search]', 'order:');
     await until(async () => (await buttons.count()) === 3);
     await buttons.first().focus();

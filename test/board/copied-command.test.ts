@@ -2,7 +2,7 @@ import { expect, test } from '@jest/globals';
 import { execFileSync } from 'node:child_process';
 import { commandFor } from '../../board/page/format.js';
 
-/** The arguments that bash makes of a copied command. */
+/** Returns the arguments that bash makes of a copied command. */
 function argumentsOf(command: string): string[] {
   const script = `npx() { printf '%s\\0' "$@"; }; ${command}`;
   const output = execFileSync('bash', ['-c', script], {

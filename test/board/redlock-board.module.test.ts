@@ -22,7 +22,7 @@ import { until } from '../support/until.js';
 import { type BoardApp, startBoard, usePageFiles } from './board-app.js';
 import { BoardStream, hasKey } from './board-stream.js';
 
-/** A reverse proxy that puts `inner` in the place of what paths begin with, `outer`. */
+/** Starts a reverse proxy that replaces the beginning of each path: `outer` becomes `inner`. */
 async function startPrefixProxy(port: number, outer: string, inner: string): Promise<string> {
   const server = createServer(({ method, url = '', headers }, response) => {
     const path = url.startsWith(outer) ? inner + url.slice(outer.length) : '/none';
@@ -117,7 +117,7 @@ describe.each([
     expect((await fetch(`${url}/elsewhere`)).status).toBe(404);
   });
 
-  test('sends its script in the encoding that the browser takes, and once', async () => {
+  test('sends its script in the encoding that the browser accepts, and not again while it is unchanged', async () => {
     await usePageFiles();
     board = await startBoard(OPEN, start());
     const url = `${board.url}/board.js`;
@@ -149,7 +149,7 @@ describe.each([
     const [, script = ''] = /src="([^"]*)"/.exec(await page.text()) ?? [];
     const { href } = new URL(script, `${proxy}${outer}`);
     expect((await fetch(href)).headers.get('content-type')).toBe('text/javascript; charset=utf-8');
-    // The page asks for all else beside its script.
+    // The page requests its data from the folder of its script.
     const stream = await BoardStream.open(new URL('.', href).href.slice(0, -1));
     await stream.hears(({ type }) => type === 'snapshot');
   });
@@ -166,7 +166,7 @@ describe.each([
       await stream.hears(hasKey(`order:${n}`));
       took.push(performance.now() - began);
     }
-    // A busy machine delays a message, and brings none forward.
+    // A busy machine delays messages. The shortest time shows how soon a message can come.
     expect(Math.min(...took)).toBeLessThan(1_000);
     const lock = await locks.acquire('order:1');
     const waiting = locks.acquire('order:1', { retry: { timeout: 60_000 } });
@@ -206,7 +206,7 @@ describe.each([
     await expect((await send()).json()).resolves.toEqual({ released: 1 });
     expect(lock.signal.aborted).toBe(true);
     expect(told).toEqual([{ keys: ['order:1'], id: lock.id, actor: 'ann', released: true }]);
-    // Whoever comes next is not the one that was named.
+    // A second request with the id of the first holder does not end the next holder.
     const next = await locks.acquire('order:1');
     await stream.hears(({ rows: changed = [] }) => changed[0]?.holders[0]?.id === next.id);
     await expect((await send()).json()).resolves.toEqual({ released: 0 });
@@ -248,7 +248,7 @@ describe('a release', () => {
   });
 
   test.each<[string, Record<string, string>]>([
-    ['a form of another page, which cannot set the header', { 'content-type': 'application/json' }],
+    ['a form of another page, which cannot send the header', { 'content-type': 'application/json' }],
     ['a script of another site', { ...HEADERS, 'sec-fetch-site': 'cross-site' }],
     ['a script of another host of the site', { ...HEADERS, 'sec-fetch-site': 'same-site' }],
     ['another site, of an old browser', { ...HEADERS, origin: 'http://elsewhere.example' }],
@@ -258,7 +258,7 @@ describe('a release', () => {
     expect([response.status, isHeld]).toEqual([403, true]);
   });
 
-  test('is taken from the page itself', async () => {
+  test('is accepted from the page itself', async () => {
     const { response, isHeld } = await send({ ...HEADERS, 'sec-fetch-site': 'same-origin' });
     expect([response.status, isHeld]).toEqual([200, false]);
   });
@@ -296,7 +296,7 @@ describe('data for viewers', () => {
       const streams = await Promise.all(Array.from({ length: 10 }, () => BoardStream.open(url)));
       await Promise.all(streams.map((stream) => stream.hears(hasKey('order:1'))));
       await until(() => looks > 3);
-      // A poll takes at least 400 ms with its pause. If each viewer had polls of its own, there would be ten times as many.
+      // A poll takes at least 400 ms with its pause. Ten viewers with polls of their own would make ten times as many.
       expect(looks).toBeLessThan(3 + (3 * (performance.now() - began)) / 400);
       for (const stream of streams) stream.close();
       await Promise.all(streams.map(({ ended }) => ended));
@@ -313,7 +313,7 @@ describe('data for viewers', () => {
     }
   });
 
-  test('shows the waiters of all processes, also those that came before somebody looked', async () => {
+  test('shows the waiters of all processes, also those that came before the first viewer', async () => {
     const redis = await startRedis();
     const startAs = (owner: string): Promise<BoardApp> =>
       startBoard(OPEN, { locks: { nodes: redis.url, owner } });
@@ -330,7 +330,7 @@ describe('data for viewers', () => {
     const mode = 'exclusive';
     const before = other.locks.acquire('order:1', patient);
     expect(await seen(one, 1)).toEqual([{ owner: 'api:2', since: at, mode }]);
-    // Its board heard of no call before it was looked at.
+    // This board recorded no calls before its first viewer came. It knows the waiter from the queue in Redis.
     expect(await seen(other, 1)).toEqual([{ owner: 'api:2', since: at, mode, own: true }]);
     const after = one.locks.acquire('order:1', patient);
     expect(await seen(one, 2)).toEqual([
@@ -344,7 +344,7 @@ describe('data for viewers', () => {
     for (const next of [before, after]) await (await next).release();
   });
 
-  test('shows a lock as held here that was acquired before somebody looked', async () => {
+  test('shows a lock as its own that this process acquired before the first viewer came', async () => {
     board = await startBoard(OPEN);
     await board.locks.acquire('order:1');
     const stream = await BoardStream.open(board.url);
@@ -373,12 +373,12 @@ describe('data for viewers', () => {
     await again.hears(hasKey('order:2'));
     expect(again.messages.filter(({ type }) => type === 'snapshot')).toEqual([]);
     expect(again.messages.filter(hasKey('order:1'))).toEqual([]);
-    // What another process called so is not known here.
+    // A viewer with the id of another process gets the whole state.
     const elsewhere = await BoardStream.open(url, 'ffffffffffff.3');
     await elsewhere.hears(({ type }) => type === 'snapshot');
   });
 
-  test('extensions are counted, and sent without the full lock', async () => {
+  test('counts extensions, and sends them without the full lock', async () => {
     board = await startBoard(OPEN, { locks: { nodes: 'memory' } });
     const stream = await BoardStream.open(board.url);
     // The first extension comes after 3 s, so that a poll before it sees the lock, also on a busy machine.
@@ -388,7 +388,7 @@ describe('data for viewers', () => {
     expect(message).not.toHaveProperty('rows');
   });
 
-  test('has the history of a lock: held, waited for, handed over, skipped, released by force', async () => {
+  test('sends the history of a lock: held, skipped, handed over to a waiter, released by force', async () => {
     class Job {
       @WithLock('order:1', { onBusy: 'skip' })
       run(): Promise<void> {
@@ -431,7 +431,7 @@ describe('data for viewers', () => {
     expect(others.history).toEqual([]);
   });
 
-  test('has leaders, free declared locks, and ticks', async () => {
+  test('sends leaders, declared locks that are free, and ticks', async () => {
     class Clock {
       @Interval(300)
       @WithLock('clock', { oncePerTick: true, ttl: 5_000 })
@@ -471,7 +471,7 @@ describe('data for viewers', () => {
     ]);
   });
 
-  test('shortens a key of ten kilobytes, and has it whole in the details', async () => {
+  test('shortens a key of ten kilobytes, and sends all of it in the details', async () => {
     board = await startBoard(OPEN);
     const key = `long:${'x'.repeat(10_000)}`;
     await board.locks.acquire(key);
@@ -483,7 +483,7 @@ describe('data for viewers', () => {
     expect(details).toMatchObject({ key });
   });
 
-  test('has no credentials of nodes', async () => {
+  test('sends no credentials of nodes', async () => {
     const redis = await startRedis({ args: ['--requirepass', 'secret'] });
     board = await startBoard(OPEN, { locks: { nodes: redis.url.replace('//', '//:secret@') } });
     await board.locks.acquire('order:1');
@@ -496,6 +496,6 @@ describe('data for viewers', () => {
   });
 });
 
-test('start-up fails for a board of a missing module', async () => {
+test('the start fails if the board names a module that is missing', async () => {
   await expect(startBoard({ ...OPEN, instance: 'billing' })).rejects.toThrow(/LockService|billing/);
 });

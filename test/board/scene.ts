@@ -40,7 +40,7 @@ const declared = defineLocks({
   },
 });
 
-/** What runs in each process; all three are in this one, and are told apart by the name of their module. */
+/** The classes with jobs of one process. This process plays all three, each with a module of its own name. */
 function jobsOf(instance: string | undefined): Type[] {
   const of = instance === undefined ? {} : { instance };
   class Outbox {
@@ -59,7 +59,7 @@ function jobsOf(instance: string | undefined): Type[] {
   return [Outbox, Consumer];
 }
 
-/** Three processes on three nodes, with locks of each kind, some that are waited for, and one that changes hands. */
+/** Starts three processes on three nodes, with locks of each kind, with waiters, and with a lock that changes hands. */
 export async function scene(): Promise<BoardApp> {
   const servers = await startRedisNodes(3);
   const common: RedlockModuleOptions = {
@@ -110,7 +110,7 @@ async function passOn(locks: LockService): Promise<void> {
   }
 }
 
-/** Goes through all that the page can show. */
+/** Opens each view of the page, one after the other, and calls `see` for each. */
 export async function everyView(page: Page, see: (shown: string) => Promise<void>): Promise<void> {
   await page.getByRole('button', { name: 'stripe' }).waitFor();
   await see('locks');

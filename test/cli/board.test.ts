@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => redis.stop());
 
-/** The status of a request whose path and headers no client corrects. */
+/** Sends a request with this path and these headers, which `fetch` would correct; resolves to the status. */
 function statusOf(path: string, method = 'GET', headers: Record<string, string> = {}): Promise<number> {
   return new Promise((resolve, reject) => {
     const asking = request({ port, host: '127.0.0.1', path, method, headers }, (response) => {
@@ -27,7 +27,7 @@ function statusOf(path: string, method = 'GET', headers: Record<string, string> 
   });
 }
 
-test('answers a path that is no URL with an error, and goes on', async () => {
+test('answers a path that is not a URL with status 500, and continues to serve', async () => {
   await expect(statusOf('//')).resolves.toBe(500);
   await expect(statusOf('/')).resolves.toBe(200);
 });

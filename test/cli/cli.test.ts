@@ -17,9 +17,9 @@ import { PATIENT } from '../support/patience.js';
 import { type RedisServer, startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// The built command, in processes of its own, against three real servers.
+// Each test runs the built command in a process of its own, on three real servers.
 
-/** The ttl is an hour: for a minute the rest of it begins with "59 min", however long the command takes to start. */
+/** A ttl of an hour: for a minute, the remaining time begins with "59 min", however long the command takes to start. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
 let servers: RedisServer[];
@@ -46,7 +46,7 @@ afterEach(async () => {
 
 const cli = (...args: string[]): Promise<Ended> => runCli(args, env);
 
-/** Acquired, and with every node. */
+/** Acquires locks on these keys, and waits until every node has each of them. */
 async function hold(...keys: string[]): Promise<void> {
   for (const key of keys) {
     const lock = await app.acquire([key], once);
@@ -99,7 +99,7 @@ describe('list', () => {
     );
   });
 
-  test('--json, a prefix, and a limit', async () => {
+  test('prints the locks with a prefix, and as many as a limit allows, with --json', async () => {
     await hold('order:2', 'order:1', 'report');
     const { code, stdout } = await cli('list', 'order:', '--json');
     expect(code).toBe(0);
@@ -113,12 +113,12 @@ describe('list', () => {
     expect(JSON.parse((await cli('list', '--limit', '2', '--json')).stdout)).toHaveLength(2);
   });
 
-  test('no locks', async () => {
+  test('prints "No locks.", or an empty array with --json, when nobody holds a lock', async () => {
     await expect(cli('list')).resolves.toEqual({ code: 0, stdout: 'No locks.\n', stderr: '' });
     await expect(cli('list', '--json')).resolves.toMatchObject({ code: 0, stdout: '[]\n' });
   });
 
-  test('another key prefix', async () => {
+  test('prints the locks with another prefix of the keys with --key-prefix', async () => {
     await servers[0]!.client().set('my:{k}', recordOf('somebody'));
     const { stdout } = await cli('list', '--json', '--node', servers[0]!.url, '--key-prefix', 'my:');
     expect(JSON.parse(stdout)).toMatchObject([{ key: 'k', owner: 'somebody', remaining: null }]);
@@ -153,7 +153,7 @@ describe('inspect', () => {
     }
   });
 
-  test('--json', async () => {
+  test('prints the holder and the votes as JSON with --json', async () => {
     await hold('k');
     const [lock] = app.held;
     const { stdout } = await cli('inspect', 'k', '--json');
@@ -167,7 +167,7 @@ describe('inspect', () => {
     });
   });
 
-  test('a key that is not held, with code 1', async () => {
+  test('ends with code 1 for a key that is not held', async () => {
     const { code, stdout } = await cli('inspect', 'nope');
     expect(code).toBe(1);
     expect(stdout).toContain('"nope" is not held\n');
@@ -183,7 +183,7 @@ describe('inspect', () => {
 });
 
 describe('release', () => {
-  test('--yes deletes it, and once only', async () => {
+  test('deletes the lock with --yes, and ends with code 1 the second time', async () => {
     await hold('k');
     await expect(cli('release', 'k', '--yes')).resolves.toMatchObject({
       code: 0,
@@ -196,7 +196,7 @@ describe('release', () => {
     for (const server of servers) await expect(countLocks(server.client())).resolves.toBe(0);
   });
 
-  test('--json', async () => {
+  test('prints as JSON with --json if it released a lock', async () => {
     await hold('k');
     const runs = [await cli('release', 'k', '-y', '--json'), await cli('release', 'k', '-y', '--json')];
     expect(runs.map(({ code, stdout }) => [code, JSON.parse(stdout)])).toEqual([
@@ -205,7 +205,7 @@ describe('release', () => {
     ]);
   });
 
-  test('--id ends the holder with that id, and no other', async () => {
+  test('ends only the holder with the id that --id gives', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', 'f00', '--yes')).resolves.toMatchObject({
@@ -217,7 +217,7 @@ describe('release', () => {
     expect([code, JSON.parse(stdout)]).toEqual([0, { key: 'k', id: lock!.id, released: true }]);
   });
 
-  test('--id says that it ended one holder, not the lock', async () => {
+  test('prints that it ended one holder, not the lock, with --id', async () => {
     await hold('k');
     const [lock] = app.held;
     await expect(cli('release', 'k', '--id', lock!.id, '--yes')).resolves.toMatchObject({
@@ -237,7 +237,7 @@ describe('release', () => {
   });
 });
 
-/** A terminal in this process. */
+/** Simulates a terminal in this process. */
 function terminal(): Terminal & { typed: PassThrough; text: () => string; ending: AbortController } {
   const typed = Object.assign(new PassThrough(), { isTTY: true });
   const output = Object.assign(new PassThrough(), { isTTY: true, rows: 24 });
@@ -343,7 +343,7 @@ describe('watch, without a terminal', () => {
     expect(stdout.split('\n').filter((line) => / (held|acquired|released) /.test(line))).toHaveLength(4);
   });
 
-  test('--json: a document on each line', async () => {
+  test('prints a JSON document on each line with --json', async () => {
     await hold('other', 'watched');
     const run = new CliProcess(['watch', 'w', '--json', '--interval', '100'], env);
     await run.says('"held"');
@@ -382,7 +382,7 @@ describe('watch, without a terminal', () => {
 });
 
 describe('errors', () => {
-  test('no node, an unknown command, a bad URL: ends with code 2 and says what to write', async () => {
+  test('ends with code 2 and advice without a node, with an unknown command or an invalid URL', async () => {
     const runs = await Promise.all([
       runCli(['list']),
       runCli([]),
@@ -426,7 +426,7 @@ describe('errors', () => {
     });
   });
 
-  test('--help and --version', async () => {
+  test('prints the commands with --help, and the version with --version', async () => {
     const { version } = JSON.parse(readFileSync(join(import.meta.dirname, '../../package.json'), 'utf8'));
     await expect(runCli(['--version'])).resolves.toEqual({ code: 0, stdout: `${version}\n`, stderr: '' });
     const { code, stdout } = await runCli(['--help']);
@@ -441,7 +441,7 @@ describe('a server with users, passwords or TLS', () => {
   const encoded = encodeURIComponent(password);
   const tls = (name: string): string => join(import.meta.dirname, 'tls', name);
 
-  /** Runs these command lines. Beside each other on a busy machine, they could miss the time limit of the nodes: 2 s. */
+  /** Runs these command lines. Commands that run at the same time on a busy machine could miss the limit of 2 s for a node. */
   async function oneAfterAnother(lines: readonly (readonly string[])[]): Promise<Ended[]> {
     const runs: Ended[] = [];
     for (const line of lines) runs.push(await runCli(line));
@@ -480,7 +480,7 @@ describe('a server with users, passwords or TLS', () => {
     ]);
     expect(runs.map(({ code }) => code)).toEqual([0, 3, 1, 3, 3, 3, 2, 2]);
     expect(runs[0]?.stdout).toMatch(/\nk +exclusive +somebody /);
-    // Users that may inspect need not have the right to release.
+    // This user may inspect locks, and has no right to release them.
     expect(runs[1]?.stderr).toMatch(/can't run this command|ACL failure in script/);
     expect(runs[2]?.stdout).toContain('allow it with ACL SETUSER');
     expect(runs[3]?.stderr).toContain('WRONGPASS');
@@ -490,7 +490,7 @@ describe('a server with users, passwords or TLS', () => {
     await server.stop();
   });
 
-  test('rediss://, with an authority and a certificate of its own', async () => {
+  test('works over TLS with --ca, --cert and --key, or --insecure, and ends with code 3 without them', async () => {
     const port = await freePort();
     const server = await startRedis({
       args: [

@@ -61,13 +61,13 @@ describe('the command line', () => {
     expect(() => read(line)).toThrow(message);
   });
 
-  test('without a node, says how to give one', () => {
+  test('says how to give a node when there is none', () => {
     expect(() => read('list', {})).toThrow(
       'Write --node redis://localhost:6379, repeated for each node, or set REDLOCK_NODES',
     );
   });
 
-  test('nodes come from --node, or else from REDLOCK_NODES', () => {
+  test('takes the nodes from --node, or else from REDLOCK_NODES', () => {
     expect(targetOf('list --node redis://a -n redis://b', { REDLOCK_NODES: NODE }).nodes).toEqual([
       'redis://a',
       'redis://b',
@@ -79,7 +79,7 @@ describe('the command line', () => {
     ]);
   });
 
-  test('in REDLOCK_NODES the hosts of a Cluster stay together', () => {
+  test('keeps the hosts of a Cluster in REDLOCK_NODES together', () => {
     const nodes = 'redis+cluster://a:1,b:2 redis+sentinel://c:3,d:4/main,redis://e:5';
     expect(targetOf('list', { REDLOCK_NODES: nodes }).nodes).toEqual([
       'redis+cluster://a:1,b:2',
@@ -126,7 +126,7 @@ describe('a node URL', () => {
     expect(optionsOf(url)).toMatchObject({ ...options, enableOfflineQueue: false, lazyConnect: true });
   });
 
-  test('of a Cluster', () => {
+  test('opens a Cluster client for rediss+cluster://', () => {
     const [client] = openNodes({
       nodes: ['rediss+cluster://u:p@a:1,b'],
       source: '--node',
@@ -173,7 +173,7 @@ describe('a node URL', () => {
     'redis://user:secret@h?secret=1',
     'redis+sentinel://:secret@h',
     'redis+cluster://:secret@h/secret',
-  ])('no part of %s is shown when it is refused', (url) => {
+  ])('%s is refused without showing its secret', (url) => {
     let message = '';
     try {
       optionsOf(url);

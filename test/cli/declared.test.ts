@@ -9,7 +9,7 @@ import { nodesTo, redlockOver } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 
-// The built command, with files of an application that has the built package installed.
+// Each test runs the built command on files of an application that has the built package installed.
 
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
@@ -59,7 +59,7 @@ const cli = (...args: string[]): Promise<Ended> => runCli(args, { REDLOCK_NODES:
 const file = (name: string): string => join(folder, name);
 
 test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
-  'list --declared shows policy beside state: %s',
+  'list --declared shows the policy and the state of each declared lock: %s',
   async (name) => {
     const { code, stdout, stderr } = await cli('list', '--declared', '--locks', file(name));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
@@ -94,7 +94,7 @@ test('describe shows the policy of a declared lock and its holder', async () => 
   expect(stdout).toMatch(/\norder:1 +exclusive +api:1 [^\n]*\norder:2 /);
 });
 
-test('describe says that nobody holds it, or that a quorum did not answer', async () => {
+test('describe says that nobody holds the lock, or that its keys cannot be told from others', async () => {
   await expect(cli('describe', 'clean-up', '--locks', file('locks.mjs'))).resolves.toMatchObject({
     code: 0,
     stdout: expect.stringMatching(/\nNobody holds it\.\n$/),
@@ -103,7 +103,7 @@ test('describe says that nobody holds it, or that a quorum did not answer', asyn
   expect(shard.stdout).toContain('Its keys cannot be told from others');
 });
 
-test('both print JSON with --json', async () => {
+test('list --declared and describe print JSON with --json', async () => {
   const listed = await cli('list', '--declared', '--json', '--locks', file('locks.mjs'));
   const all = JSON.parse(listed.stdout) as { name: string | null }[];
   expect(all.map(({ name }) => name)).toContain('tenant:report');

@@ -29,12 +29,12 @@ function doctor(nodes: readonly (RedisServer | string)[], ...args: string[]): Pr
   return runCli(['doctor', ...urls.flatMap((url) => ['--node', url]), ...args]);
 }
 
-/** The lines about one node. */
+/** Returns the lines about one node. */
 function said({ stdout }: Ended, of: string | number): string[] {
   return stdout.split('\n').filter((line) => line.includes(`${of}: `));
 }
 
-test('three good nodes: a table, and code 0', async () => {
+test('prints a table and ends with code 0 for three good nodes', async () => {
   const { code, stdout, stderr } = await doctor(good);
   expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
   const lines = stdout.trimEnd().split('\n');
@@ -49,7 +49,7 @@ test('three good nodes: a table, and code 0', async () => {
   expect(lines.at(-1)).toBe('3 of 3 nodes answer, 2 must; problems: 0, warnings: 0');
 });
 
-test('--json has the figures', async () => {
+test('prints the figures as JSON with --json', async () => {
   const { code, stdout } = await doctor(good, '--json');
   expect(code).toBe(0);
   const server = {
@@ -67,13 +67,13 @@ test('--json has the figures', async () => {
   for (const node of diagnosis.nodes) expect(node).toMatchObject({ findings: [], servers: [server] });
 });
 
-test('leaves nothing on the nodes', async () => {
+test('leaves no key on the nodes', async () => {
   await doctor(good);
   await expect(good[0]!.client().keys('*')).resolves.toEqual([]);
 });
 
-describe('findings, with code 1 for a problem', () => {
-  test('the same server twice, a replica, an evicting policy, a node of a Cluster', async () => {
+describe('doctor', () => {
+  test('reports the same server twice, a replica, an evicting policy and a node of a Cluster as problems', async () => {
     const [replica, evicting, inCluster] = await Promise.all([
       newServer('--replicaof', '127.0.0.1', String(good[0]!.port)),
       newServer('--maxmemory-policy', 'volatile-lru'),
@@ -89,7 +89,7 @@ describe('findings, with code 1 for a problem', () => {
     for (const { port } of good) expect(said(run, `problem: 127.0.0.1:${port}`)).toEqual([]);
   });
 
-  test('a restart that forgets locks, where nothing guards against it: a warning, with code 0', async () => {
+  test('warns of a restart that forgets locks, for nodes without a restart guard', async () => {
     const durable = await newServer('--appendonly', 'yes', '--appendfsync', 'always');
     const run = await doctor([good[0]!, durable]);
     expect(run.code).toBe(0);
@@ -102,27 +102,27 @@ describe('findings, with code 1 for a problem', () => {
     );
   });
 
-  test('a database that does not exist', async () => {
+  test('reports a database that does not exist', async () => {
     const run = await doctor([`${good[0]!.url}/99`]);
     expect(run.code).toBe(1);
     expect(said(run, `${good[0]!.port}/99`)[0]).toMatch(/^problem: .*it has no database of that number/);
   });
 
-  test('no memory', async () => {
+  test('reports a server without free memory', async () => {
     const full = await newServer('--maxmemory', '1');
     const run = await doctor([full]);
     expect(run.code).toBe(1);
     expect(said(run, full.port).join()).toContain('nothing can be locked until there is memory');
   });
 
-  test('missing replicas', async () => {
+  test('reports a server that lacks the replicas it needs to write', async () => {
     const lonely = await newServer('--min-replicas-to-write', '1');
     const run = await doctor([lonely]);
     expect(run.code).toBe(1);
     expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked until .*min-replicas/);
   });
 
-  test.each(['evalsha', 'eval', 'set', 'zrem'])('a user without the right to %s', async (command) => {
+  test.each(['evalsha', 'eval', 'set', 'zrem'])('reports a user without the right to %s', async (command) => {
     const client = good[0]!.client();
     const all = ['~lock:*', '&lock:*', '+@all'];
     await client.call('ACL', 'SETUSER', 'few', 'reset', 'on', '>pw', ...all, `-${command}`);
@@ -136,7 +136,7 @@ describe('findings, with code 1 for a problem', () => {
     ]);
   });
 
-  test('a user without rights to INFO and to channels', async () => {
+  test('warns of a user without rights to INFO and to channels', async () => {
     const client = good[0]!.client();
     await client.call('ACL', 'SETUSER', 'app', 'on', '>pw', '~lock:*', '+@all', '-info', 'resetchannels');
     const run = await doctor([good[0]!.url.replace('redis://', 'redis://app:pw@'), good[1]!, good[2]!]);
@@ -150,7 +150,7 @@ describe('findings, with code 1 for a problem', () => {
   });
 
   test.each(['publish', 'subscribe'])(
-    'a user who may not %s; rights to the channels of locks are enough',
+    'warns of a user who may not %s, and not of a user with rights to the channels of locks alone',
     async (command) => {
       const client = good[0]!.client();
       const locks = ['~lock:*', '+@all', 'resetchannels', '&lock:*'];
@@ -161,14 +161,14 @@ describe('findings, with code 1 for a problem', () => {
       expect(said(denied, good[0]!.port)).toEqual([
         expect.stringMatching(/^warning: .*messages do not work \(NOPERM/),
       ]);
-      // The right to the channels that locks use, and to no others, is enough.
+      // These are the channels that locks use.
       await client.call(...user, '~lock:*', '+@all', 'resetchannels', '&lock:wake:*');
       const allowed = await doctor([url, good[1]!, good[2]!]);
       expect(said(allowed, good[0]!.port)).toEqual([]);
     },
   );
 
-  test('a node that is down; code 3 when no quorum answers', async () => {
+  test('reports a node that is down, and ends with code 3 without a quorum', async () => {
     const away = `redis://127.0.0.1:${await freePort()}`;
     const one = await doctor([good[0]!, good[1]!, away]);
     expect(one.code).toBe(1);
@@ -180,12 +180,12 @@ describe('findings, with code 1 for a problem', () => {
     });
   });
 
-  test('a server that hangs, within the time limit', async () => {
+  test('reports a server that hangs, within its time limit', async () => {
     const hanging = await newServer();
     hanging.pause();
     const start = performance.now();
     const run = await doctor([good[0]!, good[1]!, hanging]);
-    // Each of its twenty questions, if every one were waited for, would take two seconds.
+    // The command has twenty questions for a node. Waiting two seconds for each would take 40 s.
     expect(performance.now() - start).toBeLessThan(30_000);
     hanging.resume();
     expect(run.code).toBe(1);
@@ -193,7 +193,7 @@ describe('findings, with code 1 for a problem', () => {
   });
 });
 
-test('a master behind a Sentinel', async () => {
+test('examines a master behind a Sentinel', async () => {
   const port = await startSentinel(good[0]!, 'main');
   const url = `redis+sentinel://127.0.0.1:${port}/main`;
   await good[0]!.client().set('lock:{k}', recordOf('somebody'));
@@ -205,7 +205,7 @@ test('a master behind a Sentinel', async () => {
   expect(listed).toMatchObject({ code: 0, stdout: expect.stringMatching(/\nk +exclusive +somebody /) });
 });
 
-test('a Cluster: one node, every master of it', async () => {
+test('examines every master of a Cluster, which is one node', async () => {
   const masters = await startMasters([], []);
   const [first, second] = masters.map((server) => server.client());
   const url = `redis+cluster://127.0.0.1:${masters[0]!.port}`;
@@ -213,14 +213,14 @@ test('a Cluster: one node, every master of it', async () => {
   expect(run.code).toBe(0);
   for (const { port } of masters)
     expect(run.stdout).toMatch(new RegExp(`\n127.0.0.1:${port} +(redis|valkey) `));
-  // The guard does not work on a Cluster, so it is not what to do about it.
+  // The advice does not name the restart guard, which does not work on a Cluster.
   expect(run.stdout).toMatch(/a restart can forget locks .* appendfsync to always\n/);
   for (const client of [first, second]) {
     await client!.call('ACL', 'SETUSER', 'mute', 'on', '>pw', '~*', '&*', '+@all', '-ssubscribe');
   }
   const mute = await doctor([url.replace('//', '//mute:pw@')]);
   expect(mute.stdout).toMatch(/warning: .*messages do not work \(NOPERM/);
-  // A lock on each of the masters.
+  // The slots of these keys are on both masters.
   const keys = ['a', 'b', 'c', 'd', 'e', 'f'];
   const slots = await Promise.all(keys.map((key) => first!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)));
   for (const [index, key] of keys.entries()) {
@@ -255,7 +255,7 @@ test.each([
   ["ERR The user executing the script can't run this command or subcommand script", '~my:* '],
   ["ERR ACL failure in script: User few has no permissions to run the 'zrem' command", '~my:* '],
   ['MISCONF Redis is configured to save RDB snapshots', 'see its log'],
-])('%s: says what to do', (message, advice) => {
+])('gives advice on the error %s', (message, advice) => {
   expect(adviceOn(new Error(message), 'my:')).toContain(advice);
   expect(adviceOn(new Error(message), 'my:')).toContain(message);
 });

@@ -5,7 +5,7 @@ import { type Ended, runCli } from '../support/cli.js';
 import { type EtcdServer, hasEtcd, startEtcd } from '../support/etcd-server.js';
 import { startApp } from '../support/nest-app.js';
 
-// The built command, and locks in etcd.
+// Each test runs the built command on locks in etcd.
 
 (hasEtcd() ? describe : describe.skip)('the command on etcd', () => {
   let server: EtcdServer;

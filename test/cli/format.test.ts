@@ -10,7 +10,7 @@ import {
 } from '../../lib/cli/format.js';
 import { infoOf, type LockVote } from '../../lib/core/lock-info.js';
 
-test('columns are as wide as their widest cell', () => {
+test('makes columns as wide as their widest cell', () => {
   expect(table(['A', 'LONG', 'C'], [['wide cell', '1', 'x'], ['2'], []])).toEqual([
     'A          LONG  C',
     'wide cell  1     x',
@@ -29,7 +29,7 @@ test('shortens long keys in the middle, as far as needed, when rows are wider th
     'a-very-lon\u2026nds-in:17  me:1',
     'short                 you:2',
   ]);
-  // Narrower than that nobody could read them.
+  // The table does not become narrower: nobody could read shorter keys.
   expect(table(['KEY', 'OWNER'], rows, 3)).toEqual([
     'KEY               OWNER',
     'a-very-l\u2026s-in:17  me:1',
@@ -98,7 +98,7 @@ test('prints a line for every node', () => {
   ]);
 });
 
-test('JSON has every known field, and null for the unknown ones', () => {
+test('writes every known field as JSON, and null for unknown fields', () => {
   const unending = { ...holder, remaining: Infinity };
   const forever: LockVote = { ...held, ...unending, holders: [unending] };
   const told = { id: 'x', owner: 'me', since: '1970-01-01T00:00:00.000Z', remaining: null, fencingToken: 7 };

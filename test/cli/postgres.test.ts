@@ -5,7 +5,7 @@ import { type Ended, runCli } from '../support/cli.js';
 import { startApp } from '../support/nest-app.js';
 import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
 
-// The built command, and locks in PostgreSQL.
+// Each test runs the built command on locks in PostgreSQL.
 
 let server: PostgresServer;
 let locks: LockService;

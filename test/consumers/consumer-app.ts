@@ -25,7 +25,8 @@ export class ConsumerApp {
     await cp(join(import.meta.dirname, name), folder, { recursive: true });
     await cp(tarball, join(folder, 'nestjs-redlock.tgz'));
     const app = new ConsumerApp(folder, redisUrl);
-    // No lock file: users install with the newest versions that fit, too. strict-peer-deps: ours must fit theirs.
+    // Users install the newest versions that fit, so there is no lock file. `--strict-peer-deps` refuses versions that do not
+    // fit the peers of the package.
     await app.npm(
       'install',
       '--prefer-offline',
@@ -45,13 +46,13 @@ export class ConsumerApp {
     return writeFile(join(this.folder, path), text);
   }
 
-  /** A command of an installed package; never one from the registry. */
+  /** Runs a command of an installed package, never one from the registry. */
   npx(...args: string[]): Promise<string> {
     return runCommand('npx', ['--no-install', '--offline', ...args], { cwd: this.folder });
   }
 
   node(...args: string[]): Promise<string> {
-    // An application that does not end by itself holds on to a socket or a timer of ours.
+    // The time limit finds an application that does not end: a socket or a timer of the package keeps it alive.
     return runCommand(process.execPath, args, {
       cwd: this.folder,
       env: { REDIS_URL: this.redisUrl },
@@ -59,7 +60,7 @@ export class ConsumerApp {
     });
   }
 
-  /** Runs the built application for real; its last line is its outcome. */
+  /** Runs the built application; the last line that it prints is the outcome. */
   async run(...nodeOptions: string[]): Promise<Outcome> {
     const output = await this.node(...nodeOptions, 'dist/main.js');
     return JSON.parse(output.trim().split('\n').at(-1) ?? '') as Outcome;

@@ -10,7 +10,7 @@ import { loadedBy, packPackage, type PackedPackage } from './packed-package.js';
 import { runCommand } from './run-command.js';
 import { testingPage, VITEST } from './testing-page.js';
 
-// Installing two applications takes its time on a slow connection.
+// Installing two applications takes long on a slow connection.
 jest.setTimeout(600_000);
 
 const ENTRIES = [
@@ -53,13 +53,13 @@ describe('the packed package', () => {
       expect.arrayContaining(ENTRIES.flatMap((name) => [`${name}.js`, `${name}.d.ts`])),
     );
     expect(inDist('esm').filter((path) => !/^\w+\.(js|d\.ts)$/.test(path))).toEqual(['cli/main.js']);
-    // The command is run, not imported, so one format is enough; and so is one for the page of the board, which both can load.
+    // One format is enough for the command, which nobody imports, and for the page of the board, which both formats can load.
     expect([...inDist('cjs'), 'cli/main.js'].sort()).toEqual(
       [...inDist('esm'), 'package.json', 'page.js'].sort(),
     );
   });
 
-  test('is small, and has no dependencies but its peers', async () => {
+  test('is small, and depends only on its peers', async () => {
     const { dependencies = {} } = JSON.parse(await readFile('package.json', 'utf8')) as {
       dependencies?: object;
     };
@@ -69,23 +69,23 @@ describe('the packed package', () => {
     const [packedKiB, installedKiB, pagesKiB] = [packed.size, packed.installedSize, pageSize].map((bytes) =>
       Math.ceil(bytes / 1_024),
     ) as [number, number, number];
-    // For who reads the log of the tests.
+    // These figures are for readers of the test log.
     process.stdout.write(
       `nestjs-redlock: ${packedKiB} KiB packed, ${installedKiB} KiB installed, of which ${pagesKiB} KiB are pages, ` +
         `${packed.files.length} files\n`,
     );
     expect(installedKiB - pagesKiB).toBeLessThanOrEqual(1_200);
-    // The pages are a third of the files and, as pictures do not shrink, half of the download: links work without a network.
+    // The pages are in the package, so that links work without a network. They are half of the download: pictures do not shrink.
     expect(pagesKiB).toBeLessThanOrEqual(800);
     expect(packedKiB).toBeLessThanOrEqual(780);
   });
 
-  // To open a file takes longer than to run what is in it.
+  // Opening a file takes longer than running its code.
   test.each(['esm', 'cjs'])('is loaded from few files (%s)', (format) => {
     expect(loadedBy(`dist/${format}/index.js`).files.length).toBeLessThanOrEqual(7);
   });
 
-  // OpenTelemetry cannot instrument what was loaded before it; who does not use Nest need not install it.
+  // OpenTelemetry cannot instrument packages that were loaded before it. An application without Nest need not install Nest.
   test.each([
     ['esm/index', ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs']],
     ['esm/fencing', []],
@@ -115,7 +115,7 @@ describe('the packed package', () => {
     expect(messages).toEqual([]);
   });
 
-  test('gives the right types under every module resolution', async () => {
+  test('has the right types under every module resolution', async () => {
     // The node16 profile leaves out only `moduleResolution: node10`, which knows no "exports".
     const attw = resolve('node_modules/.bin/attw');
     const args = [
@@ -140,11 +140,11 @@ const outcome = {
   fencing: true,
 };
 
-/** With the packages that go with NestJS 11; those that go with 12 are in all other tests. */
+/** Outcome with the packages for NestJS 11. All other tests use those for NestJS 12. */
 const onNest11 = {
-  // Number of runs of a tick on two instances.
+  // One tick runs once on two instances.
   ticks: { 'schedule 5': 1, 'schedule 6': 1 },
-  // As with NestJS 12, see test/nest/sse.test.ts.
+  // The answers are those of NestJS 12: see test/nest/sse.test.ts.
   events: { plain: [200, expect.stringContaining('event: error')], later: [500] },
   health: expect.objectContaining({ status: 'up', quorum: 1, voting: 1 }),
 };
@@ -184,15 +184,15 @@ describe('an application that installs the package', () => {
     });
   });
 
-  test('NestJS 11: its default test set-up, Jest with ts-jest, passes', async () => {
+  test('NestJS 11: passes its specs with the default set-up, Jest with ts-jest', async () => {
     await expect(nest11.npm('test')).resolves.toBeDefined();
   });
 
-  test('NestJS 12: its default test set-up, Vitest, passes', async () => {
+  test('NestJS 12: passes its specs with the default set-up, Vitest', async () => {
     await expect(nest12.npm('test')).resolves.toMatch(/3 passed/);
   });
 
-  test('the spec of the page about tests passes with Vitest on Vite 8, as Nest generates the application', async () => {
+  test('the spec of docs/testing.md passes with Vitest on Vite 8, which Nest generates', async () => {
     const { spec } = testingPage();
     await nest12.write('src/orders.spec.ts', spec);
     await expect(nest12.npx(...VITEST)).resolves.toMatch(/6 passed/);
@@ -205,7 +205,7 @@ describe('an application that installs the package', () => {
     await expect(nest12.npx('redlock', 'list', '--json', '--node', redis.url)).resolves.toBe('[]\n');
   });
 
-  // Two copies would be two classes for each provider, and `instanceof LockHeldError` false for our own error.
+  // With two copies there would be two classes for each provider, and `instanceof LockHeldError` could be false.
   test('require() and import give the same copy', async () => {
     const script = `async function same(entry, name) {
       const [imported, required] = [await import(entry), require(entry)];
@@ -222,7 +222,7 @@ describe('an application that installs the package', () => {
     }
   });
 
-  // Nest writes the names of classes into its messages, and Node those of functions into stack traces.
+  // Messages of Nest contain the names of classes, and stack traces the names of functions.
   test('classes and functions have the names that they are exported under', async () => {
     const script = `for (const entry of ['', '/fencing', '/testing', '/board']) {
       for (const [name, value] of Object.entries(require('nestjs-redlock' + entry))) {
@@ -242,7 +242,7 @@ describe('an application that installs the package', () => {
     }
   });
 
-  // The last one: it changes what is installed.
+  // This test is the last one, because it changes the installed packages.
   test.each([11, 12])('NestJS %d runs with the oldest versions that the peers allow', async (major) => {
     const { peerDependencies } = JSON.parse(await readFile('package.json', 'utf8')) as {
       peerDependencies: Record<string, string>;
@@ -250,7 +250,7 @@ describe('an application that installs the package', () => {
     const oldest = (name: string): string => {
       const versions = (peerDependencies[name] ?? '').split(' || ').map((range) => range.replace('^', ''));
       const version = (major === 11 ? versions[0] : versions.at(-1)) ?? '';
-      // Nobody can install NestJS 12.0.0: its core asks for common 11.
+      // NestJS 12.0.0 cannot be installed: its core asks for version 11 of common.
       return `${name}@${version.replace('12.0.0', '12.0.1')}`;
     };
     const ours = ['@nestjs/common', '@nestjs/core', 'ioredis', 'reflect-metadata', 'rxjs'].map(oldest);

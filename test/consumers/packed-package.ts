@@ -8,15 +8,15 @@ const ROOT = resolve(import.meta.dirname, '../..');
 export interface PackedPackage {
   /** Path of the tarball. */
   readonly tarball: string;
-  /** Paths inside it. */
+  /** Paths of the files in the tarball. */
   readonly files: readonly string[];
-  /** Bytes to download. */
+  /** Size of the tarball in bytes. */
   readonly size: number;
-  /** Bytes on disk when it is installed, without its peers; it has no other dependencies. */
+  /** Size of the installed files in bytes, without the peers. There are no other dependencies. */
   readonly installedSize: number;
 }
 
-/** Packs what `npm publish` would upload, from the build that is there, into `folder`. */
+/** Packs the existing build into `folder`, as `npm publish` would. */
 export async function packPackage(folder: string): Promise<PackedPackage> {
   assertBuilt();
   const args = ['pack', '--json', '--ignore-scripts', '--pack-destination', folder];
@@ -33,17 +33,17 @@ export async function packPackage(folder: string): Promise<PackedPackage> {
 
 /** Modules that a file of the package loads, directly or indirectly. */
 export interface Loaded {
-  /** Files of the package, itself included. */
+  /** Files of the package, with the file itself. */
   readonly files: readonly string[];
-  /** Other packages. */
+  /** Names of other packages. */
   readonly packages: readonly string[];
 }
 
-/** Modules that an import (or require) of a built file loads; all imports are at the top. */
+/** Finds the modules that an import (or require) of a built file loads. All its imports are at the top. */
 export function loadedBy(file: string): Loaded {
   const files = new Set([resolve(ROOT, file)]);
   const packages = new Set<string>();
-  // A set goes through what is added meanwhile, too.
+  // The loop over a set also visits the elements that it adds.
   for (const each of files) {
     for (const [, specifier = ''] of readFileSync(each, 'utf8').matchAll(
       /(?:\bfrom|\brequire\(|^import)"([^"]+)"/gm,
@@ -55,7 +55,7 @@ export function loadedBy(file: string): Loaded {
   return { files: [...files], packages: [...packages].sort() };
 }
 
-// A test of an old build would pass or fail for no reason that anybody can see.
+// The result of a test of an old build would mislead.
 export function assertBuilt(): void {
   const built = statSync(join(ROOT, 'dist/cjs/index.js'), { throwIfNoEntry: false })?.mtimeMs ?? 0;
   for (const source of readdirSync(join(ROOT, 'lib'), { recursive: true, encoding: 'utf8' })) {

@@ -23,7 +23,7 @@ beforeAll(() => {
   });
   program = ts.createProgram(
     ENTRIES.flatMap((entry) => [sourceOf(entry), typesOf(entry), typesOf(entry, 'cjs')]),
-    // A compilation with `skipLibCheck: false` reads every line of our types.
+    // With `skipLibCheck: false`, the compiler checks every line of the packed types.
     { ...config?.options, noEmit: true, rootDir: ROOT, outDir: undefined },
   );
   checker = program.getTypeChecker();
@@ -36,7 +36,7 @@ function exportsOf(file: string): readonly ts.Symbol[] {
     .map((symbol) => (symbol.flags & ts.SymbolFlags.Alias ? checker.getAliasedSymbol(symbol) : symbol));
 }
 
-/** The names that a file exports as values; of a class that is exported as a type, only the type is. */
+/** Returns the names that a file exports as values. A class that is exported as a type is not among them. */
 function valuesOf(file: string): string[] {
   const module = checker.getSymbolAtLocation(program.getSourceFile(file)!);
   const isType = ({ declarations = [] }: ts.Symbol): boolean =>
@@ -50,17 +50,17 @@ function valuesOf(file: string): string[] {
   return targets.filter(({ flags }) => flags & ts.SymbolFlags.Value).map(({ name }) => name);
 }
 
-/** The text of a docstring, with its tags. */
+/** Returns the text of a docstring, with its tags. */
 function docstringOf(symbol: ts.Symbol): string {
   const tags = symbol
     .getJsDocTags(checker)
     .map(({ name, text }) => `@${name} ${ts.displayPartsToString(text)}`);
   const text = [ts.displayPartsToString(symbol.getDocumentationComment(checker)), ...tags].join('\n').trim();
-  // The target of a link ends with a blank.
+  // TypeScript adds a blank to the target of a link.
   return text.replaceAll(/(\{@link [^}]*?) \}/g, '$1}');
 }
 
-/** The docstrings of what a file exports and of its public members, by name. */
+/** Returns the docstrings of the exports of a file and of their public members, by name. */
 function docstringsOf(file: string): Readonly<Record<string, string>> {
   const all = exportsOf(file).flatMap((symbol) => [
     [symbol.name, symbol] as const,
@@ -84,7 +84,7 @@ describe.each(ENTRIES)('the packed types of %s', (entry) => {
     expect(values.trim().split(',')).toEqual(valuesOf(sourceOf(entry)).toSorted());
   });
 
-  test('have the docstrings of its source, for editors to show', () => {
+  test('have the docstrings of its source, which editors show', () => {
     const docstrings = docstringsOf(sourceOf(entry));
     expect(Object.keys(docstrings).length).toBeGreaterThan(0);
     expect(docstringsOf(typesOf(entry))).toEqual(docstrings);

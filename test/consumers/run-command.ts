@@ -6,7 +6,7 @@ export interface CommandOptions {
   readonly timeout?: number;
 }
 
-/** Runs a command as a user of the package would, outside Jest and npm. Resolves to what it printed to stdout. */
+/** Runs a command as a user of the package would, outside Jest and npm. Resolves to its stdout. */
 export function runCommand(file: string, args: readonly string[], options: CommandOptions): Promise<string> {
   const { cwd, timeout = 500_000 } = options;
   const env = { ...cleanEnvironment(), ...options.env };
@@ -25,8 +25,8 @@ export function runCommand(file: string, args: readonly string[], options: Comma
 }
 
 /**
- * Without what Jest and `npm test` put there: NODE_ENV=test, and npm's idea of which project this is.
- * npm_config_* stays, a registry or cache of the machine may be set there.
+ * Returns the environment without the variables of Jest and `npm test`: NODE_ENV=test, and the names of this project. The
+ * npm_config_* variables stay, because they may name a registry or a cache of the machine.
  */
 function cleanEnvironment(): NodeJS.ProcessEnv {
   const foreign = /^(NODE_ENV|NODE_OPTIONS|JEST_.*|npm_(?!config_).*|npm_config_local_prefix|INIT_CWD)$/;

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** What docs/testing.md has for Vitest: the spec, with Vitest in place of Jest, and the configuration for Vite 7. */
+/** Returns the parts of docs/testing.md for Vitest: the spec with Vitest in place of Jest, and the configuration for Vite 7. */
 export function testingPage(): { readonly spec: string; readonly config: string } {
   const page = readFileSync('docs/testing.md', 'utf8');
   const [, spec = ''] = /```ts\n(.*?)```/s.exec(page) ?? [];
@@ -11,5 +11,5 @@ export function testingPage(): { readonly spec: string; readonly config: string 
   return { spec: forVitest, config };
 }
 
-/** Runs that spec, by `npx` in the application. */
+/** Arguments with which `npx` runs that spec in an application. */
 export const VITEST = ['vitest', 'run', 'src/orders.spec.ts', '--testTimeout', '60000'];

@@ -7,10 +7,10 @@ import { ConsumerApp } from './consumer-app.js';
 import { packPackage } from './packed-package.js';
 import { testingPage, VITEST } from './testing-page.js';
 
-// Installing takes its time on a slow connection.
+// Installing takes long on a slow connection.
 jest.setTimeout(600_000);
 
-test('the spec of the page about tests passes on Vite 7 with its configuration, and fails without as it says', async () => {
+test('the spec of docs/testing.md passes on Vite 7 with the configuration there, and fails without it', async () => {
   const folder = await mkdtemp(join(tmpdir(), 'vite-7-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
   const { tarball } = await packPackage(folder);

@@ -76,7 +76,7 @@ describe('three nodes', () => {
 
   test('reports up when all nodes vote, and shows no address', async () => {
     let answer: Answer | undefined;
-    // A node that does not answer within two seconds is not counted.
+    // On a busy machine, a node may answer later than its limit of 2 s, and is then not among the voting nodes.
     await until(async () => (answer = await ask(app)).locks['voting'] === 3);
     expect(answer).toEqual({
       http: 200,
@@ -126,7 +126,7 @@ describe('one node', () => {
     return health.locks;
   }
 
-  test('that may evict or forget locks is reported with a warning', async () => {
+  test('is reported with warnings if it may evict or forget locks', async () => {
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({})).resolves.toMatchObject({
       status: 'up',
@@ -138,7 +138,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('that may forget locks gets no warning with restartGuard: false', async () => {
+  test('is reported without the warning of a restart with restartGuard: false', async () => {
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({ status: 'up', warnings: [] });
     await client.config('SET', 'maxmemory-policy', 'allkeys-lru');
     await expect(checked({ restartGuard: false })).resolves.toMatchObject({
@@ -147,7 +147,7 @@ describe('one node', () => {
     await client.config('SET', 'maxmemory-policy', 'noeviction');
   });
 
-  test('that lost its data reports how long the restart guard lasts', async () => {
+  test('is guarded after the loss of its data, with the rest of the time of the restart guard', async () => {
     // Milliseconds. A busy machine does not use up this time between two steps of the test.
     const GUARD = 6_000;
     const app = await healthApp({ nodes: redis.url, restartGuard: GUARD });
@@ -179,7 +179,7 @@ describe('one node', () => {
       (admin) => admin.call('ACL', 'SETUSER', 'default', '-del'),
       /can't run this command|ACL failure|NOPERM/,
     ],
-  ])('that %s is unfit, and fit again later', async (_what, break_, reason) => {
+  ])('is unfit while it %s, and votes afterwards', async (_what, break_, reason) => {
     // With a restart guard, the check runs one more script, which writes the marker of the node.
     for (const restartGuard of [false, 1] as const) {
       const server = await startRedis();
@@ -210,7 +210,7 @@ describe('one node', () => {
   });
 
   test('is checked without a write, to disk or to replicas', async () => {
-    // A key of an earlier test could expire between the two looks.
+    // A key of an earlier test could expire between the two reads.
     await client.flushall();
     const app = await healthApp({ nodes: redis.url });
     const written = async (): Promise<unknown> => {
@@ -224,7 +224,7 @@ describe('one node', () => {
     await app.close();
   });
 
-  test('that became a replica is unfit', async () => {
+  test('is unfit after it became a replica', async () => {
     const app = await healthApp({ nodes: redis.url });
     const other = await startRedis();
     await client.replicaof('127.0.0.1', other.port);
@@ -268,7 +268,7 @@ test('names invalid options', async () => {
   await app.close();
 });
 
-test('reports for each leader name whether the application leads', async () => {
+test('reports for each name of a leader if the application leads', async () => {
   class Consumer {
     @Leader('consumer')
     async lead({ signal }: LeaderTerm): Promise<void> {

@@ -91,7 +91,7 @@ const answers: [how: string, problem: LockProblem][] = [
       statusCode: 409,
       message: 'Somebody else is at work on this; try again later',
       code: 'LOCK_HELD',
-      // The seconds in an hour, and up to 50 fewer: a busy machine takes its time.
+      // The rest of an hour in seconds. A busy machine may use up 50 of them.
       retryAfter: expect.closeTo(3_600, -2) as never,
     },
   ],
@@ -181,7 +181,7 @@ describe.each([
     await expect(fetch(`${url}/well`).then((response) => response.text())).resolves.toBe('done');
   });
 
-  test('ends a response that has begun', async () => {
+  test('ends a response whose body has begun', async () => {
     await expect(fetch(`${url}/begun`).then((response) => response.text())).resolves.toBe('begun');
   });
 
@@ -193,7 +193,7 @@ describe.each([
   });
 });
 
-test('works when it is constructed directly, and shows the fields that a subclass allows', async () => {
+test('answers as a subclass decides, also when the filter is constructed directly', async () => {
   class Telling extends LockExceptionFilter {
     protected override problem(error: RedlockError): LockProblem {
       return { ...super.problem(error), message: error.message };
@@ -318,7 +318,7 @@ describe('in a gateway', () => {
     });
   });
 
-  test('a client of Socket.IO gets the event', () => {
+  test('sends the event to a client of Socket.IO', () => {
     const sent: unknown[] = [];
     const client = { emit: (...message: unknown[]) => sent.push(message) };
     const host = { getType: () => 'ws', switchToWs: () => ({ getClient: () => client }) };
@@ -327,7 +327,7 @@ describe('in a gateway', () => {
   });
 });
 
-test('passes other errors on', () => {
+test('throws the error again for a transport that it does not know', () => {
   const error = new LockHeldError(['a'], 'b', 1);
   const host = { getType: () => 'bot' };
   expect(() => new LockExceptionFilter().catch(error, host as never)).toThrow(error);

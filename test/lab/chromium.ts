@@ -10,7 +10,7 @@ function findChromium(): string | undefined {
   return NAMES.flatMap((name) => FOLDERS.map((folder) => `${folder}/${name}`)).find(existsSync);
 }
 
-/** Installs Debian's package when that needs no questions. */
+/** Installs Debian's package if this process may do so without a question: as root, with apt-get. */
 function installChromium(): void {
   if (process.getuid?.() !== 0 || !existsSync('/usr/bin/apt-get')) return;
   console.log('No Chromium on the PATH: installing the package with apt-get.');
@@ -35,6 +35,6 @@ export async function launchChromium(): Promise<Browser> {
         'or set CHROMIUM to the program of a Chromium or Chrome.',
     );
   }
-  // As root Chromium has no sandbox; it loads nothing here but our own page.
+  // Chromium has no sandbox as root. It loads only pages of this repository.
   return chromium.launch({ executablePath, args: process.getuid?.() === 0 ? ['--no-sandbox'] : [] });
 }

@@ -29,11 +29,11 @@ test.each([
   ['some', 0, ['duplicates: some expected, 0 counted']],
   ['all', 20, []],
   ['all', 19, ['duplicates: all expected, 19 counted']],
-] as const)('%s of 20 when there are %i', (amount, duplicates, found) => {
+] as const)('judges the expectation "%s" of 20 tasks for %i duplicates', (amount, duplicates, found) => {
   expect(deviations({ duplicates: amount }, { ...outcome, duplicates })).toEqual(found);
 });
 
-test('"all" fails for a run without attempts', () => {
+test('judges "all" as not met for a run without tasks', () => {
   expect(deviations({ lost: 'all' }, { ...outcome, tasks: 0 })).toHaveLength(1);
 });
 
@@ -44,6 +44,6 @@ test.each([
   ['in time', 1_200, 0],
   ['in time', 'never', 1],
   ['in time', undefined, 1],
-] as const)('recovery %s when it took %s', (expected, recovery, count) => {
+] as const)('judges the expected recovery "%s" for a run that took %s', (expected, recovery, count) => {
   expect(deviations({ recovery: expected }, { ...outcome, recovery })).toHaveLength(count);
 });

@@ -16,7 +16,7 @@ interface Ended {
 }
 
 let folder: string;
-/** Side by side, as they mostly wait. */
+/** Two labs that run at the same time, because they mostly wait. */
 let kinds: Promise<Ended>;
 let stale: Promise<Ended>;
 
@@ -58,7 +58,7 @@ test(
 );
 
 test(
-  'per-node counts admit a third holder and readers starve a writer; permits and shared locks do neither',
+  'per-node counts admit a third holder and readers starve a writer; permits and shared locks prevent both',
   async () => {
     const { code, output } = await kinds;
 

@@ -30,7 +30,7 @@ beforeAll(async () => {
 
 afterAll(() => rm(folder, { recursive: true, force: true }));
 
-/** A lab with its page, until the end of the test file. */
+/** Starts a lab with its page, which lasts until the end of the test file. */
 async function startLab(
   ...args: string[]
 ): Promise<{ child: ChildProcess; url: string; ended: Promise<unknown> }> {
@@ -54,7 +54,7 @@ async function duplicates(page: Page): Promise<number> {
   return Number.parseInt((await page.textContent('#duplicates')) ?? '0', 10);
 }
 
-/** Nothing may come from anywhere else, and nothing may go wrong in the page. */
+/** Opens the page. Its complaints are errors, and requests to other origins. */
 async function open(url: string, width: number): Promise<{ page: Page; complaints: string[] }> {
   const page = await browser.newPage({ viewport: { width, height: 900 } });
   const complaints: string[] = [];
@@ -80,7 +80,7 @@ async function eventsSoFar(url: string): Promise<readonly LabEvent[]> {
   return (JSON.parse(hello) as LabHello).records.at(-1)?.events ?? [];
 }
 
-/** Whether every instance has tried to lock, and no instance still dispatches without a lock. */
+/** Returns `true` if every instance has tried to lock, and no instance still dispatches without a lock. */
 function allLock(events: readonly LabEvent[]): boolean {
   const lockers = new Set(
     events
@@ -104,10 +104,10 @@ test(
 
     await page.click('#lock-on');
     await page.getByText('the lock is now: with-lock').waitFor();
-    // What was begun before the switch still ends; a token shows that pushes come from a holder.
+    // Dispatches that began before the switch still end. A token shows that pushes come from a holder.
     await page.locator('#chart text', { hasText: /^#\d/ }).first().waitFor({ timeout: PATIENCE });
     await until(async () => allLock(await eventsSoFar(url)), PATIENCE);
-    // The page draws what it hears four times a second.
+    // The page draws events four times a second, so its number may be late.
     const before = (await eventsSoFar(url)).reduce((sum, event) => sum + (event.duplicates?.length ?? 0), 0);
     await until(async () => (await duplicates(page)) >= before, PATIENCE);
     await page.click('[aria-label="kill instance-1"]');
@@ -192,7 +192,7 @@ test(
 );
 
 test(
-  'the file of a run shows the same picture without a server, also on a phone',
+  'the report of a run shows the same picture without a server, also on a phone',
   async () => {
     const report = join(folder, 'report.html');
     const { ended } = await startLab('--report', report, '8');
@@ -208,7 +208,7 @@ test(
 
     await page.setViewportSize({ width: 375, height: 800 });
     await until(async () => Number(await page.getAttribute('#chart svg', 'width')) <= 375);
-    // Wide things scroll inside; the page itself does not.
+    // Wide parts have scroll bars of their own; the page itself does not scroll sideways.
     const overflow = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
     expect(overflow).toBeLessThanOrEqual(0);
     await page.screenshot({ path: join(SCREENSHOTS, 'phone.png'), fullPage: true });

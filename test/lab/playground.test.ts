@@ -91,7 +91,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
   const has = (events: readonly LabEvent[], since: number, kind: LabEvent['kind'], who?: string): boolean =>
     events.slice(since).some((event) => event.kind === kind && (who === undefined || event.who === who));
 
-  test('exclude each other while it is killed and paused, and instances start meanwhile', async () => {
+  test('exclude each other while the store is killed and paused, and instances start meanwhile', async () => {
     const outcome = await play(
       // Long: a holder whose process stands still must not lose its lock.
       { ttl: 6_000, work: 300 },
@@ -138,7 +138,7 @@ describe.each(STORES.filter(([, store]) => store !== 'etcd' || hasEtcd()))('lock
   });
 
   if (LONG)
-    test('are still held when it was killed and is back', async () => {
+    test('are still held when the store was killed and is back', async () => {
       const outcome = await play({ ttl: 60_000, work: 1_000 }, async (stage, node, events) => {
         const isRead = (event: LabEvent): boolean => event.kind === 'read' && event.tasks > 0;
         await until(() => events.some(isRead));

@@ -47,28 +47,36 @@ test('an event after the end of a span does not change it', () => {
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('two at once', () => {
+describe('counts holders at the same time', () => {
   test.each([
     ['one after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
-    ['one while the other is at it', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
-    ['three', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
-    ['after one that was killed', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
+    ['one during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
+    ['three together', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
+    ['one after a holder that was killed', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
   ])('%s', (_what, events, count) => {
     expect(countOverlaps(spansOf(events))).toBe(count);
   });
 });
 
-describe('a lock that is granted while it is held', () => {
+describe('counts grants of a lock that is held', () => {
   test.each([
-    ['after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
-    ['before it, because somebody deleted it', [acquired('a', 0, 100), acquired('b', 50, 100)], 1],
-    ['before it, given back', [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)], 0],
+    ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
+    [
+      'a grant before the end of the ttl, because somebody deleted the key',
+      [acquired('a', 0, 100), acquired('b', 50, 100)],
+      1,
+    ],
+    [
+      'a grant before the end of the ttl, after a release',
+      [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
+      0,
+    ],
   ])('%s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
 
-test('finds the times of at least two spans; an open span lasts until now', () => {
+test('finds the times with two spans or more; an open span lasts until now', () => {
   const events = [
     acquired('a', 0),
     acquired('b', 2),
@@ -87,20 +95,20 @@ test('finds the times of at least two spans; an open span lasts until now', () =
   ]);
 });
 
-describe('more holders than allowed', () => {
+describe('counts more holders than allowed', () => {
   const three = [acquired('a', 0), acquired('b', 1), acquired('c', 2), event('released', 'b', 4)];
   test.each([
-    ['three where one may', three, {}, 2],
-    ['three where two may', three, { atOnce: 2 }, 1],
-    ['three where three may', three, { atOnce: 3 }, 0],
-    ['three of whom the last has to be alone', three, { atOnce: 3, writer: 'c' }, 1],
-    ['three of whom the first has to be alone', three, { atOnce: 3, writer: 'a' }, 2],
-    ['one who has to be alone, and is', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
+    ['three holders of an exclusive lock', three, {}, 2],
+    ['three holders of two permits', three, { atOnce: 2 }, 1],
+    ['three holders of three permits', three, { atOnce: 3 }, 0],
+    ['three holders, the last of them a writer', three, { atOnce: 3, writer: 'c' }, 1],
+    ['three holders, the first of them a writer', three, { atOnce: 3, writer: 'a' }, 2],
+    ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
   ])('%s', (_what, events, rule, count) => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 
-  test('lasts until the number of holders is allowed again', () => {
+  test('finds the time until the number of holders is allowed again', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });

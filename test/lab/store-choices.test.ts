@@ -3,7 +3,7 @@ import { promisify } from 'node:util';
 import { expect, test } from '@jest/globals';
 import { findStores, problemOfTtl, type StoreChoice } from '../../lab/store-choices.js';
 
-/** In a process of its own, as that looks for programs in its own PATH. */
+/** Finds the stores in a process of its own, whose PATH has no etcd. */
 async function storesWithoutEtcd(preferred: string): Promise<StoreChoice[]> {
   const compiled = new URL('../../dist/lab/store-choices.js', import.meta.url).href;
   const script = `const { findStores } = await import('${compiled}');

@@ -4,7 +4,7 @@ import { BoardServer, type Exchange } from '../../lib/live/board-server.js';
 import { streamTo } from '../../lib/live/event-stream.js';
 import type { LiveLocks, Viewer } from '../../lib/live/live-locks.js';
 
-/** Locks whose viewers get this message at once. */
+/** Makes locks that send this message to each viewer at once. */
 function locksWith(message: string) {
   const viewers = new Set<Viewer>();
   const watch = (viewer: Viewer): (() => void) => {
@@ -15,7 +15,7 @@ function locksWith(message: string) {
   return { viewers, locks: { watch } as unknown as LiveLocks };
 }
 
-/** A response that sends nothing. */
+/** Makes a response that only counts the text it should send. */
 function responseOf(state: { destroyed?: boolean } = {}) {
   const response = {
     ...{ destroyed: false, writableLength: 0, isEnded: false, ...state },
@@ -31,7 +31,7 @@ function responseOf(state: { destroyed?: boolean } = {}) {
   return response;
 }
 
-test('starts no stream for a browser that left while a guard was asked', () => {
+test('starts no stream for a browser that has left before the guard decided', () => {
   const { viewers, locks } = locksWith('{}');
   const response = responseOf({ destroyed: true });
   const exchange = { request: { headers: {} }, response } as unknown as Exchange;

@@ -1,7 +1,7 @@
 import { expect, test } from '@jest/globals';
 import { ChangeLog } from '../../lib/live/change-log.js';
 
-test('gives each missed change with its own id', () => {
+test('returns each missed change with its own id', () => {
   const log = new ChangeLog();
   const { id } = log;
   for (const change of ['a', 'b', 'c']) log.add(change);
@@ -13,7 +13,7 @@ test('gives each missed change with its own id', () => {
   expect(log.after(log.id)).toEqual([]);
 });
 
-test('does not know changes of another log, of the future, or from too long ago', () => {
+test('returns undefined for an id of another log, of a later state, or of a state too long ago', () => {
   const log = new ChangeLog();
   const { id } = log;
   for (let change = 0; change < 61; change++) log.add('change');
@@ -22,7 +22,7 @@ test('does not know changes of another log, of the future, or from too long ago'
   expect(log.after(`${log.epoch}.62`)).toBeUndefined();
 });
 
-test('keeps no more than eight million characters, and none of a longer change', () => {
+test('keeps at most eight million characters, and drops a change that is longer', () => {
   const log = new ChangeLog();
   const { id } = log;
   const half = 'x'.repeat(4_000_000);

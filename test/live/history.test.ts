@@ -7,7 +7,7 @@ function skipped(key: string, at = Date.now()): HistoryEntry {
 }
 
 describe('the history of locks', () => {
-  test('has the last 200 entries of a key in order', () => {
+  test('keeps the last 200 entries of a key in order', () => {
     const history = new History();
     const now = Date.now();
     for (let n = 0; n < 1_000; n++) history.add(skipped('a', now + n));

@@ -35,7 +35,7 @@ describe('between two polls', () => {
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 3_000).renewed).toEqual([[1, 0, 13_000, 1]]);
     expect(table.update(mapOf(heldBy('k', {})), NOBODY, 6_000).renewed).toEqual([[1, 0, 16_000, 2]]);
-    // What is kept for minHold after its release ends sooner.
+    // A released lock that `minHold` keeps ends sooner than before.
     expect(table.update(mapOf(heldBy('k', { remaining: 100 })), NOBODY, 6_400).renewed).toEqual([
       [1, 0, 6_500, 2],
     ]);
@@ -67,7 +67,7 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('has no mode for a lock without a quorum, and no end for a key without expiry', () => {
+  test('sends no mode of a lock without a quorum, and no end of a key without expiry', () => {
     const table = new LockTable();
     const minority = infoOf('k', heldBy('k', {}).votes, 2);
     expect(table.update(mapOf(minority), NOBODY, 0).rows).toMatchObject([
@@ -78,7 +78,7 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('sends only the number beyond 20,000 locks, 20 holders and 20 waiters', () => {
+  test('sends only the number of the locks beyond 20,000, and of the holders and waiters beyond 20', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);

@@ -8,7 +8,7 @@ function from(headers: IncomingMessage['headers']): IncomingMessage {
   return { headers, socket: { localPort: 4_000 } } as unknown as IncomingMessage;
 }
 
-describe('the loopback page answers', () => {
+describe('answers requests to the loopback page only under its own names', () => {
   test.each([
     [true, { host: '127.0.0.1:4000' }],
     [true, { host: 'localhost:4000', origin: 'http://localhost:4000' }],

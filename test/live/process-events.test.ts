@@ -50,13 +50,13 @@ describe('the events of a process', () => {
     channel(LOCK_SKIPPED_CHANNEL).publish(event);
   }
 
-  test('are not listened to before somebody looks', () => {
+  test('are not recorded before the first viewer comes', () => {
     expect(listensToLocks()).toEqual([false]);
     skip();
     expect(history.of('clock')).toEqual([]);
   });
 
-  test('are listened to from the first look until ten minutes after the last one', () => {
+  test('are recorded from the first viewer until ten minutes after the last one', () => {
     expect(events.record()).toBe(true);
     expect(listensToLocks()).toEqual([true]);
     skip();
@@ -74,7 +74,7 @@ describe('the events of a process', () => {
     expect(events.record()).toBe(true);
   });
 
-  test('tell of ticks also while nobody looks', () => {
+  test('count ticks also without a viewer', () => {
     const ran: TickRanEvent = { method: 'Clock.strike', keys: ['clock'], tick: 1_000 };
     channel(TICK_RAN_CHANNEL).publish(ran);
     channel(TICK_RAN_CHANNEL).publish({ ...ran, instance: 'another' });
@@ -91,7 +91,7 @@ describe('the events of a process', () => {
     ]);
   });
 
-  test('are not listened to any more after the end', () => {
+  test('are not recorded after the end', () => {
     events.record();
     events.stop();
     expect(listensToLocks()).toEqual([false]);

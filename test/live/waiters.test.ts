@@ -19,7 +19,7 @@ const standing = (process: string, since: number, mode: WaiterRow['mode'] = 'exc
   mode,
 });
 
-test('puts the calls of this process among the waiters of others, in the order in which they came', () => {
+test('puts the calls of this process among the waiters of others, in the order of their arrival', () => {
   const rows = waitersOf([call(20), call(50)], [standing('b', 10), standing('c', 30)], 'a');
   expect(rows.map(({ owner, since }) => [owner, since])).toEqual([
     ['b:1', 10],
@@ -29,11 +29,11 @@ test('puts the calls of this process among the waiters of others, in the order i
   ]);
 });
 
-test('shows the calls of this process and not what stands for them in the queue', () => {
+test('returns the calls of this process in place of its waiter in the queue', () => {
   expect(waitersOf([call(20)], [standing('a', 21)], 'a')).toEqual([call(20)]);
 });
 
-test('shows what stands for calls of this process that are not known, as its own', () => {
+test('returns the waiter of this process, as its own, when its calls are not known', () => {
   const rows = waitersOf([call(20)], [standing('a', 10, 'shared'), standing('b', 30)], 'a');
   expect(rows).toEqual([
     { owner: 'a:1', since: 10, mode: 'shared', own: true },
@@ -42,7 +42,7 @@ test('shows what stands for calls of this process that are not known, as its own
   ]);
 });
 
-test('keeps the order of the queue where clocks of its processes differ', () => {
+test('keeps the order of the queue if the clocks of the processes differ', () => {
   const rows = waitersOf([], [standing('b', 30), standing('c', 10)], undefined);
   expect(rows.map(({ owner }) => owner)).toEqual(['b:1', 'c:1']);
 });

@@ -77,7 +77,7 @@ describe('metrics of locks', () => {
     await expect(registry.metrics()).resolves.not.toContain('order:');
   });
 
-  test('held locks are a gauge', async () => {
+  test('have a gauge of held locks', async () => {
     const lock = await service.acquire('a', { label: 'import' });
     const held = { lock: 'import', module: 'default' };
     await expect(valueOf('redlock_held', held)).resolves.toBe(1);
@@ -85,7 +85,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_held', held)).resolves.toBe(0);
   });
 
-  test('modes have a label, and taken permits are a gauge', async () => {
+  test('have a label for the mode, and a gauge of taken permits', async () => {
     const other = { lock: 'other', module: 'default' };
     const reader = await service.acquire('r', { mode: 'shared' });
     const one = await service.acquire('p', { permits: 5 });
@@ -101,11 +101,11 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { ...other, mode: 'permits' })).resolves.toBe(2);
   });
 
-  test('durations are in seconds', async () => {
+  test('have durations in seconds', async () => {
     await service.withLock('a', () => new Promise((resolve) => setTimeout(resolve, 50)));
     const sum = await valueOf('redlock_hold_seconds_sum', { lock: 'other', module: 'default' });
     expect(sum).toBeGreaterThan(0.04);
-    // The number of milliseconds would be 50 at least.
+    // In milliseconds, the duration would be 50 or more.
     expect(sum).toBeLessThan(49);
   });
 
@@ -120,7 +120,7 @@ describe('metrics of locks', () => {
     await service.acquire('a', { signal: AbortSignal.abort() }).catch(() => undefined);
     await service.acquire('a');
     locks.lose('a');
-    // The end of a hold is told in a later turn.
+    // The event of the end of a hold comes in a later microtask.
     await Promise.resolve();
     const outcomes = (await samples('redlock_wait_seconds'))
       .filter(({ name }) => name === 'redlock_wait_seconds_count')
@@ -143,7 +143,7 @@ describe('metrics of locks', () => {
     await lock.release();
   });
 
-  test('counters begin at 0, so that Prometheus sees the first event', async () => {
+  test('begin at 0 for each counter, so that Prometheus sees the first event', async () => {
     await module.get(Orders).settle(1);
     for (const name of ['busy', 'unavailable', 'lost']) {
       await expect(valueOf(`redlock_${name}_total`, settle)).resolves.toBe(0);
@@ -157,7 +157,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_skipped_total', labels)).resolves.toBe(1);
   });
 
-  test('a named module has its own label', async () => {
+  test('have a label for each named module', async () => {
     const named = await Test.createTestingModule({
       imports: [RedlockTestingModule.forRoot({ locks, name: 'billing' })],
     }).compile();
@@ -166,7 +166,7 @@ describe('metrics of locks', () => {
     await expect(valueOf('redlock_acquired_total', { lock: 'other', module: 'billing' })).resolves.toBe(1);
   });
 
-  test('a hold that began before collection is not counted', async () => {
+  test('do not count a hold that began before the collection', async () => {
     stop();
     stop = () => undefined;
     const lock = await service.acquire('a');
@@ -175,7 +175,7 @@ describe('metrics of locks', () => {
     await expect(samples('redlock_held')).resolves.toEqual([]);
   });
 
-  test('the panels and variables of the dashboard use existing metrics and labels', async () => {
+  test('exist for the panels and variables of the dashboard, with their labels', async () => {
     interface Dashboard {
       readonly title: string;
       readonly schemaVersion: number;
@@ -227,12 +227,12 @@ describe('metrics of locks', () => {
     }
     expect([...used, 'datasource'].toSorted()).toEqual(variables.map(({ name }) => name).toSorted());
     expect(new Set(dashboard.panels.map(({ id }) => id)).size).toBe(dashboard.panels.length);
-    // And every metric is shown.
+    // The dashboard shows every metric.
     expect([...asked].toSorted()).toEqual([...labelsOf.keys()].toSorted());
   });
 });
 
-test('the number of distinct labels is limited', async () => {
+test('counts under "other" beyond the limit of distinct labels', async () => {
   stop = collectLockMetrics({ registry, maxLabels: 2 });
   for (const label of ['a', 'b', 'c', 'd', 'a']) await service.withLock('key', { label }, () => undefined);
   const counts = (await samples('redlock_acquired_total')).map(({ labels, value }) => [
@@ -246,7 +246,7 @@ test('the number of distinct labels is limited', async () => {
   ]);
 });
 
-test('stopping removes them from the registry, by default the global one', async () => {
+test('stopping removes the metrics from the registry, by default the global one', async () => {
   stop = collectLockMetrics();
   expect(() => collectLockMetrics()).toThrow('already been registered');
   expect(register.getMetricsAsArray()).toHaveLength(11);
@@ -254,7 +254,7 @@ test('stopping removes them from the registry, by default the global one', async
   expect(register.getMetricsAsArray()).toEqual([]);
 });
 
-test('invalid options are named', () => {
+test('names invalid options', () => {
   expect(() => collectLockMetrics({ maxLabels: 0 })).toThrow('Expected `maxLabels`');
   for (const other of [{}, null, 'default'] as unknown as Registry[]) {
     const collect = (): unknown => collectLockMetrics({ registry: other });

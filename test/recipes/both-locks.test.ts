@@ -11,7 +11,7 @@ import { underBoth } from './both-locks.js';
 
 const COMPARE_AND_DELETE = "return redis.call('get', KEYS[1]) == ARGV[1] and redis.call('del', KEYS[1]) or 0";
 
-describe('processes with the old lock, with both, and with the new one', () => {
+describe('processes with the old lock, with both locks, and with the new lock', () => {
   let redis: Redis;
   let app: INestApplication;
   let locks: LockService;
@@ -54,7 +54,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     running -= 1;
   };
 
-  /** A task that runs until it is told to end. */
+  /** Begins a task that runs until the caller ends it. */
   function begin(run: (task: () => Promise<void>) => Promise<void>): { end(): Promise<void> } {
     let end = (): void => undefined;
     const ended = new Promise<void>((resolve) => (end = resolve));
@@ -78,7 +78,7 @@ describe('processes with the old lock, with both, and with the new one', () => {
     ['both', 'old'],
     ['both', 'new'],
     ['new', 'both'],
-  ] as const)('a task of step "%s" keeps one of step "%s" waiting', async (first, second) => {
+  ] as const)('a task of step "%s" makes a task of step "%s" wait', async (first, second) => {
     const one = begin(steps[first]);
     await until(() => running === 1);
     const two = begin(steps[second]);

@@ -25,7 +25,7 @@ beforeAll(async () => {
 });
 beforeEach(() => looker.flushall());
 
-/** Starts so many instances. Each asks for the same price ten times at once, and computes a price for `work` ms. */
+/** Starts `count` instances. Each asks for the same price ten times at once. A computation takes `work` ms. */
 async function ask(count: number, work: number): Promise<Instance[]> {
   const env = { REDIS_URL: server.url, WORK: String(work) };
   const instances = Array.from({ length: count }, () => new Instance(file, env));
@@ -44,7 +44,7 @@ test('one of four instances computes, and all requests get its value', async () 
   expect(new Set(all(instances, 'values')).size).toBe(1);
 });
 
-test('another instance computes within a ttl when the first is killed during its computation', async () => {
+test('another instance computes after the ttl when the first is killed during its computation', async () => {
   // The instance is killed before it has finished, also on a busy machine.
   const instances = await ask(4, 6_000);
   await until(() => all(instances, 'computing').length > 0);

@@ -21,7 +21,7 @@ export class Prices {
     const key = `price:${article}`;
     const known = await this.cache.get<number>(key);
     if (known !== undefined) return known;
-    // One call of this process stands in line, however many requests wait here.
+    // One call of this process waits for the lock, however many requests wait for the call.
     const filling = this.filling.get(key) ?? this.fill(key, article).finally(() => this.filling.delete(key));
     this.filling.set(key, filling);
     return filling;
@@ -30,11 +30,11 @@ export class Prices {
   private fill(key: string, article: string): Promise<number> {
     const options = { ttl: 5_000, retry: { timeout: 20_000 }, onLost: 'ignore' } as const;
     return this.locks.withLock(`fill:${key}`, options, async () => {
-      // Look again: the holder before this one has filled it, unless it died.
+      // Look again: the previous holder has filled the cache, unless it died.
       const filled = await this.cache.get<number>(key);
       if (filled !== undefined) return filled;
       const price = await this.supplier.priceOf(article);
-      // Under the lock, or the next one looks before it is there.
+      // Store under the lock, so that the next holder finds the value.
       await this.cache.set(key, price, 60_000);
       return price;
     });

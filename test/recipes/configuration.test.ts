@@ -8,13 +8,13 @@ let url: string;
 beforeAll(async () => {
   ({ url } = await startRedis());
 });
-// Each start reads the variables when the module is loaded, as it is in a process of its own.
+// The module reads the variables when it is loaded, so each test loads it again.
 beforeEach(() => void jest.resetModules());
 afterEach(() => {
   process.env = { ...variables };
 });
 
-/** Starts an application with these variables, and resolves to what it locks with. */
+/** Starts an application with these variables; resolves to the ttl of its locks. */
 async function start(
   env: Readonly<Record<string, string>>,
 ): Promise<{ ttl: number; close(): Promise<void> }> {
@@ -44,9 +44,9 @@ test('locks with the defaults when the environment is empty', async () => {
 });
 
 test.each([
-  ['a variable that is missing', {}, 'REDIS_URLS'],
-  ['one of several URLs that is none', { REDIS_URLS: 'redis://a:6379,b' }, 'REDIS_URLS'],
-  ['a number that is none', { REDIS_URLS: 'redis://a:6379', LOCK_TTL: 'long' }, 'LOCK_TTL'],
-])('does not start with %s, and names it', async (_name, env, name) => {
+  ['a missing variable', {}, 'REDIS_URLS'],
+  ['an invalid URL among several', { REDIS_URLS: 'redis://a:6379,b' }, 'REDIS_URLS'],
+  ['an invalid number', { REDIS_URLS: 'redis://a:6379', LOCK_TTL: 'long' }, 'LOCK_TTL'],
+])('does not start with %s, and names the variable', async (_name, env, name) => {
   await expect(start(env)).rejects.toThrow(name);
 });

@@ -51,7 +51,7 @@ describe('payments', () => {
     pool = new Pool({ connectionString: postgres.url });
     app = await startApp(
       { controllers: [PaymentsController], providers: [Requests, { provide: Pool, useValue: pool }] },
-      // The ttl bounds the time that Redis may take to answer, also on a busy machine. Each request asks once.
+      // Each request makes one attempt, for which Redis has a fifth of the ttl: enough on a busy machine.
       { nodes: redis.url, defaults: { ttl: 60_000 } },
     );
     await app.listen(0, '127.0.0.1');
@@ -69,7 +69,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('a key of another request is refused', async () => {
+  test('the key of another request, and an empty key, are refused', async () => {
     await pay('a', 7).expect(201);
     await pay('a', 8).expect(422);
     await pay('', 8).expect(400);
@@ -110,7 +110,7 @@ describe('payments', () => {
     await expect(payments()).resolves.toEqual([{ amount: 7 }]);
   });
 
-  test('two processes that both assume the lock pay once', async () => {
+  test('two processes that both believe that they hold the lock pay once', async () => {
     const requests = app.get(Requests);
     const locks = app.get(LockService);
     const work = async (): Promise<string> => 'paid';

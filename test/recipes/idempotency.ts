@@ -34,7 +34,7 @@ export class Requests {
         client.release();
         return response;
       } catch (error) {
-        // Closed, not returned to the pool: the server rolls back.
+        // The connection is closed, not returned to the pool, so the server rolls back.
         client.release(true);
         throw error;
       }
@@ -57,7 +57,7 @@ export class Requests {
     }
     if (known) return known.response;
     const response = await work(client);
-    // Of two that believe in the lock, the primary key lets one commit; the work of the other is rolled back.
+    // If two processes believe that they hold the lock, the primary key lets one commit, and the other is rolled back.
     await client.query('insert into requests values ($1, $2, $3)', [key, hash, JSON.stringify(response)]);
     return response;
   }

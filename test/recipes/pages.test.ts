@@ -10,12 +10,12 @@ const pages = ['docs/recipes.md', 'docs/setup.md', 'docs/moving.md'].map((page) 
 
 const recipes = readdirSync(import.meta.dirname).filter((name) => !name.endsWith('.test.ts'));
 
-test.each(recipes)('%s is on one of the pages, as it is run here', (name) => {
+test.each(recipes)('%s is on one of the pages, as the tests run it', (name) => {
   const block = `\`\`\`ts\n${readFileSync(join(import.meta.dirname, name), 'utf8')}\`\`\`\n`;
   expect(pages.filter((page) => page.includes(block))).toHaveLength(1);
 });
 
-test('each has tests', () => {
+test('each recipe has tests', () => {
   const tests = readdirSync(import.meta.dirname).filter((name) => name.endsWith('.test.ts'));
   const tested = tests.map((name) => readFileSync(join(import.meta.dirname, name), 'utf8')).join('\n');
   const untested = recipes.filter((name) => !tested.includes(`'./${name.replace(/ts$/, 'js')}'`));

@@ -45,7 +45,7 @@ describe('one client for locks, queues and the cache', () => {
       .trim()
       .split('\n').length - 1;
 
-  test('serves all three over three connections: its own, one for Pub/Sub, one for the worker', async () => {
+  test('serves all three over three connections: the client, one for Pub/Sub, one for the worker', async () => {
     const queue = app.get<Queue>(getQueueToken('orders'));
     const { id = '' } = await queue.add('settle', 7);
     await until(async () => (await queue.getJobState(id)) === 'completed');
@@ -77,7 +77,7 @@ describe('one client for locks, queues and the cache', () => {
       undefined,
     ]);
     expect(lock.isHeld()).toBe(true);
-    // A renewal needs the record in Redis.
+    // Redis can renew only a lock that it still has.
     await renewed(looker, 'lock:{held}');
     await lock.release();
     expect(await looker.exists('bull:orders:meta')).toBe(1);
@@ -106,20 +106,20 @@ describe('one client for locks, queues and the cache', () => {
 });
 
 describe('a client that must not be shared', () => {
-  test('one with a keyPrefix, with BullMQ', async () => {
+  test('has a keyPrefix, which BullMQ refuses', async () => {
     const client = (await startRedis()).client({ keyPrefix: 'app:', maxRetriesPerRequest: null });
     expect(() => new Queue('orders', { connection: client })).toThrow('does not support ioredis prefixes');
   });
 
-  test('one with a limit of retries per command, with a worker of BullMQ', async () => {
-    // The worker leaves a duplicate of it behind, which must not connect again for ever.
+  test('has a limit of retries per command, which a worker of BullMQ refuses', async () => {
+    // The worker leaves a duplicate of the client behind. By default the duplicate would connect again for ever.
     const client = (await startRedis()).client({ retryStrategy: () => null });
     expect(() => new Worker('orders', null, { connection: client })).toThrow(
       'maxRetriesPerRequest must be null',
     );
   });
 
-  test('one that has subscribed, with locks', async () => {
+  test('has subscribed, so that locks are unavailable', async () => {
     const client = (await startRedis()).client();
     await client.subscribe('news');
     const app = await startApp({}, { nodes: client });

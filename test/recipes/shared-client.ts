@@ -5,7 +5,7 @@ import { Redis } from 'ioredis';
 import { Keyv, type KeyvStoreAdapter, type StoredData } from 'keyv';
 import { RedlockModule } from 'nestjs-redlock';
 
-/** A cache in a Redis that is there already. It has no `disconnect`, so the client stays open. */
+/** A cache over a client of the application. It has no `disconnect`, so the client stays open. */
 class RedisCache implements KeyvStoreAdapter {
   readonly opts = {};
 
@@ -27,7 +27,7 @@ class RedisCache implements KeyvStoreAdapter {
     return (await this.redis.unlink(key)) > 0;
   }
 
-  /** The keys of the cache alone: `flushdb` would delete locks and jobs. */
+  /** Deletes only the keys of the cache. `flushdb` would also delete locks and jobs. */
   async clear(): Promise<void> {
     for await (const keys of this.redis.scanStream({ match: 'cache:*' })) {
       if ((keys as string[]).length > 0) await this.redis.unlink(keys as string[]);
@@ -49,7 +49,7 @@ class RedisCache implements KeyvStoreAdapter {
 export class RedisModule implements OnApplicationShutdown {
   constructor(@Inject(Redis) private readonly redis: Redis) {}
 
-  /** The last phase; and after the modules that use it, as these import it. */
+  /** Runs in the last phase, and after the modules that import this module. */
   async onApplicationShutdown(): Promise<void> {
     await this.redis.quit();
   }

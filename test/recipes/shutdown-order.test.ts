@@ -19,7 +19,7 @@ import { OrdersProcessor } from './stop-first.js';
 
 let order: string[] = [];
 
-/** Marks the phases of the shutdown. Nest calls the hooks of the root module, to which this class belongs, first in each phase. */
+/** Marks the phases of the shutdown. This class belongs to the root module, whose hooks Nest calls first in each phase. */
 @Injectable()
 class Phases implements BeforeApplicationShutdown, OnApplicationShutdown {
   beforeApplicationShutdown(): void {
@@ -37,11 +37,11 @@ class Tasks {
   run(): void {}
 }
 
-/** The processor of the recipe without its hook. */
+/** The processor of the recipe, without the hook that closes its worker first. */
 class GreedyProcessor extends OrdersProcessor {
   override async onModuleDestroy(): Promise<void> {}
 }
-// BullMQ looks for the metadata of `@Processor` on the class itself, not on its parent.
+// @nestjs/bullmq looks for the metadata of `@Processor` on the class itself, not on its parent.
 for (const key of Reflect.getMetadataKeys(OrdersProcessor) as string[])
   Reflect.defineMetadata(key, Reflect.getMetadata(key, OrdersProcessor), GreedyProcessor);
 

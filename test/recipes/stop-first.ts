@@ -5,7 +5,7 @@ import { WithLock } from 'nestjs-redlock';
 
 @Processor('orders')
 export class OrdersProcessor extends WorkerHost implements OnModuleDestroy {
-  /** Takes no more jobs, and waits for those that run, while their locks are still renewed. */
+  /** Takes no more jobs, and waits for the running jobs, whose locks are still renewed. */
   async onModuleDestroy(): Promise<void> {
     await this.worker.close();
   }

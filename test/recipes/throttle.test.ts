@@ -41,7 +41,7 @@ describe('reports of tenants', () => {
           ],
           providers: [ReportsProcessor, { provide: Reports, useValue: reports }],
         },
-        // The ttl bounds the time that Redis may take to answer, also on a busy machine. `tryAcquire` asks once.
+        // `tryAcquire` makes one attempt, for which Redis has a fifth of the ttl: enough on a busy machine.
         { nodes: url, defaults: { ttl: 60_000 } },
       );
       apps.push(app);

@@ -6,7 +6,7 @@ export abstract class Reports {
   abstract build(tenant: string): Promise<string>;
 }
 
-/** Jobs that one tenant may have running at a time, over all workers. */
+/** Number of jobs of one tenant that may run at a time, over all workers. */
 const AT_A_TIME = 2;
 
 @Processor('reports', { concurrency: 20 })
@@ -22,7 +22,7 @@ export class ReportsProcessor extends WorkerHost {
     const { tenant } = job.data;
     const permit = await this.locks.tryAcquire(`report:${tenant}`, { permits: AT_A_TIME });
     if (!permit) {
-      // Back into the queue: a job that waited here would keep the worker from other tenants.
+      // The job goes back into the queue. If it waited here, the worker could not serve other tenants.
       await job.moveToDelayed(Date.now() + 1_000 + Math.random() * 1_000, token);
       throw new DelayedError();
     }

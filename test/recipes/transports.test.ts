@@ -82,7 +82,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
   const tell = ({ socket }: Instance, id: number): void =>
     socket.send(JSON.stringify({ event: 'settle', data: id }));
 
-  test('settle one order one at a time', async () => {
+  test('run one after the other for one order', async () => {
     const answers = await Promise.all([
       ...instances.map(async (instance) => (await post(instance, 7)).text()),
       ...instances.map(({ tcp }) => send(tcp, 7)),
@@ -92,7 +92,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     await until(() => received.length === 2);
     expect(answers.filter((answer) => answer === 'order 7 is settled')).toHaveLength(5);
     expect(received.map(({ data }) => data)).toEqual(Array(2).fill('order 7 is settled'));
-    // Redis sends the message to both instances, so that there are eight runs for seven requests.
+    // Redis sends its message to both instances, so seven requests make eight runs.
     await until(() => overlap.runs === 8);
     expect(overlap.most).toBe(1);
   });

@@ -29,7 +29,7 @@ export class OrdersController {
     return this.orders.settle(id);
   }
 
-  // Redis sends an event to every instance. The first one holds the key for longer than the others come late.
+  // Redis sends an event to every instance. The first instance keeps the key until the event has reached the others.
   @EventPattern('paid')
   @WithLock((id: number) => `paid:${id}`, { onBusy: 'skip', minHold: 30_000 })
   async onPaid(@Payload() id: number): Promise<void> {
@@ -37,7 +37,7 @@ export class OrdersController {
   }
 }
 
-// No filter of the application reaches a gateway.
+// A gateway needs a filter of its own: those of the application do not apply to it.
 @UseFilters(LockExceptionFilter)
 @WebSocketGateway()
 export class OrdersGateway {
@@ -63,7 +63,7 @@ export async function connect(
   redis: RedisOptions['options'],
 ): Promise<void> {
   app.useWebSocketAdapter(new WsAdapter(app));
-  // Without `inheritAppConfig` the filter answers HTTP alone.
+  // Without `inheritAppConfig` the filter answers only HTTP.
   const inherit = { inheritAppConfig: true };
   app.connectMicroservice({ transport: Transport.TCP, options: { port: tcpPort } }, inherit);
   app.connectMicroservice({ transport: Transport.REDIS, options: redis }, inherit);

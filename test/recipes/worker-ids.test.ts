@@ -86,7 +86,7 @@ test('a worker that lost its number makes no ids, acquires another number, and r
   expect(() => ids.next()).toThrow(LockLostError);
   await until(() => makes(app));
   expect(ids.next()).toBeGreaterThan(before);
-  // A timer may fire a few milliseconds early.
+  // A timer of a second may fire a few milliseconds early.
   expect(momentIn(ids.next()) - released).toBeGreaterThan(990);
   expect(errors()).toEqual([]);
   await app.close();

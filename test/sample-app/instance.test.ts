@@ -147,7 +147,7 @@ test(
         REDIS_URLS: redisUrl,
         KEY_PREFIX: 'lock_ttl',
         LOCK_TTL: '600000',
-        // One task at a time, so that the lock is there to be seen, again and again.
+        // Each run takes one task and two seconds, so that the lock is held most of the time.
         DISPATCH_BATCH: '1',
         DISPATCH_WORK: '2000',
       },
@@ -156,7 +156,7 @@ test(
 
     await instance.submit(Array<typeof task>(50).fill(task));
 
-    // The record stays for `LINGER_MS` after its lock, whether that has lapsed or was released.
+    // The record of a lock stays for `LINGER_MS` after the lock has lapsed or was released.
     const key = 'lock_ttl:lock:{batch:task:list}';
     let left = 0;
     await until(async () => (left = (await redis.pttl(key)) - LINGER_MS) > 0, 60_000);

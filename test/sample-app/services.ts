@@ -4,20 +4,20 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 
-/** The compiled sample; `npm test` builds it. */
+/** File of the compiled sample, which `npm test` builds. */
 export const MAIN = fileURLToPath(new URL('../../dist/sample-app/main.js', import.meta.url));
 
-/** Time limit of the servers to start on a busy machine. */
+/** Milliseconds that the servers may take to start on a busy machine. */
 export const START_TIMEOUT = 300_000;
 
-/** A stop list that is emptied after the test file at the latest. */
+/** Makes a stop list that stops everything after the test file at the latest. */
 export function stopList(): StopList {
   const stops = new StopList();
   cleanUpAfterTests(() => stops.stopAll());
   return stops;
 }
 
-/** A real PostgreSQL and a real Redis for the instances of a test file. */
+/** Starts a PostgreSQL and a Redis for the instances of a test file. */
 export async function startServices(): Promise<{ databaseUrl: string; redisUrl: string }> {
   const [database, redis] = await Promise.all([startPostgresServer(), startRedis()]);
   return { databaseUrl: database.url, redisUrl: redis.url };

@@ -10,7 +10,7 @@ const stops = stopList();
 let pool: Pool;
 let tasks: TaskRepository;
 
-/** The lock of the dispatcher, as its first and its second holder have it. */
+/** The lock of the dispatcher with the token of its first holder, and with the token of its second holder. */
 const [first, second] = [33, 34].map((fencingToken) => ({ keys: ['batch:task:list'], fencingToken }));
 
 beforeAll(async () => {
@@ -45,7 +45,7 @@ test('a stale dispatcher cannot mark tasks, even when its successor has only rea
   await expect(tasks.readDispatchable(10, second)).resolves.toEqual([]);
 });
 
-// The negative control: what the unlocked dispatcher does.
+// This control does what the dispatcher without a lock does.
 test('both dispatchers mark the same task without a lock (control)', async () => {
   const ids = await submit();
   await tasks.readDispatchable(10);

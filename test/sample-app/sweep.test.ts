@@ -16,7 +16,7 @@ let redisUrl: string;
 let pool: Pool;
 let tasks: TaskRepository;
 
-/** Longer than any test lasts: a limit passes only where a test says so. */
+/** Milliseconds of an hour. No test lasts so long, so a limit passes only where a test makes a task older. */
 const HOUR_MS = 3_600_000;
 const MAX_ATTEMPTS = 2;
 
@@ -45,14 +45,14 @@ async function submitted(): Promise<string> {
   return id;
 }
 
-/** As a dispatcher leaves it that dies between mark and push. */
+/** Makes a task that a dispatcher has marked and not pushed, as one that died in between. */
 async function enqueued(): Promise<string> {
   const id = await submitted();
   await tasks.markEnqueued([id]);
   return id;
 }
 
-/** As a consumer leaves it that dies in its work. */
+/** Makes a task that a consumer has taken and not finished, as one that died during the work. */
 async function taken(id?: string): Promise<TakenTask> {
   const task = await tasks.markProcessing(id ?? (await enqueued()));
   if (!task) throw new Error('the task was not there to be taken');
@@ -88,7 +88,7 @@ describe('an enqueued task without a consumer', () => {
     await expect(tasks.readDispatchable(10)).resolves.toEqual([{ id: lost, dispatches: 1 }]);
     await expect(statusOf(late)).resolves.toBe('enqueued');
     await expect(statusOf(recent)).resolves.toBe('enqueued');
-    // The limit begins anew when it is enqueued again.
+    // The limit of a task begins again when the task is enqueued again.
     await tasks.markEnqueued([lost]);
     await expect(tasks.returnNeverTaken()).resolves.toBe(0);
   });
@@ -105,7 +105,7 @@ describe('an enqueued task without a consumer', () => {
     ['waits for the dispatcher', submitted],
     ['is being processed', async () => (await taken()).id],
     ['is done', done],
-  ])('excludes a task that %s, at any age', async (_what, make) => {
+  ])('is not a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -140,7 +140,7 @@ describe('an abandoned task', () => {
     ['waits for the dispatcher', submitted],
     ['waits for a consumer', enqueued],
     ['is done', done],
-  ])('excludes a task that %s, at any age', async (_what, make) => {
+  ])('is not a task that %s, at any age', async (_what, make) => {
     const id = await make();
     const before = await statusOf(id);
     await age(id, 10 * HOUR_MS);
@@ -187,7 +187,7 @@ describe('the sweep', () => {
     close(): Promise<void>;
   }
 
-  /** An instance of which only the sweep is there, without its timer. */
+  /** Starts an instance that has only the sweep, without a timer. */
   async function sweeping(): Promise<Sweeping> {
     const lines = new LogLines('TaskSweeper');
     const app = await startApp(
@@ -226,7 +226,7 @@ describe('the sweep', () => {
     const [one, two] = [await sweeping(), await sweeping()];
     const lost = await enqueued();
     await age(lost, HOUR_MS + 1);
-    // A sweep waits for this transaction.
+    // A sweep waits for the end of this transaction.
     const other = await pool.connect();
     await other.query('begin');
     await other.query('select from tasks where id = $1 for update', [lost]);
@@ -235,7 +235,7 @@ describe('the sweep', () => {
 
     const second = two.sweeper.sweep();
 
-    // Without a lock it would wait for the transaction as well.
+    // Without a lock, the second sweep would also wait for the transaction.
     await Promise.race([second, until(async () => (await waitingStatements()) === 2)]);
     const waiting = await waitingStatements();
     await other.query('commit');
@@ -243,7 +243,7 @@ describe('the sweep', () => {
     await Promise.all([first, second]);
     expect(waiting).toBe(1);
     await expect(statusOf(lost)).resolves.toBe('pending');
-    // Nest has one logger, whatever the application.
+    // All applications of a process share the logger of Nest, so either object may have the line.
     expect([...one.lines.of('warn'), ...two.lines.of('warn')]).toHaveLength(1);
     await Promise.all([one.close(), two.close()]);
   });
@@ -261,7 +261,7 @@ describe('the sweep', () => {
     await close();
   });
 
-  /** Statements that wait for a row which another transaction has. */
+  /** Counts the statements that wait for a row which another transaction has locked. */
   async function waitingStatements(): Promise<number> {
     const { rows } = await pool.query(
       `select from pg_stat_activity where wait_event_type = 'Lock' and query like 'update tasks%'`,

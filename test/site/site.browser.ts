@@ -11,7 +11,7 @@ import { cleanUpAfterTests } from '../support/leftovers.js';
 
 const ROOT = resolve(import.meta.dirname, '../..');
 const SITE = join(ROOT, 'dist/site');
-/** For a reader; no test compares them. */
+/** Folder of pictures for readers. No test compares them. */
 const SCREENSHOTS = resolve('test-artefacts/site');
 
 const TYPES: Readonly<Record<string, string>> = {
@@ -33,7 +33,7 @@ beforeAll(async () => {
   await mkdir(SCREENSHOTS, { recursive: true });
 }, 600_000);
 
-/** Serves the files of the site as any host of files does. */
+/** Serves the files of the site as a static host does; resolves to the origin. */
 async function serveSite(): Promise<string> {
   const server = createServer((request, response) => {
     const { pathname } = new URL(request.url ?? '/', 'http://site');
@@ -112,7 +112,7 @@ test('each page has a title and a description of its own', () => {
 const idsOf = (html: string): Set<string> =>
   new Set([...html.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id ?? ''));
 
-/** The links of a page to pages, headings and files that the site does not have. */
+/** Returns the links of a page to pages, headings and files that the site does not have. */
 function deadLinks(page: string, html: string): string[] {
   const targets = [...html.matchAll(/<a [^>]*href="([^"]+)"/g)].map(([, href]) => href ?? '');
   return [...new Set(targets)].filter((href) => {
@@ -127,14 +127,14 @@ function deadLinks(page: string, html: string): string[] {
 }
 
 describe('dead links', () => {
-  test('there are none, headings included', () => {
+  test('are on no page, those to headings included', () => {
     const dead = builtPages().flatMap((page) =>
       deadLinks(page, readFileSync(join(SITE, page), 'utf8')).map((href) => `${page}: ${href}`),
     );
     expect(dead).toEqual([]);
   });
 
-  test('one is noticed', () => {
+  test('are noticed by the check', () => {
     const html =
       '<a class="a" href="/errors.html#lock_held"></a><a href="/errors.html#lock_hold"></a><a href="x.html"></a>';
     expect(deadLinks('cron.html', html)).toEqual(['/errors.html#lock_hold', 'x.html']);

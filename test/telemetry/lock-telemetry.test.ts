@@ -66,7 +66,7 @@ afterEach(async () => {
   await module.close();
 });
 
-/** Events on a tracing channel, in order. */
+/** Records the events on a tracing channel, in order. */
 function trace<Event extends object>(name: string): [point: string, event: Event][] {
   const told: [string, Event][] = [];
   const traced = tracingChannel<unknown, Event>(name);
@@ -191,11 +191,11 @@ describe('tracing channels', () => {
       stops.push(() => void unsubscribe(`tracing:${name}:start`, begin));
     }
     await module.get(Orders).outer();
-    // Once for the method that has the lock, not for the one that joins it.
+    // `around` runs once for the method that acquires the lock, and not for the method that joins the lock.
     expect(inside).toEqual([LOCK_ACQUIRE_CHANNEL, LOCK_HOLD_CHANNEL]);
   });
 
-  test('a failing node is published with each missing answer', async () => {
+  test('an error of a node is published for each missing answer', async () => {
     const errors: unknown[] = [];
     const keep = (event: unknown): void => void errors.push(event);
     subscribe(NODE_ERROR_CHANNEL, keep);

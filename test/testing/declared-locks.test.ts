@@ -43,7 +43,7 @@ async function compile(options: object = {}): Promise<TestingModule> {
 }
 
 test.each([[{}], [{ declared: locks, strict: true }]])(
-  'declared locks work with hold and expectLocked: %j',
+  'hold and expectLocked accept declared locks: %j',
   async (options) => {
     const module = await compile(options);
     const orders = module.get(Orders);
@@ -57,7 +57,7 @@ test.each([[{}], [{ declared: locks, strict: true }]])(
   },
 );
 
-test('hold takes one of the permits that are declared', async () => {
+test('hold takes one of the permits of a declared lock', async () => {
   const service = (await compile()).get(LockService);
   await held.hold(locks['tenant:report'].for('acme'));
   await using lock = await service.acquire(locks['tenant:report'], 'acme');

@@ -5,7 +5,7 @@ import { Test, type TestingModule } from '@nestjs/testing';
 import { currentLock, LockHeldError, LockLostError, LockUnavailableError, WithLock } from 'nestjs-redlock';
 import { expectLocked, RedlockTestingModule, TestLocks } from 'nestjs-redlock/testing';
 
-/** Stands for what the service talks to. */
+/** Another service, which the tests replace. */
 @Injectable()
 class Bank {
   async pay(_order: { id: number }): Promise<void> {}

@@ -106,7 +106,7 @@ describe('locks of a test', () => {
       expect(locks.history.map(({ keys }) => keys)).toEqual([['a']]);
     });
 
-    test('with a ttl ends by itself', async () => {
+    test('holds a lock with a ttl until the ttl has passed', async () => {
       jest.useFakeTimers();
       await locks.hold('a', { ttl: 4_000 });
       await expect(service.acquire('a')).rejects.toMatchObject({ retryAfter: expect.closeTo(4_000, -2) });
@@ -114,7 +114,7 @@ describe('locks of a test', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('is refused for a held key', async () => {
+    test('rejects with LockHeldError for a held key', async () => {
       await service.acquire('a');
       await expect(locks.hold('a')).rejects.toBeInstanceOf(LockHeldError);
     });
@@ -130,13 +130,13 @@ describe('locks of a test', () => {
       await (await service.acquire('a')).release();
     });
 
-    test('for one key does not affect others', async () => {
+    test('affects only the given key', async () => {
       locks.fail({ key: 'a' });
       await expect(service.acquire(['a', 'b'])).rejects.toBeInstanceOf(LockUnavailableError);
       await (await service.acquire('b')).release();
     });
 
-    test('of renewals makes a lock unconfirmed, and lost at the end of validity', async () => {
+    test('makes a lock unconfirmed when its renewals fail, and lost at the end of its validity', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 9_000 });
       locks.fail({ on: 'extend' });
@@ -147,7 +147,7 @@ describe('locks of a test', () => {
       expect(lock.signal.reason).toBeInstanceOf(LockLostError);
     });
 
-    test('of a release leaves the key until its ttl', async () => {
+    test('leaves the key until its ttl when the release fails', async () => {
       jest.useFakeTimers();
       const lock = await service.acquire('a', { ttl: 5_000 });
       locks.fail({ on: 'release' });
@@ -169,7 +169,7 @@ describe('locks of a test', () => {
       expect(Date.now() - before).toBe(200);
     });
 
-    test('beyond the time limit of a node is no answer, and leaves no key', async () => {
+    test('makes an attempt unavailable beyond the time limit of a node, and leaves no key', async () => {
       jest.useFakeTimers();
       const end = locks.delay(2_000);
       const refusal = service.acquire('a', { ttl: 10_000 }).catch((error: unknown) => error);
@@ -206,7 +206,7 @@ describe('locks of a test', () => {
     await (await service.acquire('a')).release();
   });
 
-  test('a decorated method rejects with LockLostError when its lock is lost', async () => {
+  test('withLock rejects with LockLostError when its lock is lost', async () => {
     await expect(service.withLock('a', async () => locks.lose('a'))).rejects.toBeInstanceOf(LockLostError);
   });
 
@@ -302,7 +302,7 @@ describe('a whole application', () => {
     }
   }
 
-  // Nothing listens there.
+  // No server listens at these addresses.
   @Module({
     imports: [
       RedlockModule.forRoot({
@@ -416,7 +416,7 @@ describe('expectLocked', () => {
       reentrant: false,
       state: 'released',
     });
-    // It has joined, so it has the same token.
+    // The inner call joined the lock of the outer call, and has its token.
     const { fencingToken } = settled;
     expectLocked(locks, 'orders', { method: 'Orders.archive', label: 'archive', retry: false });
     expect(locks.history.map((record) => record.fencingToken)).toEqual([fencingToken, fencingToken]);

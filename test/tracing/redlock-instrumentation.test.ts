@@ -87,7 +87,7 @@ test('wait and hold are child spans of the caller, and work under the lock is a 
   expect(parentOf('after')).toBe('request');
 });
 
-test('their attributes name the keys and the outcome', async () => {
+test('spans have attributes with the keys and the outcome', async () => {
   await module.get(Orders).settle(7);
   const about = {
     'lock.system': 'redis',
@@ -114,7 +114,7 @@ test('their attributes name the keys and the outcome', async () => {
   expect(hold.instrumentationScope).toMatchObject({ name: 'nestjs-redlock' });
 });
 
-test('permits have their number and their slots', async () => {
+test('spans of permits have attributes with their number and their slots', async () => {
   await locks.hold('stripe', { permits: 5 });
   exporter.reset();
   await module.get(LockService).withLock('stripe', { permits: 5, label: 'pay' }, () => undefined);
@@ -126,8 +126,8 @@ test('permits have their number and their slots', async () => {
   expect(span('hold pay').attributes).toMatchObject({ 'lock.mode': 'permits', 'lock.slots': [1] });
 });
 
-describe('errors', () => {
-  test('a held lock is not an error of the span', async () => {
+describe('the status of a span', () => {
+  test('is no error for a held lock', async () => {
     await locks.hold('order:7');
     exporter.reset();
     await module
@@ -139,7 +139,7 @@ describe('errors', () => {
     expect(status.code).toBe(SpanStatusCode.UNSET);
   });
 
-  test('Redis being down is an error', async () => {
+  test('is an error while Redis is down', async () => {
     locks.fail();
     await module
       .get(Orders)
@@ -151,7 +151,7 @@ describe('errors', () => {
     expect(events.map(({ name }) => name)).toEqual(['exception']);
   });
 
-  test('the loss of a lock is an error', async () => {
+  test('is an error for the loss of a lock', async () => {
     const lock = await module.get(LockService).acquire('a', { label: 'import' });
     locks.lose('a');
     await lock.release();
@@ -160,7 +160,7 @@ describe('errors', () => {
     expect(status.code).toBe(SpanStatusCode.ERROR);
   });
 
-  test('a wait that the caller aborts is not an error', async () => {
+  test('is no error for a wait that the caller aborts', async () => {
     const signal = AbortSignal.abort(new Error('enough'));
     await module
       .get(LockService)
@@ -172,7 +172,7 @@ describe('errors', () => {
   });
 });
 
-test('keys can be left out, and the instrumentation can be disabled and enabled', async () => {
+test('leaves out keys with `keys: false`, and makes no spans while it is disabled', async () => {
   instrumentation.setConfig({ keys: false });
   await module.get(Orders).archive();
   expect(span('hold archive').attributes).not.toHaveProperty('lock.keys');

@@ -2,19 +2,19 @@ import type { Client } from 'pg';
 import { type PostgresServer, startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
-/** The advisory lock without which no transaction of the shop commits. */
+/** Id of an advisory lock. While a test holds it, no transaction of the shop commits. */
 const GATE = 1;
 
-/** Key of a sale: it reads the stock, and writes one less. */
+/** Key that a sale locks. A sale reads the stock, and writes one less. */
 export const KEY = 'stock:1';
 
 /** Result of a test for a lost update. */
 export interface Sales {
-  /** Stock that each of the two sales read. */
+  /** The stock that each of the two sales read. */
   readonly read: readonly number[];
   /** True if the lock was free while the first sale committed. */
   readonly freeWhileCommitting: boolean;
-  /** Rest of a stock of 10 after two sales. */
+  /** The stock after two sales; 10 before. */
   readonly left: number;
 }
 
@@ -47,10 +47,10 @@ export class ShopDatabase {
   }
 
   /**
-   * Two sales, of which the second begins while the first is committing, that is, when its method has returned.
+   * Runs two sales. The second sale begins while the first commits, after the method of the first has returned.
    *
-   * @param sell - one sale; it tells `read` how many it has read
-   * @param isFree - whether the lock of the sales is
+   * @param sell - makes one sale, and passes the stock that it has read to `read`
+   * @param isFree - resolves to `true` if the lock of the sales is free
    */
   async sellTwice(
     sell: (read: (left: number) => void) => Promise<unknown>,
@@ -64,7 +64,7 @@ export class ShopDatabase {
     await until(() => this.#isCommitting());
     const freeWhileCommitting = await isFree();
     const second = sell(note);
-    // Where the lock is free it reads now; otherwise it cannot.
+    // If the lock is free, the second sale reads now. Otherwise it waits for the lock.
     if (freeWhileCommitting) await until(() => read.length === 2);
     await this.client.query('select pg_advisory_unlock($1)', [GATE]);
     await Promise.all([first, second]);

@@ -73,7 +73,7 @@ class Shop {
   }
 }
 
-// The lines of docs/transactions.md.
+// docs/transactions.md shows these lines.
 function transaction(): Knex.Transaction | undefined {
   let found = orm.em.getTransactionContext<Knex.Transaction>();
   while (found?.parentTransaction) found = found.parentTransaction;
@@ -119,7 +119,7 @@ describe('with MikroORM and two concurrent sales', () => {
   });
 });
 
-describe('keeps the lock', () => {
+describe("with release: 'afterCommit' the lock is kept", () => {
   test('until the rollback', async () => {
     await database.stockUp();
     const rolledBack = orm.em.transactional(async () => {
@@ -158,7 +158,7 @@ describe('keeps the lock', () => {
     );
   });
 
-  test('for calls of one transaction to join, with reentrant', async () => {
+  test('for further calls of the transaction, which join it with reentrant', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await orm.em.transactional(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);

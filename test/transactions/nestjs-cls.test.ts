@@ -21,7 +21,7 @@ beforeAll(async () => {
 });
 afterAll(() => database.server.stop());
 
-/** The shop of test/fixtures/cls-shop.ts. */
+/** Runs the shop of test/fixtures/cls-shop.ts in a process of its own, and calls its methods. */
 class RemoteShop {
   readonly warnings: string[] = [];
   read: (left: number) => void = () => undefined;

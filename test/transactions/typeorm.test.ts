@@ -78,7 +78,7 @@ class Shop {
   }
 }
 
-// The lines of docs/transactions.md.
+// docs/transactions.md shows these lines.
 const hooks = (): Pick<RedlockModuleOptions, 'inTransaction' | 'afterTransaction'> => ({
   inTransaction: () => dataSource.manager.queryRunner,
   afterTransaction: runOnTransactionComplete,
@@ -118,7 +118,7 @@ describe('with typeorm-transactional and two concurrent sales', () => {
   });
 });
 
-describe('keeps the lock', () => {
+describe("with release: 'afterCommit' the lock is kept", () => {
   test('until the rollback', async () => {
     await database.stockUp();
     const rolledBack = runInTransaction(async () => {
@@ -157,7 +157,7 @@ describe('keeps the lock', () => {
     );
   });
 
-  test('for calls of one transaction to join, with reentrant', async () => {
+  test('for further calls of the transaction, which join it with reentrant', async () => {
     const options = { release: 'afterCommit', reentrant: true } as const;
     await runInTransaction(async () => {
       const take = (): Promise<number> => locks.withLock(KEY, options, (lock) => lock.fencingToken);
@@ -185,7 +185,7 @@ test('a transaction with a snapshot from before its lock reads old data', async 
   await looked.reached;
   await shop.lockAbove((left) => read.push(left));
   sold.done();
-  // PostgreSQL refuses the write; others may not.
+  // PostgreSQL refuses the write. Other databases may store it.
   await expect(late).rejects.toThrow('could not serialize access due to concurrent update');
   expect(read).toEqual([10, 10]);
   await until(isFree);

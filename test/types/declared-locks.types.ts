@@ -1,4 +1,5 @@
-// Compiled by `npm run typecheck`, never run: what must not compile is marked, and an unused mark is an error.
+// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile; a
+// mark on a line that compiles is an error.
 import { expectTypeOf } from 'expect-type';
 import type { Observable } from 'rxjs';
 import {

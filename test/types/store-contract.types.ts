@@ -1,4 +1,4 @@
-// Compiled by `npm run typecheck`, and never run.
+// `npm run typecheck` compiles this file, and nothing runs it.
 import * as jest from '@jest/globals';
 import * as node from 'node:test';
 import * as vitest from 'vitest';
@@ -9,6 +9,6 @@ expectTypeOf(jest).toExtend<ContractRunner>();
 expectTypeOf(vitest).toExtend<ContractRunner>();
 expectTypeOf(node).toExtend<ContractRunner>();
 
-// All but the first port is optional.
+// A store needs only `LockStore`; the other ports are optional.
 expectTypeOf<LockStore>().toExtend<Store>();
 expectTypeOf<WaitQueue>().not.toExtend<Store>();

@@ -1,4 +1,5 @@
-// Compiled by `npm run typecheck`, never run: what must not compile is marked, and an unused mark is an error.
+// `npm run typecheck` compiles this file, and nothing runs it. `@ts-expect-error` marks the lines that must not compile; a
+// mark on a line that compiles is an error.
 import { expectTypeOf } from 'expect-type';
 import { Cluster, Redis } from 'ioredis';
 import { Cluster as Cluster6, Redis as Redis6 } from 'ioredis-6';
@@ -71,7 +72,7 @@ export class Keys {
 
   overloaded(id: string): Promise<string>;
   overloaded(id: number): Promise<number>;
-  // The compiler checks the implementation's parameters.
+  // The compiler checks the parameters of the implementation.
   @WithLock((id: string | number) => `id:${id}`)
   async overloaded(id: string | number): Promise<string | number> {
     return id;
@@ -294,7 +295,7 @@ export async function service(locks: LockService): Promise<void> {
 
 const sentinel = { name: 'locks', sentinelRootNodes: [{ host: 'a', port: 26_379 }] };
 
-/** Clients of the application's, by structure: none of these packages but ioredis is a peer. */
+/** Clients of an application, which are accepted by their structure. Of these packages only ioredis is a peer. */
 export const clients: RedlockModuleOptions[] = [
   { nodes: new Redis() },
   { nodes: new Cluster([]) },

@@ -2,7 +2,7 @@ import { Controller, Sse, type INestApplication, type MessageEvent } from '@nest
 import { LockService, WithLock } from 'nestjs-redlock';
 import { of, Observable } from 'rxjs';
 
-/** So that a refusal takes longer than the turn of the event loop after which Nest sends the headers. */
+/** Options with which a refusal comes after Nest has sent the headers, which takes one turn of the event loop. */
 const WAITING = { retry: { attempts: 2, delay: 100, jitter: 0, timeout: 30_000 } };
 
 @Controller('events')
@@ -20,7 +20,7 @@ export class EventsController {
   }
 }
 
-/** What clients are told of a refusal: the status, and the text if it is that of a stream. */
+/** Returns the answers to clients whose lock is refused: the status, and the text if the status is that of a stream. */
 export async function refusedEvents(app: INestApplication): Promise<Record<string, unknown>> {
   const lock = await app.get(LockService).acquire('events');
   const url = await app.getUrl();

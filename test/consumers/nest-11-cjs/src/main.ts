@@ -7,7 +7,7 @@ import { refusedEvents } from './events.controller';
 import { ReportsService } from './reports.service';
 import { runsOfTicks } from './ticks';
 
-/** Uses the locks once, prints what came out as one line of JSON, and must end by itself. */
+/** Uses the locks once, and prints the outcome as one line of JSON. Afterwards the process must end by itself. */
 async function bootstrap() {
   const app = await NestFactory.create(AppModule, { logger: ['error', 'warn'] });
   await app.listen(0, '127.0.0.1');

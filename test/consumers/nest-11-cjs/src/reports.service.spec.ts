@@ -4,7 +4,7 @@ import { expectLocked, RedlockTestingModule, TestLocks } from 'nestjs-redlock/te
 import { AppModule } from './app.module';
 import { ReportsService, type Report } from './reports.service';
 
-// For what hangs; a busy machine takes longer than the five seconds that are the default.
+// A busy machine may take longer than the default of five seconds.
 jest.setTimeout(60_000);
 
 const weekly = { name: 'weekly', keys: ['report:weekly'], held: true };
@@ -22,7 +22,7 @@ describe('ReportsService', () => {
     expect(await buildTwiceAtOnce(moduleRef.get(ReportsService))).toEqual([weekly]);
   });
 
-  it('goes by fake time', async () => {
+  it('ends a lock in fake time', async () => {
     jest.useFakeTimers();
     const locks = new TestLocks({ wait: false });
     moduleRef = await Test.createTestingModule({

@@ -19,7 +19,7 @@ export class ReportsService {
     return { name, keys: lock?.keys ?? [], held: lock?.isHeld() ?? false };
   }
 
-  /** What a second taker of a held key sees, and a third one after the release. */
+  /** Returns the outcome of a second call for a held key, and of a third call after the release. */
   async takeTwice(key: string): Promise<{ second: string; error: string; third: string }> {
     const first = await this.locks.acquire(key, { ttl: 30_000 });
     const second = await this.locks.tryAcquire(key);

@@ -4,7 +4,7 @@ import * as schedule6 from '@nestjs/schedule';
 import { RedlockModule, WithLock } from 'nestjs-redlock';
 import * as schedule5 from 'schedule-5';
 
-/** How often one tick runs on two instances that fire for it, with each version of @nestjs/schedule for NestJS 11. */
+/** Counts the runs of one tick on two instances, with each version of @nestjs/schedule for NestJS 11. */
 export async function runsOfTicks(): Promise<Record<string, number>> {
   return { 'schedule 5': await runsOfTick(schedule5), 'schedule 6': await runsOfTick(schedule6) };
 }
@@ -22,7 +22,7 @@ async function runsOfTick({ Cron, ScheduleModule }: typeof schedule5 | typeof sc
   }
 
   const nodes = process.env.REDIS_URL ?? 'redis://127.0.0.1:6379';
-  // The locks of two versions must not be in each other's way.
+  // Each version has keys of its own.
   const keyPrefix = `ticks:${process.pid}:${Cron === schedule5.Cron ? 5 : 6}:`;
 
   @Module({
@@ -36,7 +36,7 @@ async function runsOfTick({ Cron, ScheduleModule }: typeof schedule5 | typeof sc
     await NestFactory.createApplicationContext(TicksModule, options),
     await NestFactory.createApplicationContext(TicksModule, options),
   ];
-  // Not fireOnTick() of the job, which in one of the versions does not wait for what it calls.
+  // `fireOnTick()` of the job does not wait for the method in one of the versions, so the method is called directly.
   for (const app of [one, two]) await app.get(Yearly).run();
   await one.close();
   await two.close();

@@ -7,7 +7,7 @@ import { ReportsService } from './reports.service.js';
 @Module({
   imports: [
     RedlockModule.forRootAsync({
-      // A node that takes its time is no subject of these tests.
+      // These tests are not about the time limit of a node, so a busy machine must not reach it.
       useFactory: () => ({
         nodes: [process.env.REDIS_URL ?? 'redis://127.0.0.1:6379'],
         nodeTimeout: 60_000,

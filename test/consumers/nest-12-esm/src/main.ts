@@ -4,7 +4,7 @@ import { fencedWrite, StaleTokenError } from 'nestjs-redlock/fencing';
 import { AppModule } from './app.module.js';
 import { ReportsService } from './reports.service.js';
 
-/** Uses the locks once, prints what came out as one line of JSON, and must end by itself. */
+/** Uses the locks once, and prints the outcome as one line of JSON. Afterwards the process must end by itself. */
 async function bootstrap() {
   const app = await NestFactory.create(AppModule, { logger: ['error', 'warn'] });
   await app.listen(0, '127.0.0.1');

@@ -8,7 +8,7 @@ class DenyAll implements CanActivate {
   }
 }
 
-// The lock in the middle: a decorator that lost the method's metadata would lose the route or the guard.
+// `@WithLock` stands between other decorators. If it lost the metadata of the method, the route or the guard would be lost.
 @Controller('reports')
 export class ReportsController {
   @Get('open/:name')
