@@ -6,6 +6,7 @@ import { Test } from '@nestjs/testing';
 import { Cluster, Redis, type RedisOptions } from 'ioredis';
 import { execFileSync } from 'node:child_process';
 import { createServer, type IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { readFileSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -83,6 +84,8 @@ const OF_OTHER_SERVERS: readonly string[] = DENIED_INSIDE.filter((message) => me
 
 const once = { retry: false } as const;
 const SECRET = 'secret';
+/** A URL without a server: tests and other programs do not listen on so low a port. */
+const NO_SERVER = 'redis://127.0.0.1:1';
 
 let app: INestApplication | undefined;
 let server: RedisServer | undefined;
@@ -167,13 +170,12 @@ const readTls = (name: string): string => readFileSync(join(import.meta.dirname,
 
 describe('docs/errors.md quotes each LOCK_UNAVAILABLE message', () => {
   provoke('LOCK_UNAVAILABLE', {
-    'not connected (connect ECONNREFUSED ...)': async () =>
-      whyUnavailable(await locksOn(`redis://127.0.0.1:${await freePort()}`)),
+    'not connected (connect ECONNREFUSED ...)': async () => whyUnavailable(await locksOn(NO_SERVER)),
     'answered ... and no JSON ...': async () => {
       const other = createServer((_, response) => response.end('<html>'));
-      const port = await freePort();
-      await new Promise<void>((listening) => other.listen(port, '127.0.0.1', listening));
+      await new Promise<void>((listening) => other.listen(0, '127.0.0.1', listening));
       cleanUpAfterTests(async () => void other.close());
+      const { port } = other.address() as AddressInfo;
       return whyUnavailable(await locksOn(etcd({ endpoints: `http://127.0.0.1:${port}` })));
     },
     'not connected (self-signed certificate)': () => whyUnavailableOverTls(selfSigned()),
@@ -538,7 +540,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
     'is declared for the module ..., and was asked of': async () =>
       messageOf(TypeError, (await locksOn('memory')).acquire(declared.invoice)),
     'Expected `ttl` to be a multiple of ... ms, at least ...': async () => {
-      const locks = await locksOn(etcd({ endpoints: `http://127.0.0.1:${await freePort()}` }));
+      const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
       return messageOf(RangeError, locks.acquire('key', { ttl: 2_500 }));
     },
     'Expected `ttl` to be at most the restart guard of ... ms': async () => {
@@ -667,7 +669,7 @@ describe('start-up errors in docs/errors.md', () => {
       ),
     '... of ... Redis nodes are connected and ... are needed': async () => {
       const log = new LogLines();
-      const nodes: RedisOptions = { port: await freePort() };
+      const nodes: RedisOptions = { port: 1 };
       app = await startApp({}, { ...PATIENT, nodes }, { logger: log });
       return log.of('error').join();
     },
@@ -729,7 +731,7 @@ describe('log lines in docs/errors.md', () => {
   }
 
   provoke('In the log', {
-    'Cannot reach Redis at ...': async () => warnedOf(`redis://127.0.0.1:${await freePort()}`),
+    'Cannot reach Redis at ...': async () => warnedOf(NO_SERVER),
     'Lost the connection to Redis at ...': async () => {
       const log = new LogLines();
       await warnedOf(await onServer(), log);

@@ -22,6 +22,9 @@ import { until } from '../support/until.js';
 /** A ttl of an hour: for a minute, the remaining time begins with "59 min", however long the command takes to start. */
 const once: AcquireOptions = { ttl: 3_600_000, retry: NO_RETRY, renew: false, signals: [] };
 
+/** An address without a server: tests and other programs do not listen on so low a port. */
+const NO_SERVER = '127.0.0.1:1';
+
 let servers: RedisServer[];
 let nodes: RedisStore[];
 let app: Redlock;
@@ -402,24 +405,16 @@ describe('errors', () => {
   });
 
   test('ends with code 3 and names the nodes that cannot be reached', async () => {
-    const port = await freePort();
-    const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://127.0.0.1:${port}`]);
+    const { code, stderr } = await runCli(['inspect', 'k', '--node', `redis://${NO_SERVER}`]);
     expect(code).toBe(3);
-    expect(stderr).toContain(`127.0.0.1:${port}: not connected (connect ECONNREFUSED 127.0.0.1:${port})`);
+    expect(stderr).toContain(`${NO_SERVER}: not connected (connect ECONNREFUSED ${NO_SERVER})`);
     expect(stderr).toContain('Try nestjs-redlock doctor\n');
   });
 
   test('does not fail when one of three nodes is down', async () => {
     await hold('k');
     const [, second, third] = servers;
-    const args = [
-      '--node',
-      second!.url,
-      '--node',
-      third!.url,
-      '--node',
-      `redis://127.0.0.1:${await freePort()}`,
-    ];
+    const args = ['--node', second!.url, '--node', third!.url, '--node', `redis://${NO_SERVER}`];
     await expect(runCli(['list', ...args])).resolves.toMatchObject({
       code: 0,
       stdout: expect.stringMatching(/\nk .* 2 of 3\n$/),
@@ -474,7 +469,7 @@ describe('a server with users, passwords or TLS', () => {
       ['doctor', '--node', good],
       ['list', '--node', wrong],
       ['doctor', '--json', '--node', wrong],
-      ['list', '--node', `redis://ops:${encoded}@127.0.0.1:${await freePort()}`],
+      ['list', '--node', `redis://ops:${encoded}@${NO_SERVER}`],
       ['list', '--node', `redis://ops:${encoded}@${at}/x`],
       [`redis://ops:${encoded}@${at}`],
     ]);

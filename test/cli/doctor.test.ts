@@ -2,12 +2,14 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { adviceOn, adviceOnVersion, examineServer } from '../../lib/cli/server-check.js';
 import { type Ended, runCli } from '../support/cli.js';
-import { freePort } from '../support/free-port.js';
 import { type RedisServer, startRedis, type StartRedisOptions } from '../support/redis-server.js';
 import { startMasters } from '../support/redis-cluster.js';
 import { startSentinel } from '../support/sentinel.js';
 import { likeValkey, rewriteInfo } from '../support/valkey-info.js';
 import { recordOf } from '../support/core.js';
+
+/** A URL without a server: tests and other programs do not listen on so low a port. */
+const NO_SERVER = 'redis://127.0.0.1:1';
 
 const started: RedisServer[] = [];
 let good: RedisServer[];
@@ -169,12 +171,11 @@ describe('doctor', () => {
   );
 
   test('reports a node that is down, and ends with code 3 without a quorum', async () => {
-    const away = `redis://127.0.0.1:${await freePort()}`;
-    const one = await doctor([good[0]!, good[1]!, away]);
+    const one = await doctor([good[0]!, good[1]!, NO_SERVER]);
     expect(one.code).toBe(1);
     expect(one.stdout).toMatch(/problem: .*ECONNREFUSED.*; check the port, and that Redis runs there\n/);
     expect(one.stdout).toContain('2 of 3 nodes answer, 2 must; problems: 1');
-    await expect(doctor([good[0]!, `${away}`])).resolves.toMatchObject({
+    await expect(doctor([good[0]!, NO_SERVER])).resolves.toMatchObject({
       code: 3,
       stdout: expect.stringContaining('1 of 2 nodes answer, 2 must; problems: 1'),
     });

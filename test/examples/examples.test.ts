@@ -1,7 +1,6 @@
 import { readdir } from 'node:fs/promises';
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { locateBinaries } from '../../sample-app/demo/embedded-postgres.js';
-import { freePort } from '../support/free-port.js';
 import { startPostgresServer } from '../support/postgres-server.js';
 import { startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
@@ -58,10 +57,10 @@ test('cron: two processes with a Redis run each tick once', async () => {
 });
 
 test('http: a second payment of an order answers 409, and a second report the result of onBusy', async () => {
-  const port = await freePort();
-  const example = new ExampleProcess(folderOf('http'), { PORT: String(port) });
+  const example = new ExampleProcess(folderOf('http'), { PORT: '0' });
   await example.printed(/^listens on /);
-  const orders = `http://127.0.0.1:${port}/orders`;
+  const [line = ''] = example.matching(/^listens on /);
+  const orders = `${line.replace('listens on ', '')}/orders`;
   const pay = (id: number): Promise<Response> => fetch(`${orders}/${id}/payment`, { method: 'POST' });
   const answers = await Promise.all([pay(7), pay(7), pay(8)]);
   expect(answers.map(({ status }) => status).toSorted()).toEqual([201, 201, 409]);

@@ -2,7 +2,6 @@ import { afterAll, beforeAll, describe, expect, test } from '@jest/globals';
 import { Redis } from 'ioredis';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { createScratchSchema } from '../../sample-app/demo/scratch-schema.js';
-import { freePort } from '../../sample-app/demo/free-port.js';
 import { Instance } from '../../sample-app/demo/instance.js';
 import { ServerProcess } from '../../sample-app/demo/server-process.js';
 import { StopList } from '../../sample-app/demo/stop-list.js';
@@ -11,6 +10,9 @@ import { until } from '../support/until.js';
 import { MAIN, START_TIMEOUT, startServices, stopList } from './services.js';
 
 const task = { name: 'resize-photos', items: 2, msPerItem: 1, failures: 0 };
+
+/** An address without a server: tests and other programs do not listen on so low a port. */
+const NO_SERVER = '127.0.0.1:1';
 
 const stops = stopList();
 let databaseUrl: string;
@@ -94,32 +96,32 @@ describe('an instance exits with code 1 and an explanation', () => {
     ],
     [
       'when PostgreSQL cannot be reached',
-      async () => ({
-        DATABASE_URL: `postgres://me:secret@127.0.0.1:${await freePort()}/x`,
+      () => ({
+        DATABASE_URL: `postgres://me:secret@${NO_SERVER}/x`,
         REDIS_URLS: redisUrl,
       }),
       /^Cannot use PostgreSQL at postgres:\/\/me:\*\*\*@.*ECONNREFUSED.*Start it, or set DATABASE_URL\.$/,
     ],
     [
       'when the PostgreSQL of the locks cannot be reached',
-      async () => ({
+      () => ({
         DATABASE_URL: databaseUrl,
         REDIS_URLS: redisUrl,
         LOCK_STORE: 'postgres',
-        LOCK_DATABASE_URL: `postgres://me:secret@127.0.0.1:${await freePort()}/locks`,
+        LOCK_DATABASE_URL: `postgres://me:secret@${NO_SERVER}/locks`,
       }),
       /^Cannot use PostgreSQL at postgres:\/\/me:\*\*\*@.*\/locks .*Start it, or set LOCK_DATABASE_URL\.$/,
     ],
     [
       'when Redis cannot be reached',
-      async () => ({ DATABASE_URL: databaseUrl, REDIS_URLS: `redis://127.0.0.1:${await freePort()}` }),
+      () => ({ DATABASE_URL: databaseUrl, REDIS_URLS: `redis://${NO_SERVER}` }),
       /^Cannot reach Redis at redis:.*ECONNREFUSED.*Start it, or set REDIS_URLS\.$/,
     ],
   ])(
     '%s',
     async (_when, environment, message) => {
       const server = new ServerProcess('instance', process.execPath, [MAIN], {
-        env: { ...process.env, ...(await environment()), PORT: '0' },
+        env: { ...process.env, ...environment(), PORT: '0' },
       });
       await stops.add(() => server.stop());
 
