@@ -63,7 +63,9 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
   async (name) => {
     const { code, stdout, stderr } = await cli('list', '--declared', '--locks', file(name));
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    const lines = stdout.split('\n').map((line) => line.replaceAll(/[\d.]+ (ms|s|min \d+ s)\b/g, 'T').trimEnd());
+    const lines = stdout
+      .split('\n')
+      .map((line) => line.replaceAll(/[\d.]+ (ms|s|min \d+ s)\b/g, 'T').trimEnd());
     expect(lines.slice(0, 7)).toEqual([
       'LOCK           KEYS           MODE       TTL      HELD  LONGEST  TEAM',
       expect.stringMatching(/^catalog:read {3}catalog:\* +shared +default +0$/),
