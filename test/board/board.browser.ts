@@ -207,7 +207,7 @@ describe('shows keys and owners as text', () => {
     ['bidirectional text', 'order:\u202Ednufer', 'order:\\u{202e}dnufer'],
     ['characters without width', 'order\u200B:1\u0000', 'order\\u{200b}:1\\u{0}'],
     ['Arabic', 'طلب:1', undefined],
-  ])('%s', async (_, key, shown = key) => {
+  ])('with %s in them', async (_, key, shown = key) => {
     const { page, complaints } = await open(board.url);
     const lock = await board.locks.acquire(key);
     const row = page.locator('.rows .row');

@@ -35,7 +35,7 @@ describe('the command line', () => {
     ['--help', { command: 'help' }],
     ['list -h', { command: 'help' }],
     ['--version', { command: 'version' }],
-  ])('%s', (line, request) => {
+  ])('reads %s', (line, request) => {
     expect(read(line)).toMatchObject(request);
   });
 
@@ -121,7 +121,7 @@ describe('a node URL', () => {
       },
     ],
     ['rediss+sentinel://a/main', { tls: {}, sentinelTLS: {}, enableTLSForSentinelMode: true }],
-  ])('%s', (url, options) => {
+  ])('reads %s', (url, options) => {
     // A command must run now or never (S15).
     expect(optionsOf(url)).toMatchObject({ ...options, enableOfflineQueue: false, lazyConnect: true });
   });

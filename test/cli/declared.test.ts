@@ -141,7 +141,7 @@ test.each([
     2,
     'declares no lock "order:setle". Did you mean "order:settle"?',
   ],
-])('%j ends with %i', async (args, code, message) => {
+])('%j ends with code %i and advice', async (args, code, message) => {
   const files = args.map((arg) => (/\.\w+$/.test(arg) ? file(arg) : arg));
   const ended = await cli(...files);
   expect(ended.stderr).toContain(message);

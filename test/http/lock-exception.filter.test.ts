@@ -165,7 +165,7 @@ describe.each([
     url = await app.getUrl();
   });
 
-  test.each(answers)('%s', async (how, problem) => {
+  test.each(answers)('answers the error "%s"', async (how, problem) => {
     const response = await fetch(`${url}/${how}`);
     expect(response.status).toBe(problem.statusCode);
     expect(response.headers.get('content-type')).toMatch('application/json');
@@ -244,7 +244,7 @@ describe('in GraphQL', () => {
     url = await app.getUrl();
   });
 
-  test.each(answers)('%s', async (how, { message, ...extensions }) => {
+  test.each(answers)('answers the error "%s"', async (how, { message, ...extensions }) => {
     const response = await fetch(`${url}/graphql`, {
       method: 'POST',
       headers: { 'content-type': 'application/json' },
@@ -278,7 +278,7 @@ describe('in a microservice', () => {
     cleanUpAfterTests(async () => client.close());
   });
 
-  test.each(answers)('%s', async (how, problem) => {
+  test.each(answers)('answers the error "%s"', async (how, problem) => {
     const error: unknown = await firstValueFrom(client.send('do', how)).catch((reason: unknown) => reason);
     expect(error).toEqual({ status: 'error', ...problem });
   });
@@ -308,7 +308,7 @@ describe('in a gateway', () => {
     await once(socket, 'open');
   });
 
-  test.each(answers)('%s', async (how, problem) => {
+  test.each(answers)('answers the error "%s"', async (how, problem) => {
     const received = once(socket, 'message') as Promise<[Buffer]>;
     socket.send(JSON.stringify({ event: 'do', data: how }));
     const [text] = await received;

@@ -47,18 +47,18 @@ test('an event after the end of a span does not change it', () => {
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('counts holders at the same time', () => {
+describe('holders at the same time', () => {
   test.each([
     ['one after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
     ['one during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
     ['three together', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
     ['one after a holder that was killed', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
-  ])('%s', (_what, events, count) => {
+  ])('are counted: %s', (_what, events, count) => {
     expect(countOverlaps(spansOf(events))).toBe(count);
   });
 });
 
-describe('counts grants of a lock that is held', () => {
+describe('grants of a lock that is held', () => {
   test.each([
     ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
     [
@@ -71,7 +71,7 @@ describe('counts grants of a lock that is held', () => {
       [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
       0,
     ],
-  ])('%s', (_what, events, count) => {
+  ])('are counted: %s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
@@ -95,7 +95,7 @@ test('finds the times with two spans or more; an open span lasts until now', () 
   ]);
 });
 
-describe('counts more holders than allowed', () => {
+describe('more holders than allowed', () => {
   const three = [acquired('a', 0), acquired('b', 1), acquired('c', 2), event('released', 'b', 4)];
   test.each([
     ['three holders of an exclusive lock', three, {}, 2],
@@ -104,11 +104,11 @@ describe('counts more holders than allowed', () => {
     ['three holders, the last of them a writer', three, { atOnce: 3, writer: 'c' }, 1],
     ['three holders, the first of them a writer', three, { atOnce: 3, writer: 'a' }, 2],
     ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
-  ])('%s', (_what, events, rule, count) => {
+  ])('are counted: %s', (_what, events, rule, count) => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 
-  test('finds the time until the number of holders is allowed again', () => {
+  test('last until the number of holders is allowed again', () => {
     expect(overlapsOf(spansOf(three), 10, { atOnce: 2 })).toEqual([{ from: 2, to: 4 }]);
     expect(overlapsOf(spansOf(three), 10, { atOnce: 3, writer: 'b' })).toEqual([{ from: 1, to: 4 }]);
   });
