@@ -165,14 +165,14 @@ describe('filters', () => {
     ['nobody', 'elsewhere', []],
   ])('by owner: %s', async (_, owner, keys) => {
     await page.getByLabel('State').selectOption({ label: 'all' });
-    await page.getByLabel('Owner').fill(owner);
+    await page.getByRole('textbox', { name: 'Owner' }).fill(owner);
     await settled(keys);
     expect(await rows()).toEqual(keys);
-    await page.getByLabel('Owner').fill('');
+    await page.getByRole('textbox', { name: 'Owner' }).fill('');
   });
 
   test('by owner and state together', async () => {
-    await page.getByLabel('Owner').fill('jobs');
+    await page.getByRole('textbox', { name: 'Owner' }).fill('jobs');
     await page.getByLabel('State').selectOption({ label: 'shared' });
     await page.getByText('1 fit', { exact: true }).waitFor();
     expect(await rows()).toEqual(['shared']);
