@@ -59,14 +59,15 @@ const STATES = {
 
 function Summary() {
   const waiting = useComputed(() => [...locks.value.values()].reduce((sum, row) => sum + waitersOf(row), 0));
-  const { nodes, unsent } = status.value;
+  const { nodes, hasMore } = status.value;
   const voting = nodes?.nodes.filter((node) => node.state === 'voting').length ?? 0;
   return (
     <p class="summary">
       <span class={`dot ${connection.value}`} aria-hidden="true" />
       <span role="status">{STATES[connection.value]}</span>
       <span>
-        <b id="count">{locks.value.size + unsent}</b> {locks.value.size + unsent === 1 ? 'lock' : 'locks'}
+        {hasMore && 'more than '}
+        <b id="count">{locks.value.size}</b> {locks.value.size === 1 ? 'lock' : 'locks'}
       </span>
       <span>
         <b>{waiting.value}</b> waiting
@@ -86,7 +87,7 @@ function Summary() {
 }
 
 function Warnings() {
-  const { problem, nodes, unsent } = status.value;
+  const { problem, nodes, hasMore } = status.value;
   return (
     <>
       {problem !== undefined && (
@@ -99,7 +100,11 @@ function Warnings() {
           Fewer than {nodes.quorum} nodes vote: nothing can be locked. See nodes.
         </p>
       )}
-      {unsent > 0 && <p class="problem">{unsent} more locks are not shown.</p>}
+      {hasMore && (
+        <p class="problem">
+          The store has more than {locks.value.size} locks. This page shows and searches only these.
+        </p>
+      )}
     </>
   );
 }

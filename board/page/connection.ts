@@ -21,7 +21,7 @@ export type Connection = 'connecting' | 'live' | 'cut' | 'refused';
 
 export const connection = signal<Connection>('connecting');
 export const about = signal<BoardAbout>({ allowForceRelease: false, declared: [] });
-export const status = signal<BoardStatus>({ nodes: undefined, ticks: [], campaigns: [], unsent: 0 });
+export const status = signal<BoardStatus>({ nodes: undefined, ticks: [], campaigns: [], hasMore: false });
 
 /** The locks by their numbers; a new map with every change. */
 export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());

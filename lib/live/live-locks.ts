@@ -66,7 +66,7 @@ export class LiveLocks {
   readonly #others = new Map<string, Extract<HistoryEntry, { kind: 'held' }>>();
   /** The waiters at the last look, by key. */
   #queues: ReadonlyMap<string, readonly KeyWaiter[]> = new Map();
-  #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], unsent: 0 };
+  #status: BoardStatus = { nodes: undefined, ticks: [], campaigns: [], hasMore: false };
   #nodes: NodesRow | undefined;
   #checkedAt = -Infinity;
   #checking = false;
@@ -193,7 +193,11 @@ export class LiveLocks {
     let problem: string | undefined;
     try {
       const infos = new Map<string, LockInfo>();
-      for await (const info of this.source.list()) infos.set(info.key, info);
+      for await (const info of this.source.list()) {
+        infos.set(info.key, info);
+        // One more than is sent shows that there are more. The rest of a million locks would be read at each look.
+        if (infos.size > MOST_ROWS) break;
+      }
       this.#queues = await this.source.waiting([...infos.keys()].slice(0, MOST_ROWS));
       const calls = this.events?.waiters();
       held = this.source.heldIds();
@@ -243,7 +247,7 @@ export class LiveLocks {
       ...(problem !== undefined && { problem }),
       ticks: this.events?.ticks ?? [],
       campaigns: this.source.campaigns(),
-      unsent: this.#table.unsent,
+      hasMore: this.#table.hasMore,
     };
     const isStatusNew = JSON.stringify(status) !== JSON.stringify(this.#status);
     this.#status = status;

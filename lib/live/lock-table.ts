@@ -61,11 +61,11 @@ export class LockTable {
   readonly #numbers = new Map<string, number>();
   readonly #keys = new Map<number, string>();
   #last = 0;
-  #unsent = 0;
+  #hasMore = false;
 
-  /** The number of locks that are not sent. */
-  get unsent(): number {
-    return this.#unsent;
+  /** `true` if the last look found more locks than are sent. */
+  get hasMore(): boolean {
+    return this.#hasMore;
   }
 
   /** The rows of all locks that are sent. */
@@ -112,7 +112,7 @@ export class LockTable {
   }
 
   /**
-   * Takes over the result of a look.
+   * Takes over the result of a look, which may end after {@link MOST_ROWS} + 1 locks.
    *
    * @param now - the time at which the look began, in milliseconds since 1970
    */
@@ -123,7 +123,7 @@ export class LockTable {
     const begun: HolderChange[] = [];
     const ended: HolderChange[] = [];
     const entries = new Map<string, Entry>();
-    this.#unsent = Math.max(0, infos.size - MOST_ROWS);
+    this.#hasMore = infos.size > MOST_ROWS;
     for (const info of infos.values()) {
       if (entries.size >= MOST_ROWS) break;
       const before = this.#entries.get(info.key);

@@ -92,8 +92,8 @@ export interface BoardStatus {
   readonly problem?: string;
   readonly ticks: readonly TickRow[];
   readonly campaigns: readonly CampaignRow[];
-  /** The number of locks that are not sent. */
-  readonly unsent: number;
+  /** `true` if the store has more locks than are sent. */
+  readonly hasMore: boolean;
 }
 
 /** A lock that the application has declared, also while nobody holds it. */

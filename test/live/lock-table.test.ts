@@ -78,11 +78,13 @@ describe('between two polls', () => {
     ]);
   });
 
-  test('sends only the number beyond 20,000 locks, 20 holders and 20 waiters', () => {
+  test('sends 20,000 locks, 20 holders and 20 waiters at most, and says that there are more', () => {
     const table = new LockTable();
     const many = Array.from({ length: 20_003 }, (_, n) => heldBy(`k${n}`, {}));
     expect(table.update(mapOf(...many), NOBODY, 0).rows).toHaveLength(20_000);
-    expect(table.unsent).toBe(3);
+    expect(table.hasMore).toBe(true);
+    table.update(mapOf(...many.slice(0, 20_000)), NOBODY, 400);
+    expect(table.hasMore).toBe(false);
     const readers = Array.from({ length: 25 }, (_, n) => ({ id: `r${n}`, mode: 'shared' as const }));
     const { rows } = new LockTable().update(mapOf(heldBy('k', ...readers)), NOBODY, 0);
     expect(rows).toMatchObject([{ mode: 'shared', more: 5 }]);
