@@ -158,13 +158,15 @@ export class LiveLocks {
     return this.#viewers.size === 0 && this.#newcomers.size === 0;
   }
 
+  /** Never rejects. */
   async #run(): Promise<void> {
     this.#isRunning = true;
     if (this.events?.record()) this.#others.clear();
     this.#isAnew = this.#others.size === 0;
     while (!this.#isIdle) {
       const began = performance.now();
-      await this.#look();
+      // A failed look is repeated. Nobody waits for this Promise, so its rejection would end the application.
+      await this.#look().catch(() => undefined);
       const took = performance.now() - began;
       if (!this.#isIdle) await this.#pause(Math.max(INTERVAL_MS - took, took * PAUSE_SHARE));
     }
@@ -289,7 +291,7 @@ export class LiveLocks {
     return JSON.stringify(message);
   }
 
-  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. */
+  /** Runs beside the looks: the locks of the other nodes do not wait for a silent one. Never rejects. */
   async #checkNodes(): Promise<void> {
     if (this.#checking || performance.now() - this.#checkedAt < CHECK_INTERVAL_MS) return;
     this.#checking = true;
@@ -307,6 +309,9 @@ export class LiveLocks {
           warnings: warnings.map(redacted),
         })),
       };
+    } catch {
+      // The state of the nodes is unknown. The look reports why the locks cannot be read.
+      this.#nodes = undefined;
     } finally {
       this.#checking = false;
     }
