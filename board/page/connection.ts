@@ -1,14 +1,15 @@
 import { signal } from '@preact/signals';
-import type {
-  BoardAbout,
-  BoardMessage,
-  BoardStatus,
-  HistoryEntry,
-  LockDetails,
-  LockRow,
-  PrefixHistory,
-  ReleaseReply,
-  ReleaseRequest,
+import {
+  type BoardAbout,
+  type BoardMessage,
+  type BoardStatus,
+  type HistoryEntry,
+  type LockDetails,
+  type LockRow,
+  MOST_RELEASED,
+  type PrefixHistory,
+  type ReleaseReply,
+  type ReleaseRequest,
 } from '../../lib/live/messages.js';
 
 /** Where the page's own files are. */
@@ -96,9 +97,19 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
   }
 }
 
-/** @throws Error that says why it did not work */
+/**
+ * Ends the holders with these ids, part by part, and returns the number of those that it ended.
+ *
+ * @throws Error that says why it did not work; the holders of earlier parts are ended then
+ */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
-  const body: ReleaseRequest = { epoch, n, ids };
+  let released = 0;
+  for (let from = 0; from < ids.length; from += MOST_RELEASED)
+    released += await releaseSome({ epoch, n, ids: ids.slice(from, from + MOST_RELEASED) });
+  return released;
+}
+
+async function releaseSome(body: ReleaseRequest): Promise<number> {
   const response = await fetch(new URL('release', BASE), {
     method: 'POST',
     headers: { 'content-type': 'application/json', 'x-redlock-board': '1' },

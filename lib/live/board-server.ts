@@ -4,7 +4,7 @@ import { asError, LockUnavailableError } from '../core/errors.js';
 import { ASSETS, type Asset } from './assets.js';
 import { streamTo } from './event-stream.js';
 import type { LiveLocks } from './live-locks.js';
-import type { ReleaseReply, ReleaseRequest } from './messages.js';
+import { MOST_RELEASED, type ReleaseReply, type ReleaseRequest } from './messages.js';
 import { BOARD_HEADER, whyForeign } from './own-page.js';
 import { HEADERS, pageFor } from './page.js';
 import { redacted } from './redacted.js';
@@ -14,6 +14,11 @@ export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
 }
+
+/** A request to end holders, or the reason why the board refuses it. */
+type AskedRelease =
+  | { readonly asked: ReleaseRequest; readonly refusal?: undefined }
+  | { readonly asked?: undefined; readonly refusal: readonly [status: number, message: string] };
 
 /** Answers the requests of the page, in a Nest application and in the command alike. Guards come before it. */
 export class BoardServer {
@@ -46,6 +51,11 @@ export class BoardServer {
     json(response, 200, details);
   }
 
+  /** `true` if {@link release} would not refuse the request. */
+  mayRelease(request: IncomingMessage, body: unknown): boolean {
+    return this.#asked(request, body).refusal === undefined;
+  }
+
   /**
    * Ends holders of a lock.
    *
@@ -53,19 +63,10 @@ export class BoardServer {
    * @param actor - the name of the user who asks for it
    */
   async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
-    const foreign = whyForeign(request);
-    if (foreign !== undefined) return refuse(response, 403, foreign);
-    if (request.headers[BOARD_HEADER] === undefined)
-      return refuse(response, 403, `This request is not one of the board: it has no header ${BOARD_HEADER}.`);
-    if (!this.allowForceRelease)
-      return refuse(
-        response,
-        403,
-        'This board shows locks and ends none: its option allowForceRelease is off.',
-      );
-    if (!isReleaseRequest(body)) return refuse(response, 400, 'Expected { epoch, n, ids }.');
+    const { asked, refusal } = this.#asked(request, body);
+    if (refusal) return refuse(response, ...refusal);
     try {
-      const released = await this.locks.release(body, actor);
+      const released = await this.locks.release(asked, actor);
       if (released === undefined) return refuse(response, 404, 'Nobody holds this lock any more.');
       json(response, 200, { released } satisfies ReleaseReply);
     } catch (error) {
@@ -78,6 +79,24 @@ export class BoardServer {
   close(): void {
     this.#isClosed = true;
     for (const end of [...this.#streams]) end();
+  }
+
+  #asked(request: IncomingMessage, body: unknown): AskedRelease {
+    const foreign = whyForeign(request);
+    if (foreign !== undefined) return { refusal: [403, foreign] };
+    if (request.headers[BOARD_HEADER] === undefined)
+      return { refusal: [403, `This request is not one of the board: it has no header ${BOARD_HEADER}.`] };
+    if (!this.allowForceRelease)
+      return { refusal: [403, 'This board shows locks and ends none: its option allowForceRelease is off.'] };
+    if (!isReleaseRequest(body)) return { refusal: [400, 'Expected { epoch, n, ids }.'] };
+    const { length } = body.ids;
+    if (length <= MOST_RELEASED) return { asked: body };
+    return {
+      refusal: [
+        400,
+        `Expected at most ${MOST_RELEASED} ids in one request, got ${length}. Send them in several requests.`,
+      ],
+    };
   }
 
   #stream(request: IncomingMessage, response: ServerResponse): void {

@@ -201,10 +201,14 @@ export interface PrefixHistory {
   readonly history: readonly HistoryEntry[];
 }
 
+/** The most holders that one request may end. The server asks the store for each holder. */
+export const MOST_RELEASED = 500;
+
 /** The request of the page to end holders of a lock: those that the user confirmed. */
 export interface ReleaseRequest {
   readonly epoch: string;
   readonly n: number;
+  /** At least one, and at most {@link MOST_RELEASED}. */
   readonly ids: readonly string[];
 }
 

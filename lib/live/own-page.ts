@@ -11,11 +11,12 @@ export const BOARD_HEADER = 'x-redlock-board';
  * @see https://developer.mozilla.org/en-US/docs/Web/HTTP/Reference/Headers/Sec-Fetch-Site
  */
 export function whyForeign({ headers }: Pick<IncomingMessage, 'headers'>): string | undefined {
-  const { 'sec-fetch-site': site, origin, host } = headers;
+  // HTTP/2 has the pseudo-header `:authority` in place of `Host`.
+  const { 'sec-fetch-site': site, origin, ':authority': authority, host = authority } = headers;
   if (site !== undefined) {
     return site === 'same-origin' ? undefined : 'This request comes from a page of another site.';
   }
-  if (origin === undefined || hostOf(origin) === host) return undefined;
+  if (origin === undefined || (host !== undefined && hostOf(origin) === host)) return undefined;
   return 'This request comes from a page of another site. A proxy before this server must leave the header Host as it is.';
 }
 

@@ -1,8 +1,17 @@
 import { subscribe, unsubscribe } from 'node:diagnostics_channel';
+import { once } from 'node:events';
 import { createServer, request } from 'node:http';
+import { connect } from 'node:http2';
 import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test } from '@jest/globals';
-import { type CanActivate, type ExecutionContext, Inject, Injectable, Module } from '@nestjs/common';
+import {
+  type CanActivate,
+  type ExecutionContext,
+  Inject,
+  Injectable,
+  Module,
+  UnauthorizedException,
+} from '@nestjs/common';
 import { FastifyAdapter } from '@nestjs/platform-fastify';
 import { Interval, ScheduleModule } from '@nestjs/schedule';
 import { RedlockBoardModule, type RedlockBoardOptions } from '../../lib/board/index.js';
@@ -264,6 +273,80 @@ describe('a release', () => {
       expect([body, response.status]).toEqual([body, 400]);
     }
   });
+
+  test('is refused with more than 500 ids, and taken with 500', async () => {
+    board = await startBoard({ ...OPEN, allowForceRelease: true });
+    await board.locks.acquire('order:1');
+    const stream = await BoardStream.open(board.url);
+    await stream.hears(hasKey('order:1'));
+    const { epoch, rows } = stream.snapshot;
+    const answerTo = async (count: number): Promise<unknown[]> => {
+      const ids = Array.from({ length: count }, (_, index) => `id:${index}`);
+      const body = JSON.stringify({ epoch, n: rows[0]?.n, ids });
+      const response = await fetch(`${board?.url}/release`, { method: 'POST', headers: HEADERS, body });
+      return [response.status, await response.json()];
+    };
+    const message = 'Expected at most 500 ids in one request, got 501. Send them in several requests.';
+    expect(await answerTo(501)).toEqual([400, { message }]);
+    expect(await answerTo(500)).toEqual([200, { released: 0 }]);
+  });
+
+  test('asks the application for its user only when it is not refused', async () => {
+    let asked = 0;
+    const actor = (): string => {
+      asked++;
+      return 'ann';
+    };
+    for (const headers of [{ 'content-type': 'application/json' }, { ...HEADERS, origin: 'null' }]) {
+      const { response } = await send(headers, { actor });
+      expect([response.status, asked]).toEqual([403, 0]);
+      await board?.app.close();
+    }
+    expect((await send(HEADERS, { actor, allowForceRelease: false })).response.status).toBe(403);
+    expect(asked).toBe(0);
+    await board?.app.close();
+    expect((await send(HEADERS, { actor })).response.status).toBe(200);
+    expect(asked).toBe(1);
+  });
+
+  test('answers with the exception of the application when its user is unknown', async () => {
+    const actor = (): never => {
+      throw new UnauthorizedException();
+    };
+    const { response, isHeld } = await send(HEADERS, { actor });
+    expect([response.status, isHeld]).toEqual([401, true]);
+  });
+});
+
+test('takes data requests and releases of its own page over HTTP/2, where Host is absent', async () => {
+  const adapter = new FastifyAdapter({ http2: true } as object);
+  board = await startBoard({ ...OPEN, allowForceRelease: true }, { adapter });
+  const lock = await board.locks.acquire('order:1');
+  const { origin } = new URL(board.url);
+  const session = connect(origin);
+  cleanUpAfterTests(async () => session.destroy());
+  const send = async (headers: Record<string, string>, body?: string): Promise<[unknown, string]> => {
+    const stream = session.request(headers);
+    const [answer] = (await once(stream.end(body), 'response')) as [Record<string, unknown>];
+    stream.setEncoding('utf8');
+    let text = '';
+    for await (const chunk of stream) {
+      text += String(chunk);
+      if (text.includes('"snapshot"')) break;
+    }
+    return [answer[':status'], text];
+  };
+  const [, events] = await send({ ':path': '/locks/events', origin });
+  const [, epoch = ''] = /"epoch":"(\w+)"/.exec(events) ?? [];
+  const release = { ':method': 'POST', ':path': '/locks/release', ...HEADERS };
+  const body = JSON.stringify({ epoch, n: 1, ids: [lock.id] });
+  for (const elsewhere of ['http://elsewhere.example', 'null']) {
+    expect((await send({ ':path': '/locks/events', origin: elsewhere }))[0]).toBe(403);
+    expect((await send({ ...release, origin: elsewhere }, body))[0]).toBe(403);
+  }
+  expect(lock.isHeld()).toBe(true);
+  expect(await send({ ...release, origin }, body)).toEqual([200, '{"released":1}']);
+  expect(lock.isHeld()).toBe(false);
 });
 
 describe('data for viewers', () => {

@@ -34,6 +34,11 @@ describe('accepts data requests only from its own page', () => {
     [false, { host: 'a.example', 'sec-fetch-site': 'none' }],
     [false, { host: 'a.example', origin: 'https://b.example' }],
     [false, { host: 'a.example', origin: 'null' }],
+    [true, { ':authority': 'a.example', origin: 'https://a.example' }],
+    [false, { ':authority': 'a.example', origin: 'https://b.example' }],
+    [false, { ':authority': 'a.example', origin: 'null' }],
+    [false, { origin: 'null' }],
+    [false, { origin: 'https://b.example' }],
   ])('%s: %o', (own, headers) => {
     expect(whyForeign(from(headers)) === undefined).toBe(own);
   });
