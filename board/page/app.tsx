@@ -251,7 +251,15 @@ function PrefixTimeline() {
 }
 
 function Declared() {
-  const { declared } = about.value;
+  const { declared, owner: processName } = about.value;
+  // Only the command sends no name of its process.
+  if (processName === undefined)
+    return (
+      <p>
+        This command does not know the declared locks.{' '}
+        <code>npx nestjs-redlock list --declared --locks FILE</code> lists them.
+      </p>
+    );
   if (declared.length === 0)
     return (
       <p>
