@@ -100,6 +100,113 @@ test('stays up while a node dies, and names it', async () => {
   await page.close();
 });
 
+test('names a node that does not vote yet, and the time until it votes', async () => {
+  const servers = await startRedisNodes(3);
+  const { url } = await startBoard(undefined, { locks: { nodes: servers.map((server) => server.url) } });
+  const { page, complaints } = await open(url);
+  await page.getByText('0 of 3 nodes vote').waitFor();
+  await page.getByRole('alert').getByText('Fewer than 2 nodes vote: nothing can be locked').waitFor();
+  await page.getByRole('link', { name: 'nodes' }).click();
+  const node = page.getByRole('row').filter({ hasText: String(servers[0]!.port) });
+  await node.getByText('guarded', { exact: true }).waitFor();
+  expect(await node.textContent()).toMatch(/guarded votes in [\d.]+ s/);
+  expect(await node.textContent()).toContain('started or lost its data a short while ago');
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
+describe('filters', () => {
+  let page: Page;
+  const rows = async (): Promise<string[]> => page.locator('.rows .row .key').allTextContents();
+  /** The page shows a choice a moment after it. */
+  const settled = (keys: readonly string[]): Promise<void> =>
+    until(async () => JSON.stringify(await rows()) === JSON.stringify(keys));
+
+  beforeAll(async () => {
+    const servers = await startRedisNodes(3);
+    const nodes = servers.map((server) => server.url);
+    const startAs = (owner: string, some: string[]): Promise<BoardApp> =>
+      startBoard(undefined, { locks: { nodes: some, restartGuard: false, owner } });
+    const [mine, others, lone] = await Promise.all([
+      startAs('api:1', nodes),
+      startAs('jobs:1', nodes),
+      startAs('lone:1', nodes.slice(0, 1)),
+    ]);
+    const long = { ttl: 600_000, renew: false } as const;
+    await mine.locks.acquire('mine', long);
+    await others.locks.acquire('waited', long);
+    await others.locks.acquire('shared', { ...long, mode: 'shared' });
+    await others.locks.acquire('permits', { ...long, permits: 2 });
+    await others.locks.acquire('endless', long);
+    for (const server of servers) await server.client().persist('lock:{endless}');
+    await lone.locks.acquire('minority', long);
+    mine.locks.acquire('waited', { retry: { timeout: 600_000 } }).catch(() => undefined);
+    ({ page } = await open(mine.url));
+    await page.getByText('1 waiting').waitFor();
+  }, 120_000);
+
+  test.each([
+    ['all', ['endless', 'mine', 'minority', 'permits', 'shared', 'waited']],
+    ['waited for', ['waited']],
+    ['shared', ['shared']],
+    ['with permits', ['permits']],
+    ['of this process', ['mine', 'waited']],
+    ['without an end', ['endless']],
+    ['without a quorum', ['minority']],
+  ])('by state: %s', async (state, keys) => {
+    await page.getByLabel('State').selectOption({ label: state });
+    await settled(keys);
+    expect(await rows()).toEqual(keys);
+  });
+
+  test.each([
+    ['its holder or a waiter, in any case', 'API', ['mine', 'waited']],
+    ['a part of it', 'bs:1', ['endless', 'permits', 'shared', 'waited']],
+    ['nobody', 'elsewhere', []],
+  ])('by owner: %s', async (_, owner, keys) => {
+    await page.getByLabel('State').selectOption({ label: 'all' });
+    await page.getByRole('textbox', { name: 'Owner' }).fill(owner);
+    await settled(keys);
+    expect(await rows()).toEqual(keys);
+    await page.getByRole('textbox', { name: 'Owner' }).fill('');
+  });
+
+  test('by owner and state together', async () => {
+    await page.getByRole('textbox', { name: 'Owner' }).fill('jobs');
+    await page.getByLabel('State').selectOption({ label: 'shared' });
+    await page.getByText('1 fit', { exact: true }).waitFor();
+    expect(await rows()).toEqual(['shared']);
+  });
+});
+
+test('says that there are more locks than it shows', async () => {
+  const { locks, url } = await startBoard();
+  await Promise.all(
+    Array.from({ length: 20_001 }, (_, index) => locks.acquire(`order:${index}`, { ttl: 600_000 })),
+  );
+  const { page, complaints } = await open(url);
+  await page.getByText('more than 20000 locks').first().waitFor();
+  await page.getByText('This page shows and searches only these.').waitFor();
+  expect(complaints).toEqual([]);
+  await page.close();
+}, 600_000);
+
+test('a forced release ends all holders of a lock that has more than one request may name', async () => {
+  const { locks, url } = await startBoard({ public: true, allowForceRelease: true });
+  const { page, complaints } = await open(url);
+  const held = await Promise.all(
+    Array.from({ length: 501 }, () => locks.acquire('catalog', { mode: 'shared', ttl: 600_000 })),
+  );
+  await lockButton(page, 'catalog').click();
+  await page.getByText('501 holders').waitFor();
+  await page.getByRole('button', { name: 'Release all…' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Release 501 holders' }).click();
+  await page.getByText('Released 501 of 501 holders.').waitFor();
+  expect(held.filter((lock) => lock.isHeld())).toEqual([]);
+  expect(complaints).toEqual([]);
+  await page.close();
+});
+
 test('a forced release asks for confirmation and names the holder', async () => {
   const { locks, url } = await startBoard({ public: true, allowForceRelease: true });
   const { page, complaints } = await open(url);
@@ -295,6 +402,9 @@ test('the board command serves the same page on the loopback interface', async (
   await cli.says(/Board: http/);
   const [, url = ''] = /Board: (\S+)/.exec(cli.stdout) ?? [];
   const { page, complaints } = await open(url);
+  await page.getByRole('link', { name: 'declared' }).click();
+  await page.getByText('This command does not know the declared locks.').waitFor();
+  await page.getByRole('link', { name: 'locks' }).click();
   const { locks } = await startBoard(undefined, { locks: { nodes: redis.url, owner: 'api:1' } });
   const lock = await locks.acquire('order:1');
   await lockButton(page, 'order:1').click();

@@ -24,9 +24,9 @@ import {
   WithLock,
 } from '../../lib/index.js';
 import { LockInspector } from '../../lib/redlock/inspect/lock-inspector.js';
-import type { WaiterRow } from '../../lib/live/messages.js';
+import type { BoardMessage, WaiterRow } from '../../lib/live/messages.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
-import { startRedis } from '../support/redis-server.js';
+import { startRedis, startRedisNodes } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { type BoardApp, startBoard, usePageFiles } from './board-app.js';
 import { BoardStream, hasKey } from './board-stream.js';
@@ -557,6 +557,20 @@ describe('data for viewers', () => {
     expect(rows[0]).toMatchObject({ key: key.slice(0, 200), length: key.length });
     const details = await (await fetch(`${board.url}/details?epoch=${epoch}&n=${rows[0]?.n}`)).json();
     expect(details).toMatchObject({ key });
+  });
+
+  test('has the nodes that do not vote yet, the time until they vote, and the reason', async () => {
+    const servers = await startRedisNodes(3);
+    board = await startBoard(OPEN, { locks: { nodes: servers.map(({ url }) => url) } });
+    const stream = await BoardStream.open(board.url);
+    const isKnown = ({ status }: BoardMessage): boolean =>
+      status?.nodes?.nodes.every(({ state }) => state === 'guarded') === true;
+    const { status } = await stream.hears(isKnown);
+    expect(status?.nodes).toMatchObject({ available: false, quorum: 2 });
+    for (const { votesIn = 0, reason } of status?.nodes?.nodes ?? []) {
+      expect(votesIn).toBeGreaterThan(0);
+      expect(reason).toContain('started or lost its data a short while ago');
+    }
   });
 
   test('has no credentials of nodes', async () => {
