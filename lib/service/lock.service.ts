@@ -322,14 +322,16 @@ export class LockService {
     const [options = {}] = (isDeclaredLock(key) ? [] : rest) as [ForceReleaseOptions?];
     checkForceReleaseOptions(options);
     await this.locker.open();
-    const released = await this.locker.inspection.forceRelease(one, options);
+    const { released, error } = await this.locker.inspection.endHolders(one, options);
     const { id, actor } = options;
     this.locker.telemetry.forceReleased({
       keys: [one],
       ...(id !== undefined && { id }),
       ...(actor !== undefined && { actor }),
       released,
+      ...(error && { error }),
     });
+    if (error) throw error;
     return released;
   }
 

@@ -1,6 +1,7 @@
 import { channel } from 'node:diagnostics_channel';
+import type { LockUnavailableError } from '../core/errors.js';
 
-/** Event on the channel {@link FORCE_RELEASE_CHANNEL} after this process has released a lock by force. */
+/** Event on the channel {@link FORCE_RELEASE_CHANNEL} after this process has released a lock by force, or has tried to. */
 export interface ForceReleaseEvent {
   /** The one key. */
   readonly keys: readonly string[];
@@ -10,8 +11,10 @@ export interface ForceReleaseEvent {
   readonly id?: string;
   /** Person or program that requested it: the option `actor`. */
   readonly actor?: string;
-  /** `true` if a holder was ended. */
+  /** `true` if a holder was ended, on at least one node. */
   readonly released: boolean;
+  /** The reason why `forceRelease` rejected: fewer than a quorum of nodes answered. */
+  readonly error?: LockUnavailableError;
 }
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link ForceReleaseEvent} is published. */

@@ -41,6 +41,14 @@ export interface ForceReleaseOptions {
   readonly actor?: string;
 }
 
+/** The outcome of a release by force. */
+export interface ForcedRelease {
+  /** `true` if any node had something to delete. */
+  readonly released: boolean;
+  /** Fewer than a quorum of nodes answered; those that did may have deleted something. */
+  readonly error?: LockUnavailableError;
+}
+
 /** @throws TypeError naming the invalid option */
 export function checkForceReleaseOptions(options: ForceReleaseOptions): void {
   checkOptionNames('forceRelease', options, ['id', 'actor']);
@@ -73,7 +81,10 @@ export class LockInspector {
 
   /** @throws LockUnavailableError when fewer than a quorum of nodes answered */
   async inspect(key: string): Promise<LockInfo> {
-    return infoOf(key, await this.#votesOn(key, `inspect ${quoted([key])}`), this.#quorum);
+    const votes = await this.#votesOn(key);
+    const error = this.#withoutQuorum([key], `inspect ${quoted([key])}`, votes);
+    if (error) throw error;
+    return infoOf(key, votes, this.#quorum);
   }
 
   /**
@@ -122,14 +133,23 @@ export class LockInspector {
    * Releases all holders that the key has at the start of the call, or one of them.
    *
    * @returns `true` if any node had something to delete
-   * @throws LockUnavailableError when fewer than a quorum of nodes answered; the others may have deleted it
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have deleted it
    */
-  async forceRelease(key: string, { id }: ForceReleaseOptions = {}): Promise<boolean> {
+  async forceRelease(key: string, options: ForceReleaseOptions = {}): Promise<boolean> {
+    const { released, error } = await this.endHolders(key, options);
+    if (error) throw error;
+    return released;
+  }
+
+  /** Like {@link forceRelease}, but does not throw: the result also says if a node had something to delete. */
+  async endHolders(key: string, { id }: ForceReleaseOptions = {}): Promise<ForcedRelease> {
     const what = `release ${quoted([key])}`;
-    const votes = await this.#votesOn(key, what);
+    const votes = await this.#votesOn(key);
+    const unread = this.#withoutQuorum([key], what, votes);
+    if (unread) return { released: false, error: unread };
     const found = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders.map((each) => each.id) : []));
     const ids = [...new Set(found)].filter((each) => id === undefined || each === id);
-    if (ids.length === 0) return false;
+    if (ids.length === 0) return { released: false };
     const answers = await this.#askAll(
       (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
     );
@@ -138,8 +158,9 @@ export class LockInspector {
       const gone = answers.filter(({ reply }) => reply?.includes(lock.id)).length;
       if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
     }
-    this.#requireQuorum([key], what, answers.map(voteOnRelease));
-    return answers.some(({ reply }) => reply !== undefined && reply.length > 0);
+    const released = answers.some(({ reply }) => reply !== undefined && reply.length > 0);
+    const error = this.#withoutQuorum([key], what, answers.map(voteOnRelease));
+    return error ? { released, error } : { released };
   }
 
   /** The fitness of every node to vote. Never rejects. */
@@ -211,10 +232,8 @@ export class LockInspector {
     return before.size === 0 && others.size > 0;
   }
 
-  async #votesOn(key: string, what: string): Promise<readonly LockVote[]> {
-    const votes = this.#votesAt(await this.#askAll((node) => node.read?.([key]) ?? cannot('show locks')), 0);
-    this.#requireQuorum([key], what, votes);
-    return votes;
+  async #votesOn(key: string): Promise<readonly LockVote[]> {
+    return this.#votesAt(await this.#askAll((node) => node.read?.([key]) ?? cannot('show locks')), 0);
   }
 
   /** The votes on the key at this index of the request, in the order of the nodes. */
@@ -229,8 +248,14 @@ export class LockInspector {
     return fanOut(this.#nodes, this.#limit, ask, () => false);
   }
 
-  #requireQuorum(keys: readonly string[], what: string, votes: readonly NodeVote[]): void {
-    if (votes.filter(({ error }) => !error).length < this.#quorum) throw this.#unavailable(keys, what, votes);
+  /** The error when fewer than a quorum of nodes answered. */
+  #withoutQuorum(
+    keys: readonly string[],
+    what: string,
+    votes: readonly NodeVote[],
+  ): LockUnavailableError | undefined {
+    const isQuorum = votes.filter(({ error }) => !error).length >= this.#quorum;
+    return isQuorum ? undefined : this.#unavailable(keys, what, votes);
   }
 
   #unavailable(keys: readonly string[], what: string, votes: readonly NodeVote[]): LockUnavailableError {
