@@ -287,6 +287,15 @@ export function asError(thrown: unknown): Error {
 /** There was no time for a node's answer, so its vote is unknown. */
 export class NoTimeError extends Error {}
 
+/** A store was closed while it connected, as at a shutdown during the start: no node is missing. */
+export class ClosedStoreError extends Error {
+  override readonly name = 'ClosedStoreError';
+
+  constructor() {
+    super('the store was closed before it was connected');
+  }
+}
+
 /**
  * A store is not fit for locks, such as a standby, so the start fails. The message continues after the store's name.
  */

@@ -12,7 +12,7 @@ import { countNodes, openStores } from './open-stores.js';
 import { type StoreTitle, titleIn } from './store-title.js';
 import { checkModuleOptions, type RedlockModuleOptions } from './redlock.options.js';
 import { type Answer, fanOut } from '../redlock/fan-out.js';
-import { asError, UnfitStoreError } from '../core/errors.js';
+import { asError, ClosedStoreError, UnfitStoreError } from '../core/errors.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 import { LockInspector } from '../redlock/inspect/lock-inspector.js';
 import type { RedlockSettings } from '../redlock/held-lock.js';
@@ -220,7 +220,7 @@ async function connectLoudly(
   try {
     await node.connect();
   } catch (error) {
-    if (!(error instanceof UnfitStoreError)) {
+    if (!(error instanceof UnfitStoreError) && !(error instanceof ClosedStoreError)) {
       nodeLog.unreached(title.of(node));
       // The store says what to do about it.
       const reason = asError(error).message.replace(/\.$/, '');

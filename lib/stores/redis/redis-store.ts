@@ -1,5 +1,5 @@
 import type { Cluster, Redis } from 'ioredis';
-import { asError, GuardedNodeError, UnfitStoreError } from '../../core/errors.js';
+import { asError, ClosedStoreError, GuardedNodeError, UnfitStoreError } from '../../core/errors.js';
 import type { Lease } from '../../core/lease.js';
 import type { LockMode } from '../../core/lock-mode.js';
 import type { NodeCheck } from '../../core/node-status.js';
@@ -71,6 +71,8 @@ export class RedisStore
   #isListening = false;
 
   #whenReady: (() => void) | undefined;
+  #whenClosed: ((error: Error) => void) | undefined;
+  #isClosed = false;
   #subscriber: Subscriber | ClusterSubscriber | undefined;
   readonly #waiters = new RecentWaiters();
   readonly #aboutWaiters = new OneAfterAnother();
@@ -131,6 +133,7 @@ export class RedisStore
     try {
       await this.#connect();
     } catch (error) {
+      if (this.#isClosed) throw new ClosedStoreError();
       throw withAdvice(asError(error));
     }
   }
@@ -151,13 +154,16 @@ export class RedisStore
 
   async #connect(): Promise<void> {
     const { status } = this.client;
-    if (this.#channel.isClosed) {
+    if (this.#isClosed) {
+      throw new ClosedStoreError();
+    } else if (this.#channel.isClosed) {
       throw CLOSED;
     } else if (status === 'ready') {
       this.#onReady();
     } else {
-      const ready = new Promise<void>((resolve) => {
+      const ready = new Promise<void>((resolve, reject) => {
         this.#whenReady = resolve;
+        this.#whenClosed = reject;
         this.client.once('ready', resolve);
       });
       // The promise of a Cluster's `connect` never settles if the client has to connect again.
@@ -324,6 +330,7 @@ export class RedisStore
   }
 
   close(): Promise<void> {
+    this.#isClosed = true;
     this.#masterWatch?.end();
     this.#channel.close();
     this.#subscriber?.close();
@@ -335,6 +342,7 @@ export class RedisStore
     this.#releases.close();
     if (this.opened) this.client.disconnect();
     else this.client.detach?.();
+    this.#whenClosed?.(new ClosedStoreError());
     return Promise.resolve();
   }
 

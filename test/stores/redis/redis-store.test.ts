@@ -398,6 +398,29 @@ describe('connections', () => {
     );
   });
 
+  test("rejects a connect that waits for a user's client when the store is closed, and a connect after that", async () => {
+    const client = new Redis({ host: '127.0.0.1', port: 1, retryStrategy: () => 20 });
+    client.on('error', () => undefined);
+    ends.push(() => client.disconnect());
+    const node = new RedisStore(client, false, newFleet());
+    const connecting = node.connect();
+    await node.close();
+    const closed = { name: 'ClosedStoreError', message: 'the store was closed before it was connected' };
+    await expect(connecting).rejects.toMatchObject(closed);
+    await expect(node.connect()).rejects.toMatchObject(closed);
+  });
+
+  test('rejects a connect of its own connection when the store is closed, and a connect after that', async () => {
+    const proxy = await startTcpProxy(server);
+    ends.push(() => proxy.close());
+    proxy.blackHole();
+    const node = new RedisStore(openClient(proxy.url), true, newFleet());
+    const connecting = node.connect();
+    await node.close();
+    await expect(connecting).rejects.toMatchObject({ name: 'ClosedStoreError' });
+    await expect(node.connect()).rejects.toMatchObject({ name: 'ClosedStoreError' });
+  });
+
   test("uses a user's client and never closes it", async () => {
     const client = server.client();
     const node = await borrowNode(client);
