@@ -1,9 +1,10 @@
 import { hostname } from 'node:os';
-import { Logger } from '@nestjs/common';
+import type { Logger } from '@nestjs/common';
 import { eventListener } from './event-listener.js';
 import { Declarations } from '../service/declarations.js';
 import type { LockSite } from '../service/lock-sites.js';
 import { NodeLog } from './node-log.js';
+import { QuietLogger } from './quiet-logger.js';
 import { LockTelemetry } from '../telemetry/lock-telemetry.js';
 import { LockRuntime } from '../service/lock-runtime.js';
 import { Transactions } from '../service/transactions.js';
@@ -58,7 +59,7 @@ export function makeRuntime(
   { name, sites = [], nodesOf: open = openStores, Locker: Made = LockRuntime }: Parts = {},
 ): LockRuntime {
   checkModuleOptions(options);
-  const logger = new Logger('RedlockModule');
+  const logger = new QuietLogger('RedlockModule');
   const guard = guardOf(options);
   const isClosing = (): boolean => locker.isClosed;
   const nodeLog = new NodeLog(logger, countNodes(options), isClosing);

@@ -1,7 +1,9 @@
 import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import { Logger } from '@nestjs/common';
+import { ClosedStoreError } from '../../lib/core/errors.js';
 import type { LockRuntime } from '../../lib/service/lock-runtime.js';
 import { openRuntime } from '../../lib/module/open-runtime.js';
+import type { StoreContext } from '../../lib/stores/redis/store-context.js';
 import { LogLines } from '../support/log-lines.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 
@@ -66,6 +68,57 @@ test('start-up stops waiting when a quorum connects', async () => {
   expect(took).toBeGreaterThanOrEqual(3_000);
   expect(took).toBeLessThan(3_050);
   expect(lines.of('error')).toEqual([]);
+});
+
+test('logs nothing about a node that was closed while it connected', async () => {
+  const { nodes } = nodesOfWhich(0);
+  nodes[2]!.connect = () => Promise.reject(new ClosedStoreError());
+  await startTime(nodes);
+  expect(lines.lines).toEqual([]);
+});
+
+describe('with a logger that throws', () => {
+  let locker: LockRuntime;
+  let context: StoreContext;
+
+  beforeEach(async () => {
+    jest.useRealTimers();
+    const broken = (): never => {
+      throw new Error('the disk of the log is full');
+    };
+    Logger.overrideLogger({ log: broken, warn: broken, error: broken });
+    const onEvent = (): Promise<never> => Promise.reject(new Error('broken'));
+    locker = await openRuntime(
+      { nodes: 'redis://a', restartGuard: false, onEvent },
+      {
+        nodesOf: (_, given) => {
+          context = given;
+          return scriptedNodes(1);
+        },
+      },
+    );
+  });
+  afterEach(async () => {
+    await locker.close();
+  });
+
+  test('loses a lock as usual, and handles the rejection of its listener', async () => {
+    const lock = await locker.acquire(['k'], locker.resolve({}), { label: 'k' });
+    const { signal } = lock;
+    expect(() => lock.lose('it is a test')).not.toThrow();
+    expect(signal.aborted).toBe(true);
+    // An unhandled rejection would make the test fail: Jest listens for it.
+    await new Promise((resolve) => setImmediate(resolve));
+  });
+
+  test('a store reports its connections and a warning', () => {
+    expect(() => {
+      context.nodeReady?.('a');
+      context.nodeLost?.('a');
+      context.nodeReady?.('a');
+      context.warnOnce('weak persistence');
+    }).not.toThrow();
+  });
 });
 
 describe('with waitForQuorum start-up', () => {
