@@ -7,6 +7,7 @@ import { countLocks } from '../support/core.js';
 import { startApp } from '../support/nest-app.js';
 import { addReplica, startMasters } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sentinel-group.js';
 import { until } from '../support/until.js';
 import { setFailOverAfter } from '../support/fail-over-after.js';
@@ -83,6 +84,45 @@ describe('createSentinel', () => {
     await next.release();
     await expect(countLocks(looker)).resolves.toBe(0);
   });
+});
+
+test('createSentinel: subscribes at the new master when the old one dies during a subscription', async () => {
+  const group = await startSentinelGroup();
+  const { master, replica } = group;
+  const proxy = await startTcpProxy(master);
+  const sentinelRootNodes = group.sentinels.map(({ host, port }) => ({ host, port }));
+  // node-redis 6.3 goes on connecting to the old master, which would keep this process alive.
+  let ends = false;
+  const client = nodeRedisSentinel({
+    name: 'locks',
+    sentinelRootNodes,
+    nodeClientOptions: { socket: { reconnectStrategy: () => (ends ? false : 100) } },
+    nodeAddressMap: { [`${master.host}:${master.port}`]: { host: proxy.host, port: proxy.port } },
+  });
+  await until(() => client.isReady, PATIENCE);
+  const app = await startApp({}, { nodes: client });
+  const ours = await startApp({}, { nodes: { sentinels: sentinelRootNodes, name: 'locks' } });
+  const held = await ours.get(LockService).acquire('held', { ttl: PATIENCE });
+  // Commands still arrive over the open connection. The connection for messages is refused again and again.
+  proxy.refuse();
+  const runs = async () =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await master.client().info('commandstats'))?.[1]);
+  const before = await runs();
+  const waiting = app.get(LockService).acquire('held', IN_TURN);
+  await until(async () => (await runs()) > before);
+  const looker = replica.client();
+  await until(async () => (await countLocks(looker)) === 1);
+  proxy.cut();
+  await master.kill();
+  await until(async () => (await looker.zcard('lock:{held}:q')) === 1, PATIENCE);
+  // The library checks the connection with a further channel, which ends in `:beat`.
+  const channels = async () => (await looker.pubsub('CHANNELS', 'lock:wake:*')) as string[];
+  await until(async () => (await channels()).some((name) => !name.endsWith(':beat')));
+  await until(() => succeeds(held.extend()), PATIENCE);
+  await held.release();
+  await (await waiting).release();
+  await Promise.all([app, ours].map((each) => each.close()));
+  ends = true;
 });
 
 describe('createCluster', () => {

@@ -104,6 +104,22 @@ async function cutConnections(play: Play): Promise<void> {
   looker.disconnect();
 }
 
+/**
+ * Waits until all clients have a connection for messages. If its master dies before this connection is ready, node-redis
+ * goes on connecting to the old address, and keeps its process alive until that answers (seen with `createSentinel` of
+ * 6.3).
+ */
+async function subscribed({ master }: Deployment, clients: number): Promise<void> {
+  const looker = master.client();
+  await until(async () => {
+    const lines = String(await looker.client('LIST', 'TYPE', 'PUBSUB')).split('\n');
+    return (
+      lines.filter((line) => / (sub|ssub)=[1-9]/.test(line) && !line.includes('name=sentinel')).length >=
+      clients
+    );
+  }, 120_000);
+}
+
 async function pauseMaster(play: Play): Promise<void> {
   const { master } = deploymentOf(play);
   master.pause();
@@ -121,8 +137,9 @@ async function killHolders({ stage, over }: Play): Promise<void> {
 /** Fails over while a client holds the lock; waits until clients acquire it on the new master. */
 async function failOver(play: Play, how: FailOver): Promise<void> {
   const { stage } = play;
-  await stage.holder();
   const deployment = deploymentOf(play);
+  await subscribed(deployment, stage.clients.length);
+  await stage.holder();
   await deployment.failOver(how);
   await stage.acquired(countOf(await stage.events(), 'return') + 3);
   if (how !== 'requested') return;
