@@ -151,6 +151,11 @@ export class SentinelDriver extends NodeRedisDriver {
 class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels of the copy that was asked last. */
   readonly #channels = new Set<string>();
+  /**
+   * Those that the server has confirmed on this connection. A subscription that is under way when the master dies never
+   * settles: the client goes on connecting to that master, beside its connection to the new one (seen with 6.3).
+   */
+  readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;
   #beating: Promise<unknown> = Promise.resolve();
   #beats = false;
@@ -166,7 +171,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   get stream(): MessageConnection['stream'] {
     return {
       destroy: () => {
-        this.emit('close');
+        this.#onClose();
         const answered = (): unknown => this.emit('ready');
         this.#beating.then(answered, answered);
       },
@@ -184,6 +189,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     this.driver.off('close', this.#onClose);
     for (const channel of this.#channels) this.#of(channel, 'unsubscribe').catch(() => undefined);
     this.#channels.clear();
+    this.#confirmed.clear();
   }
 
   subscribe(channel: string): Promise<unknown> {
@@ -191,12 +197,11 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     if (copy !== this.#asked) {
       this.#asked = copy;
       this.#channels.clear();
+      this.#confirmed.clear();
     }
-    if (!this.#channels.has(channel)) {
+    if (!this.#confirmed.has(channel)) {
       this.#channels.add(channel);
-      const subscribing = this.#of(channel, 'subscribe');
-      subscribing.catch(() => this.#channels.delete(channel));
-      return subscribing;
+      return this.#of(channel, 'subscribe').then(() => this.#confirmed.add(channel));
     }
     this.#beats = !this.#beats;
     this.#beating = this.#of(`${channel}:beat`, this.#beats ? 'subscribe' : 'unsubscribe');
@@ -215,6 +220,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   };
 
   readonly #onClose = (): void => {
+    this.#confirmed.clear();
     this.emit('close');
   };
 
