@@ -15,9 +15,9 @@ export interface SearchResult {
 export type SearchSettings = Readonly<Record<string, number>>;
 
 /**
- * Compiles a search in C. A search has some million states, which takes minutes in JavaScript.
+ * Compiles a search in C. A search visits some million states, which takes minutes in JavaScript.
  *
- * @throws Error where there is no C compiler: what it would show is not known then.
+ * @throws Error without a C compiler: a skipped search would look like a passed one.
  */
 export function compileSearch(program: string): (given: SearchSettings) => SearchResult {
   const directory = mkdtempSync(join(tmpdir(), 'model-'));

@@ -1,24 +1,25 @@
-// At most one holder within its validity (J1), over several nodes, with extensions, late and lost messages, clocks that
-// run faster, and nodes that lose their data. Tokens have no part in it: a raise can only make an acquisition fail.
+// This search shows J1 over several nodes: at most one holder within its validity. The search includes extensions, late
+// and lost messages, clocks that gain, and nodes that lose their data. Tokens are left out: a raise can only make an
+// acquisition fail.
 //
-// Time goes by in ticks, for nodes and claims alike; a node's clock may gain one tick in each ttl. Messages are executed
-// at any time, in any order, any number of times, or never: there is no deadline here. Two claims are enough: J1 is about
-// two holders, and anybody else can only stand in their way. A record bears its id until somebody else is granted, or
-// it is released: longer than any linger.
+// Time advances in ticks, for nodes and claims alike. A node's clock may gain one tick in each ttl. A node executes a
+// message at any time, in any order, any number of times, or never; messages have no deadline. Two claims are enough: J1
+// compares two holders, and other claims can only block them. A record keeps its id until another claim is granted or the
+// record is released, which is longer than any linger.
 typedef signed char byte;
 enum { MOST_NODES = 3, NOBODY = 0, CLAIM = 1 };
 typedef struct {
-  byte owner, left; // ticks for which the record is held
-  byte guard;       // ticks for which nothing is granted
+  byte owner, left; // ticks until the record is no longer held
+  byte guard;       // ticks until the node grants again
   byte gained;      // ticks until the clock may gain again
   byte saved_owner, saved_left;
-  byte granted[2], extended[2]; // what the claims know
+  byte granted[2], extended[2]; // answers that the claims have received
 } Node;
 enum { IDLE, ASKING, HOLDS, ENDED };
 typedef struct {
-  byte phase, age; // since the first message was sent, or that of the extension that counted last
-  byte extending, since; // ticks since the extension was sent
-  byte late; // extensions are on their way whose replies no longer count
+  byte phase, age; // ticks since the send of the first message, or of the last extension that counted
+  byte extending, since; // ticks since the send of the extension
+  byte late; // replies to extensions on their way no longer count
 } Claim;
 typedef struct {
   Node nodes[MOST_NODES];
@@ -48,7 +49,7 @@ enum {
   EARLIER_REPLY_COUNTS,
   EXTEND_ANY_OWNER,
   RELEASE_ANY_OWNER,
-  ID_USED_AGAIN, // a release of the attempt before is executed late
+  ID_USED_AGAIN, // a node executes the release of the earlier attempt late
   HALF_IS_ENOUGH,
   GRANT_WHAT_IS_HELD,
   EXTEND_WHAT_LAPSED,
@@ -97,7 +98,7 @@ static void normalise(State *state) {
       Node *node = &state->nodes[n];
       if (claim->phase != ASKING) node->granted[k] = 0;
       if (!claim->extending) node->extended[k] = 0;
-      // Of a claim that has ended and extends no more, a record that is not held is no record.
+      // A record that is not held has no effect once its claim has ended and extends no more.
       const int over = claim->phase == ENDED && !claim->late;
       if (node->owner == CLAIM + k && !node->left && over) node->owner = NOBODY;
       if (node->saved_owner == CLAIM + k && !node->saved_left && over) node->saved_owner = NOBODY;
@@ -191,7 +192,7 @@ static void expand_messages(const State *from, int k, int n) {
       }
     }
   }
-  // A duplicate of what is held is granted again, under the guard, too, and lasts no longer for that.
+  // A node grants a duplicate of a held lock again, also under the guard, and does not prolong the lock.
   if (own && node->left && claim->phase == ASKING && !node->granted[k]) {
     next = *from;
     next.nodes[n].granted[k] = 1;
@@ -201,7 +202,7 @@ static void expand_messages(const State *from, int k, int n) {
     step(next, "claim %d acquires again on node %d%s", k, n, granted >= quorum() ? ", and holds the lock" : "");
   }
   const int releases = own && (claim->phase == ENDED || SET(PLANT) == ID_USED_AGAIN);
-  // Of a claim that is neither of the two.
+  // With the planted error, the release of any claim frees the record.
   if (releases || (node->owner && SET(PLANT) == RELEASE_ANY_OWNER)) {
     next = *from;
     next.nodes[n].owner = next.nodes[n].left = 0;
@@ -237,7 +238,7 @@ static void expand_claim(const State *from, int k) {
   step(next, "claim %d ends", k);
   if (claim->phase != HOLDS || !SET(EXTENSIONS)) return;
   next = *from;
-  // One at a time: the one before is given up, or its replies counted, against the rule, for this one.
+  // A claim sends one extension at a time. It gives up the earlier one; a planted error counts its replies for this one.
   if (SET(PLANT) != EARLIER_REPLY_COUNTS)
     for (int n = 0; n < SET(NODES); n++) next.nodes[n].extended[k] = 0;
   if (claim->extending) next.claims[k].late = 1;

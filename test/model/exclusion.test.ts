@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// At most one holder within its validity: see exclusion.c. `npm run model` has the larger searches, too.
+// exclusion.c searches for two holders within their validity. `npm run model` also runs the larger searches.
 
 const LONG: [string, SearchSettings, number][] = [
   ['a ttl of four ticks', { ttl: 4, guard: 4 }, 3_405_642],
@@ -27,7 +27,7 @@ describe('at most one claim holds the lock within its validity (J1), over three 
     ['clocks that gain, extensions, and losses of data, one after the other', {}, 416_673],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // The number shows a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -39,16 +39,16 @@ describe('the search finds two holders when', () => {
     ['the reply to an earlier extension counts for a later one', { plant: 3 }],
     ['a lock is extended whoever holds it', { plant: 4 }],
     ['a lock is released whoever holds it', { plant: 5 }],
-    ['an id is used again, and the release of the attempt before comes late', { plant: 6 }],
+    ['an id is used again, and the release of the earlier attempt comes late', { plant: 6 }],
     ['a quorum is half of the nodes', { plant: 7 }],
-    ['what is held is granted', { plant: 8 }],
+    ['a node grants a lock that another claim holds', { plant: 8 }],
     ['one node that extended is enough', { plant: 10 }],
   ])('%s', (_what, given) => {
     expect(search({ drift: 0, gain: 0, losses: 0, ...given }).broken).toMatch(/^J1:/);
   });
 
   test.each<[string, SearchSettings]>([
-    ['nothing is taken off validity for clocks that gain', { drift: 0, losses: 0 }],
+    ['the validity has no allowance for clocks that gain', { drift: 0, losses: 0 }],
     ['the guard is shorter than the ttl, and data is lost', { guard: 2 }],
     [
       'the guard is shorter than the ttl, and a node comes back with older data',
@@ -60,6 +60,6 @@ describe('the search finds two holders when', () => {
 });
 
 test('extending a lapsed lock that nobody else acquired does not make two holders', () => {
-  // It is refused because it would leave a lock that nobody knows of: see "revival" in one-node.test.ts.
+  // A node refuses such an extension because it would leave a lock without a holder: see "revival" in one-node.test.ts.
   expect(search({ drift: 0, gain: 0, losses: 0, plant: 9 }).broken).toBeUndefined();
 });

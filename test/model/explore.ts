@@ -1,16 +1,16 @@
-/** A step of a protocol: what happened, and where it led. */
+/** A step of a protocol: its event, and the state after it. */
 export interface Step<State> {
   readonly event: string;
   readonly state: State;
-  /** The rule that the step broke. */
+  /** The rule that the step breaks, if any. */
   readonly broken?: string | undefined;
 }
 
 /** Result of an exploration. */
 export interface Exploration {
-  /** States that differ, up to the names of nodes and claims. */
+  /** Number of visited states. States that differ only in the names of nodes and claims count once. */
   readonly states: number;
-  /** A shortest way to break a rule; `undefined` means that no state within reach breaks one. */
+  /** A shortest way to break a rule; `undefined` if no reachable state breaks one. */
   readonly counterexample: { readonly broken: string; readonly events: readonly string[] } | undefined;
 }
 
@@ -22,7 +22,7 @@ interface Visit {
 /**
  * Visits every state that can be reached from `starts`, nearest first, and stops at the first broken rule.
  *
- * @param keyOf - the same for states that need not be told apart
+ * @param keyOf - returns the same text for equivalent states
  */
 export function explore<State>(
   starts: readonly State[],

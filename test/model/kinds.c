@@ -1,33 +1,33 @@
-// Fencing tokens of readers, writers and permits over several nodes (J2, J3; see README.md), without any clock: `quorum.c`
-// with locks that several hold at a time. The first reader of a phase counts up, as a writer does; one that joins others takes
-// the token that the record has. A slot of permits has a row of tokens; the record has the largest of all, and the floor of
-// the rows is what it had when a phase of permits began.
+// This search shows J2 and J3 for readers, writers and permits over several nodes, without clocks (see README.md). It
+// extends `quorum.c` with locks that several claims hold. The first reader of a phase counts up, and so does a writer. A
+// reader that joins others takes the record's token. Each slot of permits has a row of tokens. The record has the largest
+// token of all rows. The floor of the rows is the record's token at the beginning of a phase of permits.
 //
-// What is in it: one to three claims of any kind, and anybody else. Locks end at any time. Messages are executed at any
-// time, in any order, any number of times, or never. A grant that counts up may give any larger token.
+// The search has one to three claims of any kind, and other claims. Locks end at any time. A node executes a message at
+// any time, in any order, any number of times, or never. A grant that counts up may give any larger token.
 //
-// Why two claims are enough for any number of acquisitions: J2 and J3 compare two successes. What all other claims do on a
-// node makes its next tokens larger, or ends something; the two claims' own grants do both, at any time, by any amount. A
-// reader that joins others is one that counts up, by as much as they did. Three claims are searched in addition.
+// Two claims are enough for any number of acquisitions, because J2 and J3 compare two successes. Other claims only make a
+// node's next tokens larger, or end a lock. The grants of the two claims do both, at any time and by any amount. A reader
+// that joins others equals a reader that counts up by as much as they did. Some searches have three claims.
 //
-// What need not be modelled:
-// - When a claim is invoked: no later than its first grant, and J3 asks most of it if it is then.
-// - That one reader of a phase ends while others go on: all that it can do then is to join again, and it may be there still.
-// - Refused and lost messages, late replies: the sender counts none of them.
-// - Duplicates of a grant that still holds: they change nothing.
-// - Messages of a claim that has returned: anybody can do what they do.
-// - Other slots than the one whose tokens are compared: their tokens lift the record's, as anybody's do.
+// The search leaves out:
+// - The time of an invocation. A claim is invoked at its first grant, when J3 requires most of it.
+// - One reader of a phase that ends while others go on. It can only join again, and it may also have stayed.
+// - Refused and lost messages, and late replies. The sender counts none of them.
+// - Duplicates of a grant that still holds. They change nothing.
+// - Messages of a claim that has returned. Other claims can send the same.
+// - Slots other than the compared one. Their tokens raise the record's token, as those of other claims do.
 typedef signed char byte;
 enum { MOST_NODES = 3, MOST_CLAIMS = 3, NOBODY = 0, CLAIM = 1, NONE = -1 };
-enum { NOTHING, READERS_HOLD, PERMITS_HELD }; // permits: also when they were held last
+enum { NOTHING, READERS_HOLD, PERMITS_HELD }; // PERMITS_HELD: also if permits were held last
 typedef struct {
   byte token;
   byte phase;
-  byte writer;              // the claim that holds it alone
-  byte reader[MOST_CLAIMS]; // the token that each claim has here as a reader; NONE: it is no reader
-  byte holder, row, floor;  // the slot: the claim that has it, its last token, and below what none of its tokens is
-  byte astray[MOST_CLAIMS]; // the claim has another slot here; only where that makes a difference
-  /** What each claim knows of its grant. Asking: SMALLER or HIGHEST of its tokens. Raising: ASKED or AGREES. */
+  byte writer;              // the claim that holds the lock alone
+  byte reader[MOST_CLAIMS]; // the token of each claim as a reader of this node; NONE: no reader
+  byte holder, row, floor;  // the compared slot: its claim, its last token, and the floor of its tokens
+  byte astray[MOST_CLAIMS]; // the claim has another slot here; kept only if that makes a difference
+  /** The state of each claim's grant. While the claim asks: SMALLER or HIGHEST token. While it raises: ASKED or AGREES. */
   byte known[MOST_CLAIMS];
 } Node;
 enum { UNKNOWN, SMALLER, HIGHEST };
@@ -36,8 +36,8 @@ enum { IDLE, ASKING, RAISING, RETURNED };
 typedef struct {
   Node nodes[MOST_NODES];
   byte phase[MOST_CLAIMS];
-  byte token[MOST_CLAIMS]; // asking: the highest that it was granted
-  byte above[MOST_CLAIMS]; // the highest that had been returned when it was invoked, of those that it must be above
+  byte token[MOST_CLAIMS]; // the highest granted token, while the claim asks
+  byte above[MOST_CLAIMS]; // the highest token returned before the invocation, among those that the claim must exceed
 } State;
 
 #include "search.h"
@@ -62,21 +62,21 @@ enum {
   RIGHT,
   NO_WRITE_BACK,
   READERS_NOT_WRITTEN_BACK,
-  WRITER_RAISES_ANY_TOKEN, // wherever it holds the lock, whatever the token of the record
+  WRITER_RAISES_ANY_TOKEN, // if the claim holds the lock, whatever the record's token
   RAISE_BLIND,
-  READER_RAISES_ANYWHERE, // also where it is no reader any more
-  READER_LOWERS_TOKEN,    // the record gets its token, whatever it had
+  READER_RAISES_ANYWHERE, // also if the claim is no reader any more
+  READER_LOWERS_TOKEN,    // the record gets the reader's token, even a lower one
   JOINING_TAKES_TOKEN_OF_ANOTHER_NODE,
   FIRST_READER_DOES_NOT_COUNT_UP,
   WRITER_DOES_NOT_COUNT_UP_AFTER_READERS,
-  READER_BESIDE_WRITER, // joins a writer as it joins readers
+  READER_BESIDE_WRITER, // a reader joins a writer like readers
   HALF_IS_ENOUGH,
   NO_FLOOR,
-  ROW_FORGOTTEN, // a slot's token may be as large as the one before
-  RECORD_NOT_LIFTED_BY_GRANTS, // of a slot
+  ROW_FORGOTTEN, // a slot's token may equal the token before
+  RECORD_NOT_LIFTED_BY_GRANTS, // grants of a slot
   RECORD_NOT_LIFTED_BY_RAISES,
-  PERMIT_RAISES_ANY_TOKEN, // wherever it has the slot, whatever the slot's last token
-  PERMIT_RAISES_ANY_SLOT,  // also where it has another one
+  PERMIT_RAISES_ANY_TOKEN, // if the claim has the slot, whatever the slot's last token
+  PERMIT_RAISES_ANY_SLOT,  // also if the claim has another slot
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -117,9 +117,9 @@ static void sort_nodes(State *state) {
 }
 
 /**
- * The tokens that are compared are numbered 3, 6, 9, ... in their order. Of the token of a record that lies between two of
- * them no more is kept: with the least one, a node can do whatever it could with a larger one. A new one that lies between
- * two is above it (see `expand_grant`).
+ * Numbers the compared tokens 3, 6, 9, ... in their order. A record's token between two of them gets the least number
+ * there: a node can do with it whatever it could do with a larger one. A new token between the two gets a larger number
+ * (see `expand_grant`).
  */
 static void number_tokens(State *state) {
   byte *compared[MOST_CLAIMS * (2 + MOST_NODES)], order[128] = {0};
@@ -139,13 +139,13 @@ static void number_tokens(State *state) {
     node->token = order[node->token];
     node->row = SET(PERMITS) ? order[node->row] : 0;
     node->floor = SET(PERMITS) ? order[node->floor] : 0;
-    // Above the floor is above the row, then.
+    // In this case, a token above the floor is above the row.
     if (node->row < node->floor) node->row = node->floor;
     if (node->phase != PERMITS_HELD) node->row = node->floor = 0;
   }
 }
 
-/** Whether the token of a claim that has returned still matters to another: it is not invoked, or not known to be above. */
+/** Returns true if a later claim may still be compared with this returned claim's token. */
 static int is_compared(const State *state, int k) {
   for (int i = 0; i < claims(); i++) {
     if (state->phase[i] == RETURNED || (reads(i) && reads(k))) continue;
@@ -157,13 +157,13 @@ static int is_compared(const State *state, int k) {
 static void normalise(State *state) {
   for (int k = 0; k < claims(); k++) {
     const int phase = state->phase[k];
-    // The token of a claim never gets smaller.
+    // A claim's token never decreases.
     if (phase == RETURNED || state->token[k] > state->above[k]) state->above[k] = NONE;
     if (phase == RETURNED && !is_compared(state, k)) state->token[k] = NONE;
     for (int n = 0; n < SET(NODES); n++) {
       Node *node = &state->nodes[n];
       if (phase == RETURNED) node->known[k] = UNKNOWN;
-      // Where a claim has nothing more to do, it is like anybody.
+      // A claim that has nothing more to do on a node equals any other claim there.
       const int done = phase == RETURNED || (phase == RAISING && node->known[k] != ASKED);
       if (done && SET(PLANT) != READER_BESIDE_WRITER) {
         if (node->writer == CLAIM + k) node->writer = NOBODY;
@@ -171,9 +171,9 @@ static void normalise(State *state) {
         node->reader[k] = NONE;
         node->astray[k] = 0;
       }
-      // What a reader was granted matters where it may be too large.
+      // A reader's granted token matters only if it may be too large.
       if (node->reader[k] != NONE && (!SET(OWN) || node->reader[k] <= state->token[k])) node->reader[k] = 0;
-      // What was granted since is larger than what the claim raises to, and what will be, too.
+      // Every later grant has a larger token than the one to which the claim raises.
       const int last = has_permit(k) ? node->row : node->token;
       const int raises = phase == RAISING && node->known[k] == ASKED && last > state->token[k] && !SET(PLANT);
       if (raises && (reads(k) ? SET(OWN) && node->reader[k] != 0 : 1)) {
@@ -186,14 +186,14 @@ static void normalise(State *state) {
   }
   number_tokens(state);
   sort_nodes(state);
-  // Claims of one kind are named in the order that makes the state least.
+  // Claims of one kind are renamed in the order that gives the least state.
   State best = *state, other = *state;
   const int first[] = {0, SET(READERS), SET(READERS) + SET(WRITERS)};
   const int last[] = {SET(READERS), SET(READERS) + SET(WRITERS), claims()};
   for (int kind = 0; kind < 3; kind++) {
     const int count = last[kind] - first[kind];
     if (count < 2) continue;
-    // Three of a kind have six orders: two exchanges, three times.
+    // Three claims of a kind have six orders, which two exchanges reach in three rounds.
     for (int i = 0; i < (count == 3 ? 5 : 1); i++) {
       exchange_claims(&other, first[kind] + i % 2, first[kind] + i % 2 + 1);
       State sorted = other;
@@ -234,10 +234,10 @@ static void hear(State *state, int k, int n, int token) {
   state->nodes[n].known[k] = token == state->token[k] ? HIGHEST : SMALLER;
 }
 
-/** The next larger token that makes a difference: one of those that are compared, or between two of them. */
+/** Returns the next larger token that makes a difference: a compared token, or one between two compared tokens. */
 static int next_token(int token) { return token % 3 == 2 ? token + 1 : token + 2 - token % 3; }
 
-/** The least token that makes a difference where the record has this one. */
+/** Returns the least token that makes a difference if the record has this token. */
 static int this_token(int token) { return token % 3 == 1 ? token + 1 : token; }
 
 static void end_all(Node *node) {
@@ -290,7 +290,7 @@ static void expand_grant(const State *from, int k, int n, int above) {
   const int joins = reads(k) && (node->phase == READERS_HOLD || (plant == READER_BESIDE_WRITER && node->writer));
   const int as_it_is = this_token(node->token);
   if (joins)
-    // Another reader may have raised the token before.
+    // Another reader may have raised the record's token before.
     for (int token = as_it_is; token <= (node->phase == READERS_HOLD ? above : as_it_is); token = next_token(token)) {
       next = asked;
       granted->token = granted->reader[k] = (byte)token;
@@ -302,7 +302,7 @@ static void expand_grant(const State *from, int k, int n, int above) {
     expand_permit(from, &asked, k, n, above);
     return;
   }
-  // The lock that was there has ended.
+  // The former lock has ended.
   const int same = (plant == FIRST_READER_DOES_NOT_COUNT_UP && reads(k)) ||
     (plant == WRITER_DOES_NOT_COUNT_UP_AFTER_READERS && !reads(k) && node->phase);
   for (int token = same ? as_it_is : next_token(node->token); token <= above; token = next_token(token)) {
@@ -318,7 +318,7 @@ static void expand_grant(const State *from, int k, int n, int above) {
   }
 }
 
-/** What other claims do: a grant that ends what was there, or, among readers and permits, one that does not; a raise. */
+/** Steps of other claims: a grant after the present lock has ended, a grant beside it (readers, permits), and a raise. */
 static void expand_others(const State *from, int n, int above) {
   const Node *node = &from->nodes[n];
   State next;
@@ -347,7 +347,7 @@ static void expand_decision(const State *from, int k, int above) {
   int granted = 0;
   for (int n = 0; n < SET(NODES); n++) granted += from->nodes[n].known[k] != UNKNOWN;
   if (granted < quorum()) return;
-  // A lock of several keys takes the highest token of all of them.
+  // A lock of several keys takes the highest token of all keys.
   for (int token = from->token[k]; token <= (SET(KEYS) ? above : from->token[k]); token = next_token(token)) {
     State next = *from;
     int agree = 0;
@@ -403,7 +403,7 @@ static void expand(const State *from) {
   }
   if (!left) return;
   for (int n = 0; n < SET(NODES); n++) highest = larger(highest, larger(from->nodes[n].token, from->nodes[n].row));
-  // One that is above all: of several such the order is told by what comes after.
+  // One token above all others is enough: later steps decide the order of several.
   const int above = next_token(highest - highest % 3);
   for (int n = 0; n < SET(NODES) && SET(OTHERS); n++) expand_others(from, n, above);
   for (int k = 0; k < claims(); k++) {

@@ -1,13 +1,13 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// Tokens of readers, writers and permits over several nodes, with any number of duplicates and no assumption about clocks:
-// see kinds.c. What it takes for granted of one node is shown in members.test.ts.
+// kinds.c searches tokens of readers, writers and permits over several nodes, with any number of duplicates and without
+// clocks. members.test.ts shows its assumptions about one node.
 
-// Grants and raises of any others as steps of their own, other readers among them: kinds.c says why they need not be.
+// These searches add the steps of other claims, also of other readers. kinds.c explains why the others need none.
 const LONG: [string, SearchSettings, number][] = [
-  ['a reader, a writer, and anybody', { readers: 1, writers: 1, others: 1 }, 1_354_171],
-  ['two writers, and anybody', { writers: 2, others: 1 }, 251_144],
+  ['a reader, a writer, and other claims', { readers: 1, writers: 1, others: 1 }, 1_354_171],
+  ['two writers, and other claims', { writers: 2, others: 1 }, 251_144],
 ];
 
 let search: (given: SearchSettings) => SearchResult;
@@ -16,7 +16,7 @@ beforeAll(() => {
   search = compileSearch('kinds');
 });
 
-describe('tokens of those that exclude each other differ and increase in real-time order (J2, J3)', () => {
+describe('tokens of claims that exclude each other differ and increase in real-time order (J2, J3), with', () => {
   test.each<[string, SearchSettings, number]>([
     ['a reader and a writer', { readers: 1, writers: 1 }, 35_022],
     ['two writers', { writers: 2 }, 15_425],
@@ -38,24 +38,24 @@ describe('tokens of those that exclude each other differ and increase in real-ti
     ['one of each, over two nodes', { nodes: 2, readers: 1, writers: 1, permits: 1, keys: 0 }, 177_396],
     ['two permits and a writer, over two nodes', { nodes: 2, permits: 2, writers: 1, keys: 0 }, 144_722],
     [
-      'a reader, a writer, and anybody, over two nodes',
+      'a reader, a writer, and other claims, over two nodes',
       { nodes: 2, readers: 1, writers: 1, others: 1 },
       14_120,
     ],
     [
-      'a permit, a writer, and anybody, over two nodes',
+      'a permit, a writer, and other claims, over two nodes',
       { nodes: 2, permits: 1, writers: 1, others: 1 },
       53_867,
     ],
     [
-      'a permit, a reader, and anybody, over two nodes',
+      'a permit, a reader, and other claims, over two nodes',
       { nodes: 2, permits: 1, readers: 1, others: 1 },
       74_524,
     ],
-    ['two permits, and anybody, over two nodes', { nodes: 2, permits: 2, others: 1 }, 42_526],
+    ['two permits, and other claims, over two nodes', { nodes: 2, permits: 2, others: 1 }, 42_526],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // The number shows a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -66,9 +66,9 @@ describe('the search finds a violation when', () => {
   test.each<[string, SearchSettings]>([
     ['the token is not written back', { ...reads, plant: 1 }],
     ["readers' tokens are not written back", { ...reads, plant: 2 }],
-    ['a writer raises whatever the token of the record', { ...reads, plant: 3 }],
+    ["a writer raises a token below the record's", { ...reads, plant: 3 }],
     ['the token is written back blindly', { ...reads, plant: 4 }],
-    ['a reader raises where it is no reader any more', { ...reads, plant: 5 }],
+    ['a reader raises on a node where it is no reader any more', { ...reads, plant: 5 }],
     ['a reader lowers the token of the record', { nodes: 2, readers: 2, writers: 1, plant: 6 }],
     ['a reader that joins takes the token of another node', { nodes: 2, readers: 2, writers: 1, plant: 7 }],
     ['the first reader of a phase does not count up', { ...reads, plant: 8 }],
@@ -76,25 +76,25 @@ describe('the search finds a violation when', () => {
     ['a reader is admitted beside the record of a writer', { ...reads, plant: 10 }],
     ['a quorum is half of the nodes', { ...reads, plant: 11 }],
     ['a phase of permits begins without a floor', { ...permits, plant: 12 }],
-    ["a slot's token may be as large as the one before", { permits: 2, plant: 13 }],
+    ["a slot's token may equal the token before", { permits: 2, plant: 13 }],
     ['the grant of a slot does not lift the token of the record', { ...permits, plant: 14 }],
     ['the raise of a slot does not lift the token of the record', { ...permits, plant: 15 }],
-    ["a permit raises whatever the slot's last token", { permits: 2, plant: 16 }],
-    ['a permit raises where it has another slot', { permits: 2, plant: 17 }],
+    ["a permit raises a token below the slot's last one", { permits: 2, plant: 16 }],
+    ['a permit raises on a node where it has another slot', { permits: 2, plant: 17 }],
   ])('%s', (_what, given) => {
     expect(search(given).broken).toMatch(/^J[23]:/);
   });
 });
 
-describe('a reader that was granted a larger token than it raises to', () => {
-  // Only a duplicate does that, after the reader had lapsed and somebody else held the lock.
+describe('a reader with a larger granted token than the one to which it raises', () => {
+  // Only a duplicate leads to this, after the reader had lapsed and another claim held the lock.
   const given = { readers: 1, writers: 1, own: 0 };
 
-  test('gets the token of a writer when its token is raised', () => {
+  test('gets the token of a writer if a node raises it', () => {
     expect(search(given).broken).toBe('J2: a reader has the token of one who is no reader');
   });
 
-  test('may be raised when the order of tokens stays the same', () => {
+  test('breaks no rule after a raise if only the order of tokens matters', () => {
     expect(search({ ...given, apart: 0 })).toEqual({ states: 30_192, broken: undefined });
   });
 });

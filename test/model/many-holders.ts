@@ -1,19 +1,19 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// What a node does with keys that several can hold, as long as nobody waits for them: how holders of each mode, their ends,
-// slots and tokens change with each message. `modes.test.ts` shows that the stores answer the same.
+// This model has the rules of a node for keys that several clients can hold, without waiters. Each message changes the
+// holders with their ends, slots and tokens. `modes.test.ts` shows that the stores give the same answers.
 //
-// Times are those of the node's clock, in steps of a token. Nothing is late, and no token is far ahead of the clock: the
-// deadline, the guard and the marker are in `record.ts`.
+// Times are those of the node's clock, in steps of a token. No message is late, and no token is far ahead of the clock:
+// `record.ts` has the deadline, the guard and the marker.
 
 const { max } = Math;
 
-/** A lease as the rules know it. */
+/** The fields of a lease that the rules use. */
 export interface Claimant {
   readonly id: string;
   readonly keys: readonly string[];
   readonly mode: LockMode;
-  /** 0 without permits. */
+  /** Number of permits; 0 in other modes. */
   readonly permits: number;
 }
 
@@ -26,18 +26,18 @@ export interface Wanted {
 export interface Held {
   readonly token: number;
   readonly end: number;
-  /** Only with permits. */
+  /** Set only for permits. */
   readonly slot: number | undefined;
-  /** Released, and in the way of others until its end (`minHold`). */
+  /** True after a release with `minHold`: the holder still blocks other clients until its end. */
   readonly kept: boolean;
 }
 
 /** The rules; only {@link RIGHT_MODES} is right. */
 export interface ModeRules {
   readonly linger: number;
-  /** Readers are not granted beside an exclusive holder, nor permits beside readers. */
+  /** The node grants no reader beside an exclusive holder, and no permit beside readers. */
   readonly excludes: boolean;
-  /** A reader that joins others gets their token. */
+  /** A reader that joins other readers gets their token. */
   readonly joinsByToken: boolean;
   /** Each holder has an end of its own. */
   readonly ownEnds: boolean;
@@ -45,13 +45,13 @@ export interface ModeRules {
   readonly rows: boolean;
   /** The tokens of a phase are above those of all phases before. */
   readonly floor: boolean;
-  /** A lease that is to have exactly another slot gives up the one that it has. */
+  /** A lease that asks for exactly another slot gives up its present one. */
   readonly givesUp: boolean;
-  /** A lease that is known to have another slot is not extended. */
+  /** The node does not extend a lease that asks with another slot. */
   readonly knowsSlot: boolean;
-  /** A lease whose token is larger already is not raised: it was granted anew meanwhile. */
+  /** The node does not raise a lease with a larger token, which a later grant gave it. */
   readonly refusesLowerRaise: boolean;
-  /** A release frees the permit of the one who releases, and no other. */
+  /** A release frees only the releasing lease's own hold. */
   readonly releasesOwn: boolean;
 }
 
@@ -69,12 +69,12 @@ export const RIGHT_MODES: Omit<ModeRules, 'linger'> = {
 
 interface Key {
   mode: LockMode;
-  /** The largest that was granted. */
+  /** The largest granted token. */
   token: number;
-  /** The largest before the present holders came. */
+  /** The largest token before the present phase. */
   floor: number;
   permits: number;
-  /** Until when it is held, when nobody extends or releases it. */
+  /** The end of the last holder. */
   until: number;
   readonly rows: Map<number, number>;
   readonly holders: Map<string, Held>;
@@ -95,7 +95,7 @@ export class ManyHolders {
     return copy;
   }
 
-  /** Holders of the key. */
+  /** Returns the holders of the key by their ids. */
   holders(name: string, now: number): ReadonlyMap<string, Held> {
     const holders = [...(this.#keys.get(name)?.holders ?? [])];
     return new Map(holders.filter(([, { end }]) => now < end));
@@ -106,14 +106,14 @@ export class ManyHolders {
     return { mode, permits };
   }
 
-  /** A holder's end as a node shows it: to the millisecond, and to how long its answer took. */
+  /** Sets a holder's end to the one that the node shows, which is exact only to the duration of its answer. */
   correctEnd(name: string, id: string, end: number): void {
     const key = this.#keys.get(name);
     const held = key?.holders.get(id);
     if (key && held) key.holders.set(id, { ...held, end });
   }
 
-  /** When something ends by itself. */
+  /** Returns the ends of all holders. */
   ends(): number[] {
     return [...this.#keys.values()].flatMap(({ holders }) => [...holders.values()].map(({ end }) => end));
   }
@@ -240,7 +240,7 @@ export class ManyHolders {
     this.#keys.set(name, key);
   }
 
-  /** State of a key: nothing, when the linger after its last hold has passed. */
+  /** Returns the state of a key, or an empty one after the linger of its last hold. */
   #key(name: string, now: number): Key {
     const key = this.#keys.get(name);
     if (key && now < key.until + this.rules.linger) return key;

@@ -11,7 +11,8 @@ import {
   releaseRecord,
 } from './record.js';
 
-// A node with several keys, and locks of several of them: `record.ts` for each key, all or nothing.
+// This model has a node with several keys, and locks of several keys. A lock follows `record.ts` for each of its keys, all
+// or nothing.
 
 const { max, min } = Math;
 
@@ -27,7 +28,7 @@ export interface Records {
   readonly born: number | undefined;
 }
 
-/** The node after a message, and what it answered to each claim. */
+/** The node after a message, and its answer to each claim. */
 interface Step<Answer> {
   readonly after: Records;
   readonly answers: readonly Answer[];
@@ -48,16 +49,16 @@ function stored(before: Records, keys: readonly string[], nodes: readonly Record
   return { ...before, records, marker: markers.length > 0 ? max(...markers) : undefined };
 }
 
-/** The nodes of all the keys after one message to each; nothing when one refuses. */
+/** Applies a message to every key. Returns the results, or `undefined` if one key refuses. */
 function all<Result>(claim: Claim, apply: (key: string) => Result | undefined): Result[] | undefined {
   const results = claim.keys.map(apply);
   return results.some((result) => result === undefined) ? undefined : (results as Result[]);
 }
 
 /**
- * What all claims are asked with, in one command: so the marker is read once.
+ * Acquires for all claims in one command, which reads the marker once.
  *
- * @param proposal - counts up to the lead: a client whose clock is wrong must not lift every marker
+ * @param proposal - limited to the lead over the node's clock: a client's wrong clock must not raise every marker
  */
 export function acquireAll(
   before: Records,

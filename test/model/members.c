@@ -1,26 +1,26 @@
-// One node and a lock that several hold: what `kinds.c`, `permits.c` and `shared-exclusion.c` take for granted of it, with
-// a clock that falls and records that are forgotten. `one-node.ts` shows the same of a lock that one holds.
+// This search shows what `kinds.c`, `permits.c` and `shared-exclusion.c` assume of one node with a lock that several claims
+// hold. The node's clock may fall, and the node forgets records. `one-node.ts` shows the same for an exclusive lock.
 //
-// A node has the record of the lock and, beside it, the members: who holds it, each with an end of its own, and for permits the
-// rows of tokens. An exclusive lock knows the record alone, and leaves the members as they are.
+// A node has the lock's record and its members. Each member has an end of its own; permits also have rows of tokens. An
+// exclusive lock uses only the record, and does not change the members.
 //
-// What is in it: one claim, a reader's or a permit's, and anybody else, who may do anything at any time. Messages are executed
-// late, again, or never. The clock goes on by ticks, and falls as far as `back` below what it has said, as often as it
-// likes. When nothing is left of the claim, another one is watched. Locks of others end at any time.
+// The search watches one claim of a reader or of a permit. Other claims may do anything at any time. The node executes a
+// message late, again, or never. The clock advances by ticks, and falls any number of times, by `back` at most below its
+// highest time. When the node has no trace of the claim, the search watches another one. Locks of others end at any time.
 typedef signed char byte;
 enum { NONE = -100, NOTHING = 0, ALONE, SHARED, PERMITS };
-typedef struct { // times and tokens are counted from the clock
+typedef struct { // times and tokens are relative to the clock
   byte fallen;
-  byte mode, free, token, end; // the record; it is gone when the clock is at its end
+  byte mode, free, token, end; // the record, which the node forgets at its end
   byte marker;
-  byte members_end;            // NONE: there are no members
-  byte ends;                   // the claim's end, while it is a member; NONE: it is none
-  byte row, floor;             // its slot's last token, and below what no slot's is; a reader's row: its own token
-  byte asked, deadline;        // of the claim's acquisition
-  byte granted, excluded;      // somebody was granted since, beside whom the claim cannot be
+  byte members_end;            // NONE: no members
+  byte ends;                   // the claim's end as a member; NONE: no member
+  byte row, floor;             // the last token of the claim's slot, and the floor of all slots; a reader's row is its own token
+  byte asked, deadline;        // times of the claim's acquisition
+  byte granted, excluded;      // a later grant excludes the claim
   byte released;
-  byte top;                    // the largest token of any grant or raise
-  byte own_top;                // the largest that the claim's is to be above
+  byte top;                    // the largest token of all grants and raises
+  byte own_top;                // the largest token that the claim must exceed
 } State;
 
 #include "search.h"
@@ -41,17 +41,17 @@ static Setting settings[SETTINGS] = {
 #define SET(name) (settings[name].value)
 enum {
   RIGHT,
-  EXTENDS_BY_END_ALONE, // whatever the record says
+  EXTENDS_BY_END_ALONE, // without a look at the record
   RAISES_BY_END_ALONE,
-  FIRST_KEEPS_MEMBERS, // of the phase before
+  FIRST_KEEPS_MEMBERS, // those of the earlier phase
   FIRST_DOES_NOT_COUNT_UP,
   NO_FLOOR,
-  RECORD_NOT_LIFTED, // by the tokens of slots
+  RECORD_NOT_LIFTED, // tokens of slots do not raise it
   MARKER_NOT_LIFTED,
   RELEASE_DELETES_RECORD,
   NO_DEADLINE,
-  NO_FLOOR_WITHOUT_ROWS, // where the rows were forgotten, a new phase of permits begins at the clock
-  ROWS_GO_ON,            // in a new phase of permits, though somebody else held the lock since
+  NO_FLOOR_WITHOUT_ROWS, // without rows, a new phase of permits begins at the clock
+  ROWS_GO_ON,            // into a new phase of permits, after another claim held the lock
 };
 
 static int larger(int a, int b) { return a > b ? a : b; }
@@ -76,7 +76,7 @@ static void normalise(State *s) {
   if (!s->mode) s->free = s->end = 0, s->token = NONE;
   if (s->members_end != NONE && s->members_end <= low) drop_members(s);
   if (s->marker != NONE && s->marker < low) s->marker = NONE;
-  // Of tokens below the clock the order alone matters: one who joins takes the record's as it is.
+  // Only the order of tokens below the clock matters: a joining reader takes the record's token unchanged.
   const int above = s->token > s->own_top;
   byte *tokens[] = {&s->token, &s->row, &s->floor, &s->top, &s->own_top};
   for (int i = 0; i < 5; i++) move(tokens[i], 0, low - 1);
@@ -107,7 +107,7 @@ static void lift(State *s, int token) {
 
 static int least(const State *s) { return larger(0, s->marker == NONE ? NONE : s->marker + 1); }
 
-/** Of the record; whoever holds it longest. */
+/** Stores a record that ends with its last member. */
 static void hold(State *s, int mode, int ends) {
   const int end = ends + SET(LINGER);
   s->end = (byte)(is_held(s) && s->mode == mode ? larger(s->end, end) : end);
@@ -143,7 +143,7 @@ static void expand_alone(const State *from) {
   }
 }
 
-/** `by_claim`: else by another reader. */
+/** @param by_claim - true for the watched claim, false for another reader */
 static void expand_shared(const State *from, int by_claim) {
   if (is_held(from) && from->mode != SHARED) return;
   const int joins = is_held(from);
@@ -169,7 +169,7 @@ static void expand_shared(const State *from, int by_claim) {
   }
 }
 
-/** `own`: the claim's slot, else another. */
+/** @param own - true for the claim's slot, false for another slot */
 static void expand_permit(const State *from, int by_claim, int own) {
   if (is_held(from) && from->mode != PERMITS) return;
   if (!by_claim && own && SET(MODE) == PERMITS && is_member(from)) return;
@@ -211,7 +211,7 @@ static void expand_claim(const State *from) {
     step(next, "the claim is invoked");
     return;
   }
-  // Asked again while it is a member, it gets the same answer; while its end is known to have passed, an error.
+  // A member that asks again gets the same answer; after its end it gets an error.
   const int late = from->deadline < 0 && SET(PLANT) != NO_DEADLINE;
   const int known = has_members(from) && from->ends != NONE && is_there(from) && from->mode == SET(MODE) && is_held(from);
   if (!late && !known) {
@@ -268,7 +268,7 @@ static void expand_others(const State *from) {
   if (!is_held(from)) return;
   for (int end = 0; end <= SET(TTL); end++) {
     next = *from;
-    // A release leaves the end of who is left.
+    // A release sets the record's end to that of the remaining members.
     const int left = larger(end, from->mode == SET(MODE) && is_member(from) ? from->ends : 0);
     next.end = (byte)(left + SET(LINGER));
     if (from->mode != ALONE) next.members_end = next.end;

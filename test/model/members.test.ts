@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// One node with readers or permits, its clock, and a record that is forgotten: see members.c. With kinds.c, permits.c and
-// shared-exclusion.c, which take for granted what is shown here, it proves what is promised of them.
+// members.c searches one node with readers or permits, its clock, and a record that the node forgets. kinds.c, permits.c
+// and shared-exclusion.c assume the results; together they prove the promises for readers and permits.
 
 const SHARED = 2;
 const PERMITS = 3;
@@ -16,12 +16,12 @@ beforeAll(() => {
 describe('tokens increase, a lost claim does not count, and no claim revives after its deadline, while', () => {
   test.each<[string, SearchSettings, number, number]>([
     ['the clock never falls', { back: 0 }, 2_774, 4_141],
-    ['falls are all but half of the linger less the lead', { back: 1 }, 32_440, 57_664],
-    ['falls are longer, and the linger, too', { back: 2, linger: 6 }, 225_018, 462_033],
+    ['falls are almost half of the linger less the lead', { back: 1 }, 32_440, 57_664],
+    ['falls and the linger are longer', { back: 2, linger: 6 }, 225_018, 462_033],
     ['the deadline is longer than the linger', { limit: 5 }, 85_954, 169_182],
-    ["a slot's tokens go on after its permits, if nobody else held the lock", { keep: 1 }, 32_440, 52_838],
+    ["a slot's tokens go on after its permits, if no other claim held the lock", { keep: 1 }, 32_440, 52_838],
   ])('%s', (_what, given, readers, permits) => {
-    // The numbers show a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search({ ...given, mode: SHARED })).toEqual({ states: readers, broken: undefined });
     expect(search({ ...given, mode: PERMITS })).toEqual({ states: permits, broken: undefined });
   });
@@ -32,15 +32,15 @@ describe('the search finds a violation when', () => {
     ['falls are half of the linger less the lead', /^tokens:/, { linger: 3 }],
     ['longer falls are half of the linger less the lead', /^tokens:/, { back: 2, linger: 5 }],
     [
-      'a member is extended whatever the record says, and the clock fell after an exclusive lock was granted',
+      'a member is extended without a look at the record, and the clock fell after an exclusive grant',
       /^extending:/,
       { plant: 1 },
     ],
-    ['a member is raised so', /^raising:/, { plant: 2 }],
-    ['the first of a phase keeps the members of the one before', /^extending:/, { plant: 3 }],
+    ['a member is raised without a look at the record', /^raising:/, { plant: 2 }],
+    ['the first grant of a phase keeps the members of the earlier phase', /^extending:/, { plant: 3 }],
     ['the first reader of a phase does not count up', /^tokens:/, { plant: 4 }],
-    ['the tokens of slots do not lift that of the record', /^tokens:/, { plant: 6 }],
-    ['nothing lifts the marker', /^tokens:/, { plant: 7 }],
+    ["the tokens of slots do not raise the record's token", /^tokens:/, { plant: 6 }],
+    ['nothing raises the marker', /^tokens:/, { plant: 7 }],
     ['the last release deletes the record', /^tokens:/, { plant: 8 }],
     ['an acquisition has no deadline', /^revival:/, { plant: 9 }],
   ])('%s', (_what, broken, given) => {
@@ -49,14 +49,14 @@ describe('the search finds a violation when', () => {
 
   test.each<[string, SearchSettings]>([
     ['a phase of permits begins without a floor', { plant: 5 }],
-    ['rows were forgotten before the record, and no floor is put in their place', { plant: 10 }],
-    ['rows go on though somebody else held the lock since', { plant: 11 }],
+    ['rows are forgotten before the record, and no floor replaces them', { plant: 10 }],
+    ['rows go on after another claim held the lock', { plant: 11 }],
   ])('%s', (_what, given) => {
     expect(search({ ...given, mode: PERMITS }).broken).toMatch(/^tokens:/);
   });
 });
 
-test('the end of a member alone decides its membership when the clock never falls', () => {
+test('a member needs no check of the record when the clock never falls', () => {
   for (const mode of [SHARED, PERMITS])
     for (const plant of [1, 2, 3]) expect(search({ plant, mode, back: 0 }).broken).toBeUndefined();
 });

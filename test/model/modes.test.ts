@@ -21,21 +21,21 @@ import {
 } from './many-holders.js';
 import { randomFrom } from './random.js';
 
-// Long random sequences of messages in all modes, with keys that change from one mode to another: a store must answer as
-// `many-holders.ts` says, and show the same holders after each message. What it stores them in is no matter here.
+// These tests send a store long random sequences of messages in all modes. The keys change from one mode to another. The
+// store must give the answers of `many-holders.ts`, and show the same holders after each message.
 
-/** So many times, each with other messages. */
+/** Number of sequences. */
 const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
 const MEMORY_MESSAGES = 8_000;
 const REDIS_MESSAGES = 1_500;
-/** Within so many every planted error is found, most of them within a few hundred. */
+/** Limit of messages until a planted error shows; most errors show within a few hundred. */
 const MOST_MESSAGES = 8_000;
 const LONG_MS = 60_000;
-/** An end this close is waited for: a message could come before or after it. */
+/** The test waits for an end that is closer than this, because a message could come before or after it. */
 const CLOSE = steps(4);
 const RULES: ModeRules = { ...RIGHT_MODES, linger: steps(LINGER_MS) };
 
-/** Keys of leases, and their number of permits in that mode. */
+/** The mode of each lease, its keys (one for each letter), and its number of permits. */
 const KINDS: readonly (readonly [LockMode, string, number])[] = [
   ['exclusive', 'a', 0],
   ['exclusive', 'ab', 0],
@@ -57,14 +57,14 @@ function steps(milliseconds: number): number {
 
 type Random = (count: number) => number;
 
-/** Receiver of the messages. */
+/** The store that receives the messages, and its clock. */
 interface Node {
   readonly store: Store;
   readonly modes: readonly LockMode[];
   readonly shortMs: number;
   readonly keepMs: number;
   clock(): Promise<number>;
-  /** Lets some time pass; whether it was more than anything is kept. */
+  /** Lets some time pass. Resolves to true if the store has forgotten everything. */
   pass(random: Random): Promise<boolean>;
 }
 
@@ -90,7 +90,7 @@ async function answersTo<Reply>(
   return answers;
 }
 
-/** Result of a grant; `undefined` for a refusal, which the model does not distinguish from an expected error. */
+/** Returns the grant in a reply, or `undefined` for a refusal or an expected error: the model treats both alike. */
 function grantOf(reply: AcquireReply | Error): Granted | undefined {
   if (!(reply instanceof Error))
     return reply.granted ? { token: reply.token, slots: reply.slots ?? [] } : undefined;
@@ -102,14 +102,14 @@ class Conversation {
   readonly #random: Random;
   #keys: Readonly<Record<string, string>> = {};
   #leases: Lease[] = [];
-  /** Replaced leases, whose extensions and releases may still arrive. */
+  /** Leases that others have replaced. Their extensions and releases may still arrive. */
   #late: Lease[] = [];
   readonly #granted = new Set<Lease>();
   #state = new ManyHolders(RULES);
   #now = 0;
-  /** Uncertainty of the holders' ends: the duration of the last answer. */
+  /** Uncertainty of the holders' ends: the duration of the last exchange. */
   #slack = 0;
-  /** Events so far, to see that each kind has occurred. */
+  /** Kinds of events so far; a test checks that each kind has occurred. */
   readonly seen = new Set<string>();
 
   constructor(
@@ -120,7 +120,7 @@ class Conversation {
     this.#random = randomFrom(seed);
   }
 
-  /** The first difference; `undefined` when there is none. */
+  /** Sends messages. Resolves to the first difference, or to `undefined` without one. */
   async run(messages: number): Promise<unknown> {
     this.#begin();
     for (let at = 0; at < messages; at++) {
@@ -133,7 +133,7 @@ class Conversation {
     return undefined;
   }
 
-  /** Keys that nobody has had. */
+  /** Begins with new keys and new leases. */
   #begin(): void {
     const run = this.#random(2 ** 31);
     this.#keys = { a: `{${run}}:a`, b: `{${run}}:b` };
@@ -158,7 +158,7 @@ class Conversation {
     );
   }
 
-  /** The message, and its answer by the rules at a time at which it may have been carried out. */
+  /** Sends a message, and compares the answer with the rules at each time at which the store may have executed it. */
   async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
     const before = this.#state;
     const from = await this.node.clock();
@@ -265,7 +265,7 @@ class Conversation {
     }
     if (kind < 15) {
       const [key] = claim.keys as [string];
-      // A lapsed id among the ended ones is accepted: it is not a holder.
+      // The ids may include lapsed leases, which hold nothing.
       const named = [lease, this.#oneToChange()].filter(
         (one) => !this.#granted.has(one) || this.#isThere(one),
       );
@@ -312,7 +312,7 @@ class Conversation {
       },
       rule: (state, now) => {
         const isNew = !claim.keys.some((key) => state.holders(key, now).has(claim.id));
-        // Any that is free will do: a store need not have noticed yet that another one has lapsed.
+        // The store may choose any free slot, and may not have noticed yet that another slot has lapsed.
         const chosen = heard && heard.slots.length > 0 && isNew && !wish?.exactly ? heard.slots : undefined;
         const taken = chosen && { ...wanted, wish: { slots: chosen.map(Number), exactly: true } };
         const granted = state.acquire(claim, now, taken ?? wanted);
@@ -321,7 +321,7 @@ class Conversation {
     };
   }
 
-  /** Step of the algorithm after a grant: sometimes the others have agreed on another slot. */
+  /** Does the client's step after a grant: sometimes the other nodes have agreed on another slot. */
   #heard(lease: Lease, { slots }: Granted): void {
     const isNew = !this.#granted.has(lease);
     this.#granted.add(lease);
@@ -339,7 +339,7 @@ class Conversation {
     return { slots: keys.map(() => this.#random(kind.permits)), exactly: this.#random(4) === 0 };
   }
 
-  /** A lease that has been granted and is not held any more is not asked for again: what comes of that is in `record.ts`. */
+  /** Returns the lease for a request. Replaces a lease whose hold has ended: `record.ts` models a second request for it. */
   #oneToAsk(index: number): Lease {
     const lease = this.#leases[index]!;
     const isHeld = lease.keys.some(
@@ -350,14 +350,14 @@ class Conversation {
     return (this.#leases[index] = this.#newLease(index));
   }
 
-  /** Mostly one that holds something. */
+  /** Returns a lease to extend, raise or release, which mostly holds a key. */
   #oneToChange(): Lease {
     const holds = this.#leases.filter((lease) => this.#isThere(lease));
     const some = this.#random(5) > 0 && holds.length > 0 ? holds : [...this.#leases, ...this.#late];
     return some[this.#random(some.length)]!;
   }
 
-  /** True if it holds or keeps a key. */
+  /** Returns true if the lease holds a key, or keeps it after its release. */
   #isThere({ id, keys }: Lease): boolean {
     return keys.some((key) => this.#state.holders(key, this.#now).has(id));
   }
@@ -387,7 +387,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** Every time is a whole number of steps. */
+/** One tick is a whole number of steps. */
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {
@@ -409,7 +409,7 @@ function memoryNode(): Promise<Node> {
 
 async function redisNode(): Promise<Node> {
   const client = server.client();
-  // With a marker, as one of several nodes has it.
+  // One of several nodes has a marker.
   const store = new RedisStore(openClient(server.url), true, newFleet(false, true));
   await store.connect();
   return {
@@ -428,7 +428,7 @@ async function redisNode(): Promise<Node> {
   };
 }
 
-/** Events in each mode, besides those of all modes. */
+/** Events that a sequence must contain, in any mode. */
 const SEEN = ['acquire', 'extend', 'raise', 'end'].flatMap((word) => [`${word}: yes`, `${word}: no`]);
 const SEEN_IN: Readonly<Record<LockMode, readonly string[]>> = {
   exclusive: ['one: exclusive'],
@@ -453,16 +453,16 @@ async function firstDifference(
   return { difference, seen: conversation.seen, expected };
 }
 
-/** Each with the modes without which it makes no difference. */
+/** Errors in the rules, each with the modes in which it makes a difference. */
 const PLANTED: readonly [string, Partial<ModeRules>, readonly LockMode[]][] = [
   ['one mode is granted beside another', { excludes: false }, ['shared', 'permits']],
-  ['a reader that joins others counts up', { joinsByToken: false }, ['shared']],
-  ['an extension is that of all holders', { ownEnds: false }, ['shared']],
+  ['a reader that joins others gets a larger token', { joinsByToken: false }, ['shared']],
+  ['an extension extends all holders', { ownEnds: false }, ['shared']],
   ['all slots have one row of tokens', { rows: false }, ['permits']],
-  ['a slot that is new has a token below those before', { floor: false }, ['permits']],
-  ['a lease keeps its slot where it is to have exactly another', { givesUp: false }, ['permits']],
-  ['a lease is extended in another slot than it is known to have', { knowsSlot: false }, ['permits']],
-  ['a lease is raised whose token is larger already', { refusesLowerRaise: false }, ['shared']],
+  ['a new slot has a token below earlier ones', { floor: false }, ['permits']],
+  ['a lease keeps its slot when it asks for exactly another', { givesUp: false }, ['permits']],
+  ['a node extends a lease that asks with another slot', { knowsSlot: false }, ['permits']],
+  ['a node raises a lease with a larger token', { refusesLowerRaise: false }, ['shared']],
   ['a release frees all holders', { releasesOwn: false }, ['shared']],
 ];
 
@@ -480,7 +480,7 @@ describe.each([
 
   const planted = PLANTED.filter(([, , needed]) => needed.every((mode) => modes.some((one) => one === mode)));
   for (const [what, plant] of planted) {
-    test(`is found to differ from rules by which ${what}`, async () => {
+    test(`differs from rules with the error that ${what}`, async () => {
       const { difference } = await firstDifference(open, { ...RULES, ...plant }, MOST_MESSAGES);
       expect(difference).toBeDefined();
     });

@@ -15,29 +15,29 @@ import { acquireAll, type Claim, extendAll, raiseAll, type Records, releaseAll }
 import { randomFrom } from './random.js';
 import { type LockRecord, recordAt, type RecordRules, RIGHT } from './record.js';
 
-// The searches prove a protocol whose nodes do what `record.ts` says. Here the real ones are given long random sequences
-// of messages, late and repeated ones among them, and must answer the same all the way.
+// The searches prove a protocol whose nodes follow `record.ts`. These tests send the real nodes long random sequences of
+// messages, also late and repeated ones. The nodes must give the answers of the rules.
 //
-// Times are in steps of a token, as in the rules. A record ends to a millisecond, which is some thousand steps.
+// Times are in steps of a token, as in the rules. A record's end is exact to a millisecond, which is about a thousand steps.
 
-/** So many times, each with other messages. */
+/** Number of sequences. */
 const ROUNDS = process.env.MODEL === 'long' ? 30 : 1;
-/** Within so many every outcome comes up: `SEEN`. */
+/** Number of messages within which every outcome of `SEEN` occurs. */
 const REDIS_MESSAGES = 1_200;
 const MEMORY_MESSAGES = 6_000;
-/** Within so many every planted error is found, most of them within a hundred. */
+/** Limit of messages until a planted error shows; most errors show within a hundred. */
 const MOST_MESSAGES = 5_000;
 const LINGER = steps(LINGER_MS);
 const GUARD_MS = 30;
 const LONG_MS = 60_000;
 /**
- * A lock that lapses in so short a time is waited for. A message is not judged if one lapsed while it was under way: nobody
- * knows which came first.
+ * The test waits for an end that is closer than this. It does not judge a message during which a lock lapsed: either may
+ * have come first.
  */
 const CLOSE = steps(4);
 
 const RULES: RecordRules = { ...RIGHT, linger: LINGER, lead: steps(LEAD_MS), guard: steps(GUARD_MS) };
-/** A single node needs no marker, and no message is late. */
+/** The rules of a store in memory: one node, which needs no marker, and no late messages. */
 const MEMORY_RULES: RecordRules = {
   ...RULES,
   lead: Infinity,
@@ -55,7 +55,7 @@ function steps(milliseconds: number): number {
   return (milliseconds * STEPS_PER_SECOND) / 1_000;
 }
 
-/** The leases as the rules know them: by numbers. */
+/** Gives each lease a number, as in the rules. */
 class Claims {
   readonly #numbers = new Map<string, number>();
 
@@ -69,7 +69,7 @@ class Claims {
   }
 }
 
-/** Receiver of the messages. */
+/** The store that receives the messages, and its clock. */
 interface Node {
   readonly store: LockStore & QuorumStore;
   readonly shortMs: number;
@@ -80,11 +80,11 @@ interface Node {
   /** True if a message can arrive after its deadline. */
   readonly late: boolean;
   clock(): Promise<number>;
-  /** Stored record; `undefined` where only answers are visible. */
+  /** Resolves to the stored records, or to `undefined` if only answers are visible. */
   read(claims: Claims): Promise<Records | undefined>;
-  /** Lets some time pass, sometimes more than a record is kept. */
+  /** Lets some time pass. `forgets` tells whether the store has forgotten every record. */
   pass(random: (count: number) => number): Promise<{ readonly forgets: boolean }>;
-  /** Changes what is there, by hand. */
+  /** Changes stored records by hand. */
   tamper?(random: (count: number) => number): Promise<void>;
 }
 
@@ -110,7 +110,7 @@ async function answersTo<Reply>(
   return answers;
 }
 
-/** The token of a grant; `undefined` for a refusal. Other errors are none of the rules. */
+/** Returns the token of a grant, or `undefined` for a refusal. Throws errors that are not in the rules. */
 function tokenOf(reply: AcquireReply | Error): number | undefined {
   if (!(reply instanceof Error)) return reply.granted ? reply.token : undefined;
   const isRule = reply instanceof NoTimeError || reply instanceof GuardedNodeError;
@@ -124,7 +124,7 @@ class Conversation {
   readonly #kept = new Set<Lease>();
   readonly #random: (count: number) => number;
   #state: Records = { records: new Map(), marker: undefined, born: undefined };
-  /** Events so far, to see that each kind has occurred. */
+  /** Kinds of events so far; a test checks that each kind has occurred. */
   readonly seen = new Set<string>();
 
   constructor(
@@ -135,7 +135,7 @@ class Conversation {
     this.#random = randomFrom(seed);
   }
 
-  /** The first difference; `undefined` when there is none. */
+  /** Sends messages. Resolves to the first difference, or to `undefined` without one. */
   async run(messages: number): Promise<unknown> {
     this.#renewLeases();
     this.#state = (await this.node.read(this.#claims)) ?? this.#state;
@@ -144,7 +144,7 @@ class Conversation {
       if (kind < 6) this.#renewLease(this.#random(LOCKS.length));
       else if (kind < 12) {
         const { forgets } = await this.node.pass(this.#random);
-        // An earlier request has been abandoned: the deadline is far shorter than that.
+        // A lease from before would be far beyond its deadline.
         if (forgets) this.#renewLeases();
       } else if (kind < 22 && this.node.tamper) {
         await this.node.tamper(this.#random);
@@ -166,7 +166,7 @@ class Conversation {
     this.#leases[index] = new Lease(LOCKS[index] ?? [], 'model', ttl);
   }
 
-  /** The message, and its answer by the rules at a time at which it may have been carried out. */
+  /** Sends a message, and compares the answer with the rules at each time at which the store may have executed it. */
   async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
     const before = this.#state;
     await this.#waitForChanges();
@@ -186,7 +186,7 @@ class Conversation {
       if (!sameAnswers(answers, expected)) continue;
       if (stored && !sameRecords(stored, after, time, to - from + CLOSE)) continue;
       this.#note(name, answers, before, after);
-      // A record ends some part of a millisecond sooner or later.
+      // The stored end differs from the expected one by a part of a millisecond.
       this.#state = stored ?? after;
       return undefined;
     }
@@ -203,7 +203,7 @@ class Conversation {
     for (const { state } of after.records.values()) this.seen.add(state);
   }
 
-  /** When the rules would say something else. */
+  /** Returns the times at which the answers change without a message. */
   #changes(): number[] {
     const { records, born } = this.#state;
     const ends = [...records.values()].flatMap(({ end }) => [end - this.rules.linger, end]);
@@ -269,7 +269,7 @@ class Conversation {
     };
   }
 
-  /** One command: what it asks for has one ttl, and one key or several. */
+  /** Acquires one to three leases in one command. All have the same ttl and the same number of keys. */
   #acquisition(): Message {
     const { store, late, guardMs, aheadMs } = this.node;
     const [first] = this.#some(() => true) as [Lease];
@@ -309,12 +309,12 @@ class Conversation {
     };
   }
 
-  /** A node without a marker has lost its data. It writes one, when it is asked for a lock or has to lift the marker. */
+  /** Returns the node with a marker. A node without one has lost its data; a request for a lock writes the marker. */
   #met(records: Records, now: number): Records {
     return this.node.guardMs > 0 && records.born === undefined ? { ...records, born: now } : records;
   }
 
-  /** Mostly one that has a record, as others are refused. */
+  /** Returns a lease to raise, which mostly has a record: the node refuses others. */
   #oneToRaise(): Lease {
     const ids = new Set([...this.#state.records.values()].map(({ id }) => id));
     const owners = this.#leases.filter((lease) => ids.has(this.#claims.of(lease).id));
@@ -328,7 +328,7 @@ class Conversation {
     return Math.floor(steps(Date.now() + this.#random(this.node.aheadMs)));
   }
 
-  /** One to three leases, different ones. */
+  /** Returns one to three different leases. */
   #some(fit: (lease: Lease) => boolean): Lease[] {
     const fitting = this.#leases.filter(fit);
     const count = 1 + this.#random(Math.min(3, fitting.length));
@@ -365,7 +365,7 @@ afterEach(() => {
   jest.useRealTimers();
 });
 
-/** The time, each record with what is left of it, and the marker, all at once: within a millisecond. */
+/** Reads the time, each record with its remaining time, and the marker, within one millisecond. */
 const READ = `
 local function now()
   local time = redis.call('TIME')
@@ -390,7 +390,7 @@ async function redisNode(): Promise<Node> {
   const context = { ...newFleet(true, true), keyPrefix: `round-${count++}:` };
   const store = new RedisStore(openClient(server.url), true, context);
   await store.connect();
-  // The server is older than the guard, so the age of its marker alone decides.
+  // Afterwards the server is older than the guard, so only the age of its marker counts.
   await sleep(2 * GUARD_MS);
   const marker = `${context.keyPrefix}redlock-node`;
   const recordOf = (key: string): string => `${context.keyPrefix}{${key}}`;
@@ -437,7 +437,7 @@ async function redisNode(): Promise<Node> {
   };
 }
 
-/** Every time is a whole number of steps. */
+/** One tick is a whole number of steps. */
 const TICK_MS = 125;
 
 function memoryNode(): Promise<Node> {
@@ -445,9 +445,9 @@ function memoryNode(): Promise<Node> {
   return Promise.resolve({
     store: new MemoryStore(),
     shortMs: 2 * TICK_MS,
-    // Shorter than any ttl: what has lapsed is not kept in memory, as it is in Redis.
+    // This is shorter than any ttl: unlike Redis, memory does not keep a lapsed lock.
     minHoldMs: TICK_MS,
-    // Without a marker no token is to be further ahead than a record is kept.
+    // Without a marker, a token must not be further ahead than the time for which a record is kept.
     aheadMs: LEAD_MS / 2,
     guardMs: 0,
     late: false,
@@ -489,12 +489,12 @@ const SEEN = [
 type Planted = [string, Partial<RecordRules>];
 
 const PLANTED: Planted[] = [
-  ['a new token need not be above the one of the record', { above: false }],
+  ["a new token may equal the record's", { above: false }],
   ['a duplicate is granted while the record bears its id', { refuseOwn: false }],
-  ['what is not held is raised', { raiseHeld: false }],
-  ['a token is raised that is below the one of the record', { raiseUpTo: false }],
-  ['what has lapsed is extended', { extendHeld: false }],
-  ['a lock of somebody else is extended', { extendOwn: false }],
+  ['a node raises a record that is not held', { raiseHeld: false }],
+  ["a node raises a token below the record's", { raiseUpTo: false }],
+  ['a node extends a lapsed lock', { extendHeld: false }],
+  ['a node extends the lock of another claim', { extendOwn: false }],
   ['a release does not free the record', { free: false }],
 ];
 
@@ -510,11 +510,11 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
       ['a release deletes the record', { lingers: false }],
       ['an acquisition has no deadline', { deadline: false }],
       ['there is no guard', { guard: 0 }],
-      ['grants do not lift the marker', { marker: 'raises' }],
-      ['raises do not lift the marker', { marker: 'grants' }],
-      ['the marker is not looked at', { aboveMarker: 'never' }],
-      ['the marker is not looked at where there is a record', { aboveMarker: 'without a record' }],
-      ['a token that is ahead by less than the lead lifts the marker', { lead: steps(LEAD_MS - 200) }],
+      ['grants do not raise the marker', { marker: 'raises' }],
+      ['raises do not raise the marker', { marker: 'grants' }],
+      ['a node ignores the marker', { aboveMarker: 'never' }],
+      ['a node with a record ignores the marker', { aboveMarker: 'without a record' }],
+      ['a token that is ahead by less than the lead raises the marker', { lead: steps(LEAD_MS - 200) }],
     ],
   ],
   ['memory', memoryNode, MEMORY_MESSAGES, MEMORY_RULES, SEEN, PLANTED],
@@ -527,7 +527,7 @@ describe.each<[string, () => Promise<Node>, number, RecordRules, string[], Plant
     }
   });
 
-  test.each(planted)('is found to differ from rules by which %s', async (_what, plant) => {
+  test.each(planted)('differs from rules with the error that %s', async (_what, plant) => {
     const { difference } = await firstDifference(open, { ...rules, ...plant }, MOST_MESSAGES);
     expect(difference).toBeDefined();
   });

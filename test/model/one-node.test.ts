@@ -3,13 +3,13 @@ import { explore } from './explore.js';
 import { type NodeScope, oneNode, oneNodeKey, oneNodeSteps } from './one-node.js';
 import { type RecordRules, RIGHT } from './record.js';
 
-// One node and everything that can happen to it, to the end. With `quorum.c`, which takes for granted what is shown
-// here, it proves that fencing tokens are unique and increase.
+// These searches visit every state of one node. `quorum.c` assumes the results; together they prove that fencing tokens
+// are unique and increase.
 
-/** A linger of 6 ticks, a lead of 1, and a deadline of 2, a third of the linger: falls of the clock by 1 are harmless. */
+/** With a linger of 6 ticks, a lead of 1, and a deadline of 2, a third of the linger, a fall of 1 tick does no harm. */
 const RULES: RecordRules = { ...RIGHT, linger: 6 };
 const SCOPE: NodeScope = { rules: RULES, ttl: 2, limit: 2, back: 1, ahead: 4 };
-/** One node alone, or a Cluster: nothing is raised, and there is no marker. */
+/** A single node or a Cluster raises nothing and has no marker. */
 const ALONE: NodeScope = {
   ...SCOPE,
   rules: { ...RULES, marker: 'nothing', lead: 0 },
@@ -43,9 +43,9 @@ describe('every grant has a larger token, raises count, and no claim revives', (
       'there is one node without a marker, for locks of several keys',
       { ...ALONE, rules: { ...ALONE.rules, lead: 1 }, ahead: 1 },
     ],
-    ['the deadline is all but the linger, and the clock never falls', { ...SCOPE, limit: 5, back: 0 }],
-    ['one fall is all but the linger less the lead', { ...SCOPE, limit: 0, back: 4, falls: 1 }],
-    ['falls are all but half of the linger less the lead', { ...SCOPE, limit: 1, back: 2 }],
+    ['the deadline is one tick below the linger, and the clock never falls', { ...SCOPE, limit: 5, back: 0 }],
+    ['one fall is one tick below the linger less the lead', { ...SCOPE, limit: 0, back: 4, falls: 1 }],
+    ['falls are almost half of the linger less the lead', { ...SCOPE, limit: 1, back: 2 }],
   ])('while %s', (_what, scope) => {
     const { counterexample, states } = search(scope);
     expect(counterexample).toBeUndefined();
@@ -55,15 +55,15 @@ describe('every grant has a larger token, raises count, and no claim revives', (
 
 describe('the search finds a violation when', () => {
   test.each<[string, string, NodeScope]>([
-    ['tokens', 'a new token is not above the one of the record', withRules({ above: false })],
+    ['tokens', "a new token may equal the record's", withRules({ above: false })],
     ['tokens', 'a release deletes the record', withRules({ lingers: false })],
     [
       'tokens',
       'there is no marker, and clocks are further apart than the linger',
       withRules({ marker: 'nothing', linger: 3 }),
     ],
-    ['tokens', 'grants do not lift the marker', withRules({ marker: 'raises', linger: 3 })],
-    ['tokens', 'raises do not lift the marker', withRules({ marker: 'grants', linger: 3 })],
+    ['tokens', 'grants do not raise the marker', withRules({ marker: 'raises', linger: 3 })],
+    ['tokens', 'raises do not raise the marker', withRules({ marker: 'grants', linger: 3 })],
     [
       'tokens',
       'a key without a record does not start above the marker',
@@ -71,15 +71,15 @@ describe('the search finds a violation when', () => {
     ],
     [
       'tokens',
-      'what is not held is raised',
+      'a node raises a record that is not held',
       withRules({ raiseHeld: false, lead: 2, linger: 4 }, { back: 0 }),
     ],
     ['tokens', 'the guard is not longer than skew and fall', withRules({ guard: 5 }, { losses: 1 })],
     ['tokens', 'one fall is as long as the linger less the lead', { ...SCOPE, limit: 0, back: 5, falls: 1 }],
     ['tokens', 'falls are half of the linger less the lead', withRules({ lead: 2 }, { limit: 0, back: 2 })],
-    ['raising', 'a token is raised that is below the one of the record', withRules({ raiseUpTo: false })],
-    ['extending', 'a lock of somebody else is extended', withRules({ extendOwn: false })],
-    ['revival', 'what has lapsed is extended', withRules({ extendHeld: false })],
+    ['raising', "a node raises a token below the record's", withRules({ raiseUpTo: false })],
+    ['extending', 'a node extends the lock of another claim', withRules({ extendOwn: false })],
+    ['revival', 'a node extends a lapsed lock', withRules({ extendHeld: false })],
     ['revival', 'a duplicate is granted while the record bears its id', withRules({ refuseOwn: false })],
     ['revival', 'an acquisition has no deadline', withRules({ deadline: false })],
     ['revival', 'the deadline is as long as the linger', { ...SCOPE, limit: 6, back: 0 }],
@@ -96,7 +96,7 @@ describe('the search finds a violation when', () => {
 
 describe('the search finds no violation when', () => {
   test.each<[string, NodeScope]>([
-    ['the marker is not looked at where there is a record', withRules({ aboveMarker: 'without a record' })],
+    ['a node with a record ignores the marker', withRules({ aboveMarker: 'without a record' })],
     [
       'a release does not write that the record is free, and the clock never falls',
       withRules({ free: false }, { back: 0 }),

@@ -12,11 +12,11 @@ import {
   releaseRecord,
 } from './record.js';
 
-// One node, a claim that is watched, and all others, which may send it anything at any time. A message is executed
-// late, again, or never. The clock goes on by ticks, and falls back as far as the scope allows, as often as it likes.
+// This search has one node, one watched claim, and other claims, which may send anything at any time. The node executes a
+// message late, again, or never. The clock advances by ticks, and falls any number of times, as far as the scope allows.
 //
-// The rules are about one claim, so one is enough: when nothing is left of it, another one is watched.
-// The clock that steps ahead is not a step of its own: it is some ticks in which nothing happens.
+// One watched claim is enough, because each rule is about one claim. When the node has no trace of the claim, the search
+// watches another one. A clock that steps ahead equals some ticks without messages.
 
 const { max } = Math;
 const { fromCharCode } = String;
@@ -41,7 +41,7 @@ export interface NodeScope {
   readonly raises?: boolean;
   /** True if extensions and grants are checked, too; true by default. */
   readonly exclusion?: boolean;
-  /** Ticks for which a release may keep the record in the way of others; none by default. */
+  /** Ticks for which a release may keep the record, which then still blocks other claims; none by default. */
   readonly keep?: number;
   /** True if memory may be short at a release. */
   readonly short?: boolean;
@@ -59,18 +59,19 @@ export interface OneNode {
   readonly falls: number | undefined;
   readonly node: RecordNode;
   readonly saved: RecordNode | undefined;
-  /** Until when the claim's acquisition may be executed; `undefined` before it is invoked and when it is over. */
+  /** Deadline of the claim's acquisition; `undefined` before its invocation and after its end. */
   readonly deadline: number | undefined;
   readonly watched: Watched;
-  /** It has sent a release, and counts nothing any more. */
+  /** The claim has sent a release, and counts no answer any more. */
   readonly done: boolean;
-  /** The token that it heard it was granted, and once it raises, the token that it wants. */
+  /** The token in the claim's answer; during a raise, the token to which the claim raises. */
   readonly token: number | undefined;
   readonly raising: boolean;
   /** Ticks for which the claim may rely on this node. */
   readonly sure: number;
-  /** The largest token that the node has granted or was raised to, and who was granted last. */
+  /** The largest token of all grants and raises. */
   readonly top: number | undefined;
+  /** The claim of the last grant. */
   readonly last: number | undefined;
   readonly losses: number;
   readonly crashes: number;
@@ -175,7 +176,7 @@ function* acquisitions(world: OneNode, scope: NodeScope): Generator<Step<OneNode
   }
 }
 
-/** A duplicate of what is held is granted again, also after its deadline. Only to hear of it is something new. */
+/** The node grants a duplicate of a held lock again, also after its deadline. Only the claim learns something new. */
 function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<OneNode>> {
   const { clock, node, top } = world;
   const { record } = node;
@@ -185,7 +186,7 @@ function* duplicates(world: OneNode, { rules, ttl }: NodeScope): Generator<Step<
   const { token } = granted;
   yield {
     event: `the claim acquires again: ${token}`,
-    // From the send of the first one on, so no longer than the node holds it.
+    // The validity counts from the first send, so it ends before the record's hold.
     state: { ...world, watched: 'held', token, sure: max(world.sure, record.end - rules.linger - clock) },
     broken:
       world.last !== WATCHED
@@ -201,7 +202,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
   const { rules, ttl } = scope;
   const extended = extendRecord(node, clock, { id, ttl }, rules);
   if (extended && extended.record?.end !== node.record?.end) {
-    // The claim counts an extension within its validity only.
+    // The claim counts an extension only within its validity.
     const counts = id === WATCHED && world.sure > 0;
     yield {
       event: `${nameOf(id)} extends`,
@@ -212,7 +213,7 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
           : undefined,
     };
   }
-  // A release is executed, or on its way.
+  // The node has executed a release, or one is on its way.
   const givenUp = { ...world, done: true, sure: 0, token: undefined, raising: false };
   if (id === WATCHED && !world.done && world.deadline !== undefined) {
     yield { event: 'the claim gives up', state: givenUp };
@@ -237,9 +238,9 @@ function* otherMessages(world: OneNode, scope: NodeScope, id: number): Generator
     yield { event: `${nameOf(id)} releases`, state };
   }
   if (scope.raises === false) return;
-  // Validity of another claim does not matter here: any claim may be the observed one.
+  // Only the watched claim counts its raise: the search watches any claim in turn.
   const counts = id === WATCHED && world.token !== undefined;
-  // A claim raises only where it heard that it was granted.
+  // A claim raises only on a node whose grant it has received.
   if (id === WATCHED && !counts && !world.done) return;
   const least = counts ? world.token : lowOf(world, scope) - 1;
   const most = counts && world.raising ? world.token : mostOf(world, scope);
@@ -280,12 +281,12 @@ function mostOf({ clock, fallen }: OneNode, { ahead }: NodeScope): number {
   return clock + fallen + ahead;
 }
 
-/** No clock will be lower than this again. */
+/** Returns the lowest time to which the clock can fall. */
 function lowOf({ clock, fallen }: OneNode, { back }: NodeScope): number {
   return clock + fallen - back;
 }
 
-/** The same world at clock 0, without what can no longer matter. */
+/** Returns the same world at clock 0, without values that can no longer matter. */
 function normal(world: OneNode, scope: NodeScope): OneNode {
   const { clock } = world;
   const low = lowOf(world, scope);
@@ -307,7 +308,7 @@ function normal(world: OneNode, scope: NodeScope): OneNode {
   const saved = world.crashes > 0 && world.saved ? nodeOf(world.saved) : undefined;
   const own = node.record?.id === WATCHED;
   const held = own && isHeld(recordAt(node, 0), 0, scope.rules);
-  // Without a deadline the acquisition may come for ever.
+  // Without a deadline, the node may execute the acquisition at any later time.
   const over = scope.rules.deadline && world.deadline !== undefined && world.deadline < low;
   const gone = over && !own && saved?.record?.id !== WATCHED;
   let { watched } = world;
@@ -335,7 +336,7 @@ function normal(world: OneNode, scope: NodeScope): OneNode {
 const STATES: readonly LockRecord['state'][] = ['held', 'kept', 'free'];
 const WATCHES: readonly Watched[] = ['not granted', 'held', 'lapsed', 'released'];
 
-/** The same for worlds that need not be told apart. */
+/** Returns the same text for equivalent worlds. */
 export function oneNodeKey(world: OneNode): string {
   const { node, saved, watched } = world;
   return fromCharCode(

@@ -1,24 +1,24 @@
-// At most n hold one of n permits (J1), over several nodes: each holder has a majority of nodes for one and the same slot.
-// Nodes that gave different slots are asked once more, for exactly the slot of the largest group (the mend); a node gives up
-// the slot that the lease has there, and takes that one if it is free.
+// This search shows J1 for permits over several nodes: at most n claims hold n permits. Each holder has a majority of nodes
+// for one and the same slot. If nodes gave different slots, the claim asks once more, for exactly the slot of the largest
+// group (the mend). A node then frees the lease's present slot, and grants the other slot if it is free.
 //
-// What is in it: claims of permits, and exclusive ones. Messages are executed at any time, in any order, any number of
-// times, or never, also after their claim has ended: there is no deadline here. No clock: a node keeps what it granted for
-// as long as a claim that is not over may rely on it, which `exclusion.c` and `shared-exclusion.c` show; on a node where
-// the claim does not rely on it, a slot may lapse at any time. Slots are alike, so a wish may be any.
+// The search has claims of permits and exclusive claims. A node executes a message at any time, in any order, any number of
+// times, or never, also after the claim has ended; messages have no deadline. The search has no clock. A node keeps a grant
+// while a claim may rely on it, which `exclusion.c` and `shared-exclusion.c` show; otherwise a slot may lapse at any time.
+// All slots are alike, so a claim may wish for any.
 typedef signed char byte;
 enum { MOST_NODES = 5, MOST_CLAIMS = 3, MOST_SLOTS = 3, NOBODY = 0, CLAIM = 1, NONE = 0, SLOT = 1 };
 typedef struct {
-  byte exclusive;          // the claim that holds it alone
-  byte slots[MOST_SLOTS];  // the claim that has each
-  byte known[MOST_CLAIMS]; // the slot that the claim heard of and, as a holder, relies on (SLOT + number); NONE
+  byte exclusive;          // the claim that holds the lock alone
+  byte slots[MOST_SLOTS];  // the claim that has each slot
+  byte known[MOST_CLAIMS]; // the slot in the node's answer, on which a holder relies (SLOT + number); NONE
 } Node;
 enum { ASKING, MENDING, HOLDS, ENDED };
 typedef struct {
   Node nodes[MOST_NODES];
   byte phase[MOST_CLAIMS];
-  byte slot[MOST_CLAIMS];  // the one that nodes are asked for exactly, once it is chosen
-  byte asked[MOST_CLAIMS]; // the bits of all slots that they were asked for so
+  byte slot[MOST_CLAIMS];  // the chosen slot, which the claim asks for exactly
+  byte asked[MOST_CLAIMS]; // the bits of all slots that the claim asked for exactly
 } State;
 
 #include "search.h"
@@ -36,12 +36,12 @@ static Setting settings[SETTINGS] = {
 #define SET(name) (settings[name].value)
 enum {
   RIGHT,
-  COUNTED_ON_EACH_NODE, // a majority of grants is enough, whatever the slots
+  COUNTED_ON_EACH_NODE, // a majority of grants in any slots is enough
   MEND_KEEPS_OLD_SLOT,
   MEND_TAKES_WHAT_IS_HELD,
-  MEND_FORGETS_OLD_SLOT, // it is neither free nor anybody's
-  GROUP_CHANGES,         // late replies count for another slot than nodes were asked for exactly
-  EXTENDS_ANY_SLOT,      // what a node extended counts, whatever the slot
+  MEND_FORGETS_OLD_SLOT, // that slot is neither free nor held
+  GROUP_CHANGES,         // late replies count for another slot than the chosen one
+  EXTENDS_ANY_SLOT,      // an extension counts in any slot
   PERMIT_BESIDE_EXCLUSIVE,
   EXCLUSIVE_BESIDE_PERMITS,
   SLOT_OF_ANOTHER_RELEASED,
@@ -73,7 +73,7 @@ static void sort_nodes(State *state) {
     }
 }
 
-/** Orders of up to three things. */
+/** All orders of up to three elements. */
 static const byte ORDERS[6][3] = {{0, 1, 2}, {1, 0, 2}, {0, 2, 1}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 static int orders_of(int count) { return count == 3 ? 6 : count == 2 ? 2 : 1; }
 
@@ -104,7 +104,7 @@ static void normalise(State *state) {
     for (int n = 0; n < SET(NODES); n++) {
       byte *known = &state->nodes[n].known[k];
       if (state->phase[k] == ENDED) *known = NONE;
-      // Of all replies those for the slot that was chosen count.
+      // Only replies for the chosen slot count.
       if (state->phase[k] == MENDING && *known != state->slot[k] && SET(PLANT) != GROUP_CHANGES) *known = NONE;
     }
   State best = *state;
@@ -122,7 +122,7 @@ static void hold(State *state, int k, int slot) {
   int holders = 0;
   state->phase[k] = HOLDS;
   state->slot[k] = (byte)slot;
-  // Whoever gave another slot is asked for this one, too.
+  // The claim asks nodes that gave another slot for this one, too.
   if (slot) state->asked[k] |= (byte)(1 << (slot - SLOT));
   for (int n = 0; n < SET(NODES); n++)
     if (SET(PLANT) != COUNTED_ON_EACH_NODE && state->nodes[n].known[k] != slot) state->nodes[n].known[k] = NONE;
@@ -166,7 +166,7 @@ static void expand_claim(const State *from, int k) {
   }
 }
 
-/** The claim hears which slot it has on the node. */
+/** The claim receives its slot on the node. */
 static void expand_reply(const State *from, int k, int n) {
   const int slot = is_alone(k) ? (from->nodes[n].exclusive == CLAIM + k ? SLOT : NONE) : slot_of(&from->nodes[n], k);
   if (!slot || (from->phase[k] != ASKING && from->phase[k] != MENDING)) return;
@@ -199,7 +199,7 @@ static void expand_permit(const State *from, int k, int n) {
   }
   if (!own) return;
   const int relies = from->phase[k] == HOLDS ? node->known[k] != NONE : from->phase[k] != ENDED;
-  // An extension for one slot gives up another; so does the release of what lapsed, or nobody relies on.
+  // An extension for one slot frees another one. A release of a slot on which no claim relies does the same.
   const int other = from->slot[k] && own != from->slot[k] && from->phase[k] == HOLDS;
   if (!relies || other || plant == SLOT_OF_ANOTHER_RELEASED) {
     next = *from;
@@ -220,7 +220,7 @@ static void expand_exclusive(const State *from, int k, int n) {
   }
 }
 
-/** From here on the claim relies on those nodes that extended its slot, and on no others. */
+/** From now on, the claim relies only on the nodes that extended its slot. */
 static void expand_extension(const State *from, int k) {
   if (from->phase[k] != HOLDS || is_alone(k) || !SET(EXTENSIONS)) return;
   for (int nodes = 1; nodes < 1 << SET(NODES); nodes++) {

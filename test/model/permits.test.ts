@@ -1,9 +1,11 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// At most n holders of n permits, each by a majority for one and the same slot: see permits.c.
+// permits.c searches for more than n holders of n permits. Each holder has a majority for one and the same slot.
 
-const LONG: [string, SearchSettings, number][] = [['three of three', { slots: 3, permits: 3 }, 240_018]];
+const LONG: [string, SearchSettings, number][] = [
+  ['three claims of three permits', { slots: 3, permits: 3 }, 240_018],
+];
 
 let search: (given: SearchSettings) => SearchResult;
 
@@ -13,17 +15,17 @@ beforeAll(() => {
 
 describe('no two holders have the same slot, and none holds beside an exclusive lock (J1), with', () => {
   test.each<[string, SearchSettings, number]>([
-    ['three who ask for two permits', { permits: 3 }, 16_991],
-    ['two who ask for one permit', { slots: 1 }, 133],
-    ['two who ask for three permits', { slots: 3 }, 5_196],
-    ['two who ask for two permits, and an exclusive lock', { permits: 2, exclusive: 1 }, 6_894],
+    ['three claims of two permits', { permits: 3 }, 16_991],
+    ['two claims of one permit', { slots: 1 }, 133],
+    ['two claims of three permits', { slots: 3 }, 5_196],
+    ['two claims of two permits, and an exclusive lock', { permits: 2, exclusive: 1 }, 6_894],
     ['a permit and two exclusive locks', { permits: 1, exclusive: 2 }, 1_773],
     ['two nodes', { nodes: 2 }, 346],
     ['four nodes', { nodes: 4 }, 6_281],
     ['five nodes', { nodes: 5 }, 22_415],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // The number shows a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -39,7 +41,7 @@ describe('the search finds a violation when', () => {
     ['the mend takes a slot that is held', /^J1: two holders/, { plant: 3 }],
     ['the mend does not free the slot that it gives up', /^slots: one is neither free/, { plant: 4 }],
     ['a late reply counts for another slot than the one asked for exactly', /^J1: two holders/, { plant: 5 }],
-    ['what a node extended counts whatever the slot', /^J1: two holders/, { plant: 6 }],
+    ['an extension counts in any slot', /^J1: two holders/, { plant: 6 }],
     [
       'a permit is granted beside an exclusive lock',
       /^J1: somebody holds/,
@@ -50,7 +52,7 @@ describe('the search finds a violation when', () => {
       /^J1: somebody holds/,
       { plant: 8, permits: 1, exclusive: 1 },
     ],
-    ['a slot is released whoever has it', /^J1: two holders/, { plant: 9 }],
+    ['a release frees the slot of another claim', /^J1: two holders/, { plant: 9 }],
     ['a quorum is half of the nodes', /^J1: two holders/, { plant: 10 }],
   ])('%s', (_what, broken, given) => {
     expect(search(given).broken).toMatch(broken);

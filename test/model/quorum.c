@@ -1,20 +1,19 @@
-// Fencing tokens over several nodes (J2, J3; see README.md), without any clock.
-// A node is what `one-node.test.ts` proves of one record: each grant has a token above all that the node has seen, by
-// however much its clock makes it, and a claim owns the record until the next grant. Nothing bounds skew, steps, delays,
-// or how often a message is executed.
+// This search shows J2 and J3 over several nodes, without clocks (see README.md). Each node follows the rules that
+// `one-node.test.ts` proves: a grant has a larger token than all that the node has seen, by any amount, and a claim owns the
+// record until the next grant. Skew, steps, delays and the number of executions of a message have no bounds.
 //
-// Why two claims are enough for any number of acquisitions: J2 and J3 compare two successes. What all other claims do on
-// a node makes its next token larger, or ends an ownership; the two claims' own grants do both, at any time, by any amount.
+// Two claims are enough for any number of acquisitions, because J2 and J3 compare two successes. Other claims only make a
+// node's next token larger, or end an ownership. The grants of the two claims do both, at any time and by any amount.
 //
-// What need not be modelled:
-// - How a lock ends. A grant may come at any time, to the owner, too: its lock ended before.
-// - Refused and lost messages, late replies: the sender counts none of them.
-// - Duplicates of a grant that still holds: they change nothing, and say what a late reply says.
+// The search leaves out:
+// - The end of a lock. A grant may come at any time, also to the owner: its lock has ended before.
+// - Refused and lost messages, and late replies. The sender counts none of them.
+// - Duplicates of a grant that still holds. They change nothing, and their answer equals a late reply.
 typedef signed char byte;
 enum { MOST_NODES = 5, NOBODY = 0, CLAIM = 1 };
 typedef struct {
   byte owner, token;
-  /** What each claim knows of its grant. Asking: SMALLER or HIGHEST of its tokens. Raising: ASKED or AGREES. */
+  /** The state of each claim's grant. While the claim asks: SMALLER or HIGHEST token. While it raises: ASKED or AGREES. */
   byte known[2];
 } Node;
 enum { UNKNOWN, SMALLER, HIGHEST };
@@ -23,8 +22,8 @@ enum { ASKING, RAISING, RETURNED };
 typedef struct {
   Node nodes[MOST_NODES];
   byte phase[2];
-  byte token[2]; // asking: the highest that it was granted
-  byte later; // the second claim was invoked when the first had returned
+  byte token[2]; // the highest granted token, while the claim asks
+  byte later; // the second claim was invoked after the first had returned
 } State;
 
 #include "search.h"
@@ -40,9 +39,9 @@ static Setting settings[SETTINGS] = {
 enum {
   RIGHT,
   NO_WRITE_BACK,
-  RAISE_ANY_TOKEN, // wherever the claim holds the lock, whatever the token of the record
+  RAISE_ANY_TOKEN, // if the claim holds the lock, whatever the record's token
   RAISE_ANY_TOKEN_AND_LOWER_IT,
-  RAISE_ANY_OWNER, // wherever the token of the record is not above
+  RAISE_ANY_OWNER, // if the record's token is not larger, whoever owns the record
   RAISE_BLIND,
   ONE_NODE_IS_ENOUGH,
   HALF_IS_ENOUGH,
@@ -77,7 +76,7 @@ static void sort_nodes(State *state) {
     }
 }
 
-/** Tokens are numbered 0, 2, 4, ... in their order: an odd one lies between two, or above all. */
+/** Numbers the tokens 0, 2, 4, ... in their order. An odd number lies between two tokens, or above all. */
 static int number_tokens(State *state) {
   byte *tokens[MOST_NODES + 2];
   int count = 0, next = 0;
@@ -106,7 +105,7 @@ static void normalise(State *state) {
     for (int k = 0; k < 2; k++) {
       Node *node = &state->nodes[n];
       if (state->phase[k] == RETURNED) node->known[k] = UNKNOWN;
-      // Where a claim has nothing more to do, its record is nobody's.
+      // A claim that has nothing more to do on a node does not own the record.
       const int done = state->phase[k] == RETURNED || (state->phase[k] == RAISING && node->known[k] != ASKED);
       if (node->owner == CLAIM + k && done && SET(PLANT) != RAISE_ANY_OWNER) node->owner = NOBODY;
     }
@@ -127,7 +126,7 @@ static void return_token(State *state, int k) {
     else if (state->later && state->token[k] < state->token[other]) broken("J3: a later token is smaller");
     return;
   }
-  // Of a claim that knows of no grant it makes no difference to say that it is invoked now, and J3 asks more of it.
+  // A claim without a grant may as well be invoked now: J3 then requires more of it.
   state->later = state->phase[other] == ASKING;
   for (int n = 0; n < SET(NODES) && state->later; n++) state->later = state->nodes[n].known[other] == UNKNOWN;
 }
@@ -156,7 +155,7 @@ static void expand_decision(const State *from, int k, int above) {
   int granted = 0;
   for (int n = 0; n < SET(NODES); n++) granted += from->nodes[n].known[k] != UNKNOWN;
   if (granted < quorum()) return;
-  // A lock of several keys takes the highest token of all of them.
+  // A lock of several keys takes the highest token of all keys.
   for (int token = from->token[k]; token <= above; token++) {
     State next = *from;
     int agree = 0;

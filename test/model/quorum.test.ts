@@ -1,8 +1,7 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// Tokens over several nodes, with no assumption about clocks: see quorum.c. What it takes for granted of one node is
-// shown in one-node.test.ts.
+// quorum.c searches tokens over several nodes, without clocks. one-node.test.ts shows its assumptions about one node.
 
 const LONG: [string, SearchSettings, number][] = [['four nodes', { nodes: 4 }, 1_018_803]];
 
@@ -17,10 +16,10 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
     ['one node', { nodes: 1 }, 74],
     ['two nodes', { nodes: 2 }, 1_543],
     ['three nodes', { nodes: 3 }, 48_625],
-    ['three nodes, all of which are raised', { nodes: 3, agreed: 0 }, 37_583],
+    ['three nodes, with a raise on all of them', { nodes: 3, agreed: 0 }, 37_583],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('over %s', (_what, given, states) => {
-    // The number shows a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -28,13 +27,13 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
 describe('the search finds a violation when', () => {
   test.each<[string, number]>([
     ['the token is not written back', 1],
-    ['the token is written back wherever the claim holds the lock, whatever the token of the record', 2],
-    ['the token is written back so, and lowers the one of the record', 3],
-    ['the token is written back wherever it is not below, whoever holds the lock', 4],
+    ["the token is written back if the claim holds the lock, whatever the record's token", 2],
+    ["the token is written back if the claim holds the lock, and lowers the record's token", 3],
+    ["the token is written back if the record's is not larger, whoever holds the lock", 4],
     ['the token is written back blindly', 5],
     ['one node that has the token is enough', 6],
     ['a quorum is half of the nodes', 7],
-    ['a grant may repeat the token of the grant before', 8],
+    ['a grant may repeat the token of the earlier grant', 8],
   ])('%s', (_what, plant) => {
     for (const agreed of [0, 1]) expect(search({ plant, agreed }).broken).toMatch(/^J[23]:/);
   });

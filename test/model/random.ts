@@ -1,4 +1,4 @@
-/** The same numbers for the same seed. */
+/** Makes a random generator that gives the same numbers for the same seed. */
 export function randomFrom(seed: number): (count: number) => number {
   let state = seed;
   return (count) => {

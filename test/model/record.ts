@@ -1,17 +1,17 @@
-// What one node does with the record of a lock, as pure functions: what the Lua scripts do, and nothing else.
-// `one-node.test.ts` searches every order of messages and clocks for a way around each rule, and `node.test.ts` shows
-// that the stores answer the same.
+// This model has the rules of one node for the record of a lock, as pure functions. The Lua scripts follow the same rules.
+// `one-node.test.ts` searches every order of messages and clocks for a way around each rule. `node.test.ts` shows that the
+// stores give the same answers.
 //
-// Times are those of the node's clock, tokens are on the same scale: a token is at least the clock at its grant.
+// Times are those of the node's clock. Tokens have the same scale: a token is at least the clock at its grant.
 
 // Jest's sandbox makes globals slow.
 const { max } = Math;
 
-/** The value of the key, and when Redis forgets it. */
+/** The value of the key, and the time at which Redis forgets the key. */
 export interface LockRecord {
   readonly id: number;
   readonly token: number;
-  /** `'kept'` for a while after the release (`minHold`): in the way of others, and held by nobody. */
+  /** `'kept'` after a release with `minHold`: the record has no holder, but still blocks other claims until its end. */
   readonly state: 'held' | 'kept' | 'free';
   readonly end: number;
 }
@@ -19,35 +19,35 @@ export interface LockRecord {
 /** One key on one node. */
 export interface RecordNode {
   readonly record: LockRecord | undefined;
-  /** The highest token, of any key, that was ahead of the clock by more than the lead. */
+  /** The highest token, of any key, that was further ahead of the clock than the lead. */
   readonly marker: number | undefined;
-  /** When the node was found without its data; `undefined` when it has voted long enough. */
+  /** Time at which the node had lost its data; `undefined` if the guard has passed. */
   readonly born: number | undefined;
 }
 
-/** The rules of a node. Only {@link RIGHT} is right; the tests say what each of the flags is for. */
+/** The rules of a node. Only {@link RIGHT} is right; the tests show the purpose of each flag. */
 export interface RecordRules {
   readonly linger: number;
   readonly lead: number;
   /** Ticks for which a node that lost its data grants nothing. */
   readonly guard: number;
-  /** A duplicate of an acquisition that is not held any more is refused while the record bears its id. */
+  /** The node refuses a duplicate of an acquisition whose lock has ended, while the record has its id. */
   readonly refuseOwn: boolean;
-  /** An acquisition does nothing after its deadline. */
+  /** The node refuses an acquisition after its deadline. */
   readonly deadline: boolean;
-  /** The new token is above the one of the record. */
+  /** A new token is larger than the record's. */
   readonly above: boolean;
   /** Events that raise the marker. */
   readonly marker: 'grants and raises' | 'grants' | 'raises' | 'nothing';
-  /** When the new token is above the marker. */
+  /** Cases in which a new token is larger than the marker. */
   readonly aboveMarker: 'always' | 'without a record' | 'never';
-  /** Raising counts while the record is held. */
+  /** The node raises only a held record. */
   readonly raiseHeld: boolean;
-  /** Raising counts up to the token. */
+  /** The node refuses a raise below the record's token. */
   readonly raiseUpTo: boolean;
-  /** Extending counts while the record is held. */
+  /** The node extends only a held record. */
   readonly extendHeld: boolean;
-  /** Extending counts for the owner. */
+  /** The node extends only for the record's owner. */
   readonly extendOwn: boolean;
   /** A release writes the flag `free`. */
   readonly free: boolean;
@@ -99,7 +99,7 @@ function lifted(
   return { ...node, marker: max(node.marker ?? token, token) };
 }
 
-/** The smallest token that the node may grant. */
+/** Returns the smallest token that the node may grant. */
 export function nextToken(node: RecordNode, now: number, rules: RecordRules): number {
   const record = recordAt(node, now);
   const { above, aboveMarker } = rules;
@@ -111,11 +111,11 @@ export function nextToken(node: RecordNode, now: number, rules: RecordRules): nu
 }
 
 /**
- * A duplicate of an acquisition that is held is granted again, by the token that the record has, whatever its deadline and
- * the guard: it changes nothing, and says what a late reply would say.
+ * Grants a lock. A duplicate of a held acquisition is granted again with the record's token, also after its deadline and
+ * under the guard: it changes nothing, and its answer equals a late reply.
  *
- * @param proposal - any number: the token is at least this, so that nodes agree, or the keys of one lock
- * @returns the node, the same one when it is granted again, and the token; nothing when the node refuses
+ * @param proposal - a lower bound of the token, so that nodes, or the keys of one lock, agree
+ * @returns the node and the token; `undefined` if the node refuses. A duplicate returns the same node.
  */
 export function acquireRecord(
   node: RecordNode,
@@ -139,7 +139,7 @@ export function acquireRecord(
   return { node: { ...lifted(node, token, now, rules, 'grants'), record: written }, token };
 }
 
-/** @returns the node; nothing when it refuses */
+/** @returns the node; `undefined` if it refuses */
 export function raiseRecord(
   node: RecordNode,
   now: number,
@@ -155,9 +155,9 @@ export function raiseRecord(
 }
 
 /**
- * An older extension that was delayed must not cut short what a newer one promised.
+ * Extends a lock. A late extension must not shorten a newer one.
  *
- * @returns the node; nothing when it refuses
+ * @returns the node; `undefined` if it refuses
  */
 export function extendRecord(
   node: RecordNode,
@@ -172,9 +172,9 @@ export function extendRecord(
 }
 
 /**
- * @param keep - for how long the record stays in the way of others; 0 to free it
- * @param short - the node is out of memory, and can shorten the life of a key but write none
- * @returns the node; nothing when it has no record of the id, or has released it
+ * @param keep - ticks for which the record still blocks other claims; 0 frees the record
+ * @param short - true if the node is out of memory: it can then shorten the life of a key, but write none
+ * @returns the node; `undefined` if it has no record of the id, or has released it
  */
 export function releaseRecord(
   node: RecordNode,

@@ -1,6 +1,6 @@
-// Breadth-first search of every state that can be reached. The program that includes this defines `State` (bytes only,
-// no padding), the function `expand`, which calls `step` and `broken`, and the function `normalise`, which makes states
-// alike that need not be told apart. States are compared in full: no hash stands for a state.
+// This header searches every reachable state, nearest first. The including program defines `State` (bytes only, no
+// padding), the function `expand`, which calls `step` and `broken`, and the function `normalise`, which gives equivalent
+// states the same bytes. The search compares whole states, not only their hashes.
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ static uint64_t step_count;
 static uint32_t expanding;
 static const char *violation;
 
-// To tell the way to a violation, the states on it are expanded once more, and the steps that lead on are printed.
+// To print the way to a violation, the search expands the states on that way once more, and prints the steps between.
 static const State *sought;
 static char sought_event[160];
 
@@ -54,7 +54,7 @@ static void grow_table(void) {
   }
 }
 
-/** A step from the state that is being expanded. */
+/** Adds a step from the expanded state. */
 static void step(State next, const char *event, ...) {
   if (violation && !sought) return;
   normalise(&next);
@@ -86,7 +86,7 @@ static void step(State next, const char *event, ...) {
   table[at] = (uint32_t)++state_count;
 }
 
-/** The step that is being taken breaks a rule. */
+/** Records that the present step breaks a rule. */
 static void broken(const char *rule) {
   if (!violation) violation = rule;
 }
@@ -103,7 +103,7 @@ static void print_way(uint32_t to) {
   print_state(&states[to]);
 }
 
-/** 0: every state was visited and none breaks a rule. 1: one does. */
+/** Returns 0 if no reachable state breaks a rule, 1 if one does. */
 static int search(State start, int with_way) {
   const clock_t began = clock();
   expanding = UINT32_MAX;
@@ -123,7 +123,7 @@ static int search(State start, int with_way) {
   return 0;
 }
 
-/** A setting of a search, given as `name=value`. */
+/** One setting of a search, in the form `name=value`. */
 typedef struct {
   const char *name;
   int value;

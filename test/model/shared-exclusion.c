@@ -1,26 +1,27 @@
-// No reader beside a writer within their validity (J1), over several nodes, with extensions, late and lost messages, clocks
-// that run faster, and nodes that lose their data: `exclusion.c` with a record that several hold. Each reader has an end of
-// its own, and the record ends with the last of them.
+// This search shows J1 for readers and writers over several nodes: no reader holds the lock beside a writer within their
+// validity. It extends `exclusion.c` with a record that several claims hold. Each reader has an end of its own, and the
+// record ends with the last reader. The search includes extensions, late and lost messages, clocks that gain, and nodes
+// that lose their data.
 //
-// One reader and one writer are enough: J1 is about two holders, and the other readers on a node can only stand in the
-// writer's way, or move the record's end. A holder of permits is to an exclusive one what a reader is to a writer.
+// One reader and one writer are enough: J1 compares two holders. Other readers of a node can only block the writer, or move
+// the record's end. A holder of permits excludes an exclusive holder as a reader excludes a writer.
 //
-// Time goes by as in `exclusion.c`. Messages are executed at any time, in any order, any number of times, or never: there is
-// no deadline here.
+// Time advances as in `exclusion.c`. A node executes a message at any time, in any order, any number of times, or never;
+// messages have no deadline.
 typedef signed char byte;
 enum { MOST_NODES = 3, READER = 0, WRITER = 1, NOBODY = 0, WRITTEN, READ };
 typedef struct {
-  byte record, left; // what holds it, and for how many ticks more
-  byte ends;         // ticks for which the claim is one of its readers
-  byte guard;        // ticks for which nothing is granted
+  byte record, left; // the mode of the holders, and the ticks until the record ends
+  byte ends;         // ticks until the claim is no reader any more
+  byte guard;        // ticks until the node grants again
   byte gained;       // ticks until the clock may gain again
-  byte granted[2], extended[2]; // what the claims know
+  byte granted[2], extended[2]; // answers that the claims have received
 } Node;
 enum { IDLE, ASKING, HOLDS, ENDED };
 typedef struct {
-  byte phase, age; // since the first message was sent, or that of the extension that counted last
-  byte extending, since; // ticks since the extension was sent
-  byte late; // extensions are on their way whose replies no longer count
+  byte phase, age; // ticks since the send of the first message, or of the last extension that counted
+  byte extending, since; // ticks since the send of the extension
+  byte late; // replies to extensions on their way no longer count
 } Claim;
 typedef struct {
   Node nodes[MOST_NODES];
@@ -47,12 +48,12 @@ enum {
   RIGHT,
   READER_BESIDE_WRITER,
   WRITER_BESIDE_READERS,
-  JOINING_SETS_END,   // of the record: another reader's shorter ttl shortens everybody's
-  EXTENDING_SETS_END, // likewise
-  RELEASE_FREES_RECORD, // though others read
+  JOINING_SETS_END,   // a reader's shorter ttl shortens the record for all readers
+  EXTENDING_SETS_END, // the same for extensions
+  RELEASE_FREES_RECORD, // while others read
   VALIDITY_FROM_REPLY,
-  EXTEND_WHOEVER_READS, // the record, whether or not the claim is one of its readers
-  EXTEND_WHAT_LAPSED,   // the end of the claim, not the record's, which somebody else may have
+  EXTEND_WHOEVER_READS, // extends the record even if the claim is no reader
+  EXTEND_WHAT_LAPSED,   // extends the claim, though another claim may have the record
   HALF_IS_ENOUGH,
 };
 
@@ -164,7 +165,7 @@ static void expand_acquisition(const State *from, int k, int n) {
     ? node->record == WRITTEN && SET(PLANT) != READER_BESIDE_WRITER
     : node->record == READ && SET(PLANT) != WRITER_BESIDE_READERS;
   State next = *from;
-  // A duplicate of what is held is granted again, under the guard, too, and lasts no longer for that.
+  // A node grants a duplicate of a held lock again, also under the guard, and does not prolong the lock.
   if (!own) {
     if (shut || node->guard) return;
     Node *after = &next.nodes[n];
@@ -186,7 +187,7 @@ static void expand_end(const State *from, int k, int n) {
     next.nodes[n].left = 0;
     step(next, "the writer releases on node %d", n);
   } else if (k == READER && node->ends) {
-    // What is left is the end of another reader, or nobody's.
+    // The remaining end belongs to another reader, or to none.
     for (int left = 0; left <= (SET(OTHERS) ? node->left : 0); left++) {
       next.nodes[n].ends = 0;
       next.nodes[n].left = (byte)left;
@@ -234,7 +235,7 @@ static void expand_claim(const State *from, int k) {
   step(next, "claim %d ends", k);
   if (claim->phase != HOLDS || !SET(EXTENSIONS)) return;
   next = *from;
-  // One at a time: the one before is given up.
+  // A claim sends one extension at a time, and gives up the earlier one.
   for (int n = 0; n < SET(NODES); n++) next.nodes[n].extended[k] = 0;
   if (claim->extending) next.claims[k].late = 1;
   next.claims[k].extending = 1;

@@ -1,38 +1,39 @@
-// Fencing tokens over up to three nodes whose records are forgotten (J2, J3; see README.md): each node with its clock,
-// its records and its marker. `quorum.c` and `one-node.ts` prove the same in two parts, and with fewer bounds; this shows that nothing was lost between the parts.
+// This search shows J2 and J3 over up to three nodes that forget records (see README.md). Each node has a clock, a record
+// and a marker. `quorum.c` and `one-node.ts` prove the same in two parts, with fewer bounds; this search shows that the two
+// parts fit together.
 //
-// What is in it: each node's clock goes on, at any rate, from 0 to `span`, and may fall `back` below what it has said, as
-// often as it likes. Messages are executed at any time, in any order, any number of times, or never.
+// Each node's clock advances at any rate, from 0 to `span`. It may fall any number of times, by `back` at most below its
+// highest time. A node executes a message at any time, in any order, any number of times, or never.
 //
-// Why two claims are enough for any number of acquisitions: J2 and J3 compare two successes. What other claims do on a
-// node makes its next token larger, or ends an ownership; a grant to one of the two may do both, at any time.
+// Two claims are enough for any number of acquisitions, because J2 and J3 compare two successes. Other claims only make a
+// node's next token larger, or end an ownership. A grant to one of the two claims may do both, at any time.
 //
-// What need not be modelled, since it leads nowhere that a step which is here does not lead to:
-// - The ttl and extensions. A record of a claim is held for as long as the search likes.
-// - Refusals by another holder. Any lock may end at any time, and somebody be granted next.
-// - Records that are kept for longer than the linger, without being held: a record that is there makes tokens larger.
-// - The flag `free`. It stops a record that was released from being held again when the clock falls; here it is held.
-// - Time that claims measure: a success is counted however late it comes.
-// - A clock that goes on while nothing happens on its node: what comes next comes on that node (`focus`).
+// The search leaves out the following, because other steps lead to the same states:
+// - The ttl and extensions. A claim's record may stay held for any time.
+// - Refusals by another holder. Any lock may end at any time, before the next grant.
+// - Records that stay beyond the linger without a holder. A present record makes tokens larger.
+// - The flag `free`. It keeps a released record from being held again after a fall of the clock; here it is held.
+// - The time that claims measure. A success counts however late it comes.
+// - A clock that advances while nothing happens on its node. The next step is on that node (`focus`).
 typedef signed char byte;
 enum { NODES = 3, NONE = -100, LESS = -99, HELD = 127 };
-enum { NOBODY, SOMEBODY, CLAIM }; // SOMEBODY: the claim has nothing more to do there; CLAIM + 1: the second one
+enum { NOBODY, SOMEBODY, CLAIM }; // SOMEBODY: also a claim that has nothing more to do there; CLAIM + 1: the second claim
 typedef struct {
-  byte clock; // counted from the slowest one's
-  byte fallen; // how far it is below the latest that it said
-  byte owner, token, end; // the record; it is gone when the clock is at its end
+  byte clock; // relative to the slowest clock
+  byte fallen; // distance below the highest time that the clock has shown
+  byte owner, token, end; // the record, which the node forgets at its end
   byte marker;
-  byte born; // the clock when the data was lost; NONE: long ago
-  byte known[2]; // asking: the token that the claim knows it was granted; raising: ASKED or RAISED
+  byte born; // the clock at the loss of the data; NONE: long ago
+  byte known[2]; // the granted token, while the claim asks; ASKED or RAISED, while it raises
 } Node;
 enum { ASKED = 1, RAISED = 2 };
 enum { ASKING, RAISING, RETURNED };
 typedef struct {
   Node nodes[NODES];
   byte phase[2], token[2];
-  byte later; // the second claim was invoked when the first had returned
+  byte later; // the second claim was invoked after the first had returned
   byte losses;
-  byte focus; // the clock of this node went last (1 to 3): what comes next comes on this node
+  byte focus; // the node whose clock advanced last (1 to 3), on which the next step is
 } State;
 
 #include "search.h"
@@ -129,7 +130,7 @@ static void sort_nodes(State *state) {
     }
 }
 
-/** The tokens that are kept anywhere, to be renumbered. */
+/** All tokens in the state, to be renumbered. */
 static int tokens_of(State *state, byte **found) {
   int count = 0;
   for (int n = 0; n < SET(N); n++) {
@@ -147,20 +148,20 @@ static void normalise(State *state) {
   for (int n = 0; n < SET(N); n++) {
     Node *node = &state->nodes[n];
     for (int k = 0; k < 2; k++) {
-      // After a success, and where the claim has nothing more to do, its record is like anybody's.
+      // After a success, or without anything more to do, a claim's record equals that of any other claim.
       const int done = state->phase[k] == RETURNED || (state->phase[k] == RAISING && node->known[k] != ASKED);
       if (state->phase[k] == RETURNED) node->known[k] = 0;
       if (node->owner == CLAIM + k && done) hand_to_somebody(node);
     }
     const int forgotten = node->owner && node->end != HELD && node->end <= node->clock;
-    // The clock alone gives a larger token from here on.
+    // From now on, the clock alone gives larger tokens.
     const int overtaken = node->owner == SOMEBODY && node->token < lowest(node);
     if (forgotten || overtaken) node->owner = node->token = node->end = 0;
     if (node->marker != NONE && node->marker < lowest(node)) node->marker = NONE;
     if (node->born != NONE && lowest(node) - node->born >= SET(GUARD)) node->born = NONE;
   }
   for (int k = 0; k < 2; k++) {
-    // Of the tokens that a claim was granted, the highest alone matters, and which nodes gave it.
+    // Only the highest granted token of a claim matters, and the nodes that gave it.
     int highest = NONE;
     for (int n = 0; n < SET(N) && state->phase[k] == ASKING; n++) highest = larger(highest, state->nodes[n].known[k]);
     for (int n = 0; n < SET(N) && highest != NONE; n++) {
@@ -173,7 +174,7 @@ static void normalise(State *state) {
   int low = 127;
   for (int n = 0; n < SET(N); n++)
     if (lowest(&state->nodes[n]) < low) low = lowest(&state->nodes[n]);
-  // Of tokens below every clock the order alone matters.
+  // Only the order of tokens below every clock matters.
   for (int next = low - 1, below = low;; next--) {
     int highest = -128;
     for (int i = 0; i < count; i++)
@@ -241,7 +242,7 @@ static void expand_node(const State *from, int n) {
   for (int token = from_token; token <= to_token && token <= most(); token++) {
     for (int k = 0; k < 2; k++) {
       State next = *from;
-      // A duplicate of what is held changes nothing, and says what a late reply says.
+      // A duplicate of a held lock changes nothing, and its answer equals a late reply.
       if (node->owner == CLAIM + k && is_held(node)) continue;
       const int known = node->known[k];
       if (from->phase[k] == ASKING) {
@@ -290,7 +291,7 @@ static void expand_decision(const State *from, int k) {
     highest = larger(highest, from->nodes[n].known[k]);
   }
   if (granted < quorum()) return;
-  // A lock of several keys has the highest token of all of them.
+  // A lock of several keys has the highest token of all keys.
   for (int token = highest; token <= (SET(ANY) ? most() : highest); token++) {
     State next = *from;
     int agreed = 0;

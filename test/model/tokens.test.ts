@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { compileSearch, type SearchResult, type SearchSettings } from './complete-search.js';
 
-// Tokens over several nodes with clocks, records that are forgotten and markers, in one piece: see tokens.c.
-// `npm run model` has the larger searches, too.
+// tokens.c searches tokens over several nodes with clocks and markers, which forget records, in one piece. `npm run model`
+// also runs the larger searches.
 
 const LONG: [string, SearchSettings, number][] = [
   ['three nodes, clocks three ticks apart', { span: 3, any: 0, burst: 0 }, 11_870_562],
@@ -25,7 +25,7 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
     ['three nodes, clocks two ticks apart, a linger of one', { span: 2, any: 0, burst: 0 }, 787_760],
     ...(process.env.MODEL === 'long' ? LONG : []),
   ])('%s', (_what, given, states) => {
-    // The number shows a change that makes the search smaller by mistake.
+    // A smaller number of states shows that a change has left out some by mistake.
     expect(search(given)).toEqual({ states, broken: undefined });
   });
 });
@@ -33,20 +33,20 @@ describe('tokens are unique and increase in real-time order (J2, J3)', () => {
 describe('the search over three nodes finds a violation when', () => {
   test.each<[string, SearchSettings]>([
     ['the token is not written back', { plant: 1 }],
-    ['the token is written back wherever the lock is held, whatever the token of the record', { plant: 2 }],
-    ['the token is written back so, and lowers the one of the record', { plant: 3 }],
+    ["the token is written back if the lock is held, whatever the record's token", { plant: 2 }],
+    ["the token is written back if the lock is held, and lowers the record's token", { plant: 3 }],
     [
-      'what is not held is raised, so that it is forgotten too soon',
+      'a node raises a record that is not held, and forgets it too soon',
       { plant: 4, span: 2, linger: 2, lead: 1 },
     ],
     ['the token is written back blindly', { plant: 5 }],
     ['the token is written back whoever holds the lock', { plant: 6 }],
     ['a quorum is half of the nodes', { plant: 7 }],
     ['there is no marker', { plant: 8 }],
-    ['grants do not lift the marker', { plant: 9 }],
-    ['raises do not lift the marker', { plant: 10 }],
-    ['a grant may repeat the token of the grant before', { plant: 11 }],
-    ['the marker is not looked at', { plant: 12 }],
+    ['grants do not raise the marker', { plant: 9 }],
+    ['raises do not raise the marker', { plant: 10 }],
+    ['a grant may repeat the token of the earlier grant', { plant: 11 }],
+    ['nodes ignore the marker', { plant: 12 }],
     ['the guard is shorter than the skew', { span: 3, losses: 1, guard: 1 }],
   ])('%s', (_what, given) => {
     expect(search({ span: 4, any: 0, burst: 0, ...given }).broken).toMatch(/^J[23]:/);
