@@ -15,37 +15,41 @@ import { DURABLE, redisVersion, type RedisServer, startRedis } from '../support/
 import { until } from '../support/until.js';
 import { NEWER_RIGHTS, RIGHTS } from './acl-rights.js';
 
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+const TTL = 60_000;
+const WAIT = 60_000;
+
 let server: RedisServer;
 let admin: Redis;
 
 beforeAll(async () => {
-  // Then all that can be asked is asked: how it is written to disk, too.
+  // On a durable server the library also asks for the settings of persistence.
   server = await startRedis(DURABLE);
   admin = server.client();
 });
 beforeEach(() => admin.flushall());
 
-/** Gives the user `locks` these rights and no others, and forgets what was denied. */
+/** Gives the user `locks` these rights and no others, and clears the log of denied commands. */
 async function allow(rights: readonly string[]): Promise<void> {
   await admin.call('ACL', 'SETUSER', 'locks', 'reset', 'on', '>secret', ...rights);
   await admin.call('ACL', 'LOG', 'RESET');
 }
 
-/** What was denied since, such as `config|get`. */
+/** Returns the commands and channels that the server denied since, such as `config|get`. */
 async function denied(): Promise<string[]> {
   const log = (await admin.call('ACL', 'LOG')) as string[][];
   return [...new Set(log.map((entry) => String(entry[entry.indexOf('object') + 1])))];
 }
 
-/** Everything that this package does on a server; resolves to what it warned of. */
+/** Uses every function of the library that sends commands. Resolves to the logged warnings. */
 async function useAll(
   options: RedlockModuleOptions,
-  { retry = false, timeout }: { retry?: LockOptions['retry']; timeout?: number } = {},
+  { retry = false, ttl = TTL, wait }: { retry?: LockOptions['retry']; ttl?: number; wait?: number } = {},
 ): Promise<string[]> {
   const log = new LogLines();
-  // So that the scripts are sent in full.
+  // The server then needs the whole scripts, by EVAL.
   await admin.script('FLUSH');
-  const app = await startApp({}, options, { logger: log });
+  const app = await startApp({}, { defaults: { ttl }, ...options }, { logger: log });
   try {
     const locks = app.get(LockService);
     const lock = await locks.acquire(['a', 'b'], { retry });
@@ -55,21 +59,21 @@ async function useAll(
     if (!(await locks.checkNodes()).available) throw new Error('not available');
     for await (const info of locks.list()) if (!info.held) throw new Error('not listed as held');
     await lock.release();
-    await locks.acquire('c', { retry: false });
+    await locks.acquire('c', { retry });
     if (!(await locks.forceRelease('c'))) throw new Error('not released');
-    await (await locks.acquire('d', { retry: false, minHold: 10 })).release();
-    await handOver(locks, timeout);
-    await holdTogether();
+    await (await locks.acquire('d', { retry, minHold: 10 })).release();
+    // A user who lacks a right for waiters must still try the commands for several holders.
+    await handOver(locks, retry, wait).finally(holdTogether);
   } finally {
     await app.close();
   }
-  // What was released by force is told to its holder.
+  // `forceRelease` warns the holder.
   return log.of('warn').filter((line) => !line.includes('released by force'));
 }
 
-/** One that waits is told when it is its turn, and one that gives up leaves the line. */
-async function handOver(locks: LockService, timeout = 15_000): Promise<void> {
-  const lock = await locks.acquire('e', { retry: false });
+/** Lets a waiter give up, and another one get its turn by a message. */
+async function handOver(locks: LockService, retry: LockOptions['retry'], timeout = WAIT): Promise<void> {
+  const lock = await locks.acquire('e', { retry });
   const inLine = (): Promise<void> => until(async () => (await admin.zcard('lock:{e}:q')) === 1, timeout);
   const enough = new AbortController();
   const impatient = locks.acquire('e', { retry: { timeout }, signal: enough.signal }).catch(() => undefined);
@@ -85,7 +89,7 @@ async function handOver(locks: LockService, timeout = 15_000): Promise<void> {
   }
 }
 
-/** Readers come and go, one of them is shown, and one lapses. What is refused does not keep the rest from being tried. */
+/** Tries every command for several holders: also the next ones after a refused one. */
 async function holdTogether(): Promise<void> {
   const [store] = nodesTo([url()]) as [RedisStore];
   try {
@@ -122,8 +126,8 @@ describe('the rights in docs/choosing-nodes.md', () => {
 
   test('are enough with a restart guard', async () => {
     await allow(RIGHTS);
-    const options = { nodes: url(), restartGuard: 3_000, defaults: { ttl: 3_000 } };
-    const warnings = await useAll(options, { retry: { timeout: 20_000, delay: 20 } });
+    const options = { nodes: url(), restartGuard: 6_000 };
+    const warnings = await useAll(options, { retry: { timeout: WAIT, delay: 20 }, ttl: 6_000 });
     expect(warnings).toEqual([expect.stringContaining('it votes again in')]);
     await expect(denied()).resolves.toEqual([]);
   });
@@ -147,12 +151,12 @@ describe('the rights in docs/choosing-nodes.md', () => {
     });
   });
 
-  // All but the heartbeat of a connection that waits for messages, which takes a while.
+  // These tests do not wait for the heartbeat of a connection for messages, which comes late.
   const needed = RIGHTS.filter((right) => right.startsWith('+'));
 
   test.each(needed)('need %s', async (right) => {
     await allow(RIGHTS.filter((each) => each !== right));
-    await useAll({ nodes: url() }, { timeout: 2_000 }).catch(() => undefined);
+    await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
     await expect(denied()).resolves.toContain(right.slice(1));
   });
 
@@ -169,13 +173,13 @@ describe('the rights in docs/choosing-nodes.md', () => {
     const { nodes } = await locks.checkNodes();
     expect(nodes).toMatchObject([{ state: 'voting', warnings: [advice] }]);
     // Exclusive locks work.
-    await (await locks.acquire('key', { retry: false })).release();
+    await (await locks.acquire('key', { retry: false, ttl: TTL })).release();
     await app.close();
   });
 
   test('need the channels', async () => {
     await allow(RIGHTS.filter((each) => !each.startsWith('&')));
-    await useAll({ nodes: url() }, { timeout: 2_000 }).catch(() => undefined);
+    await useAll({ nodes: url() }, { wait: 2_000 }).catch(() => undefined);
     await expect(denied()).resolves.toContainEqual(expect.stringMatching(/^lock:wake:/));
   });
 
@@ -193,8 +197,8 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await allow(RIGHTS.filter((each) => each !== right));
     const app = await startApp({}, { nodes: url() });
     const locks = app.get(LockService);
-    const lock = await locks.acquire('key', { retry: false });
-    const next = locks.acquire('key', { retry: { timeout: 10_000 } });
+    const lock = await locks.acquire('key', { retry: false, ttl: TTL });
+    const next = locks.acquire('key', { retry: { timeout: WAIT } });
     await lock.release();
     const waited = await next;
     expect(waited.isHeld()).toBe(true);

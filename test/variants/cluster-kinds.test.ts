@@ -18,30 +18,30 @@ import { addReplica, startMasters } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 
-// Locks that several can hold, on a real Cluster: their keys and channels lie in one slot each, on every master.
+// These tests use locks that several clients can hold, on a real Cluster. All keys and channels of a lock are in one slot.
 
 const TTL = 60_000;
 
 const once: AcquireOptions = { ttl: TTL, retry: NO_RETRY, renew: false, signals: [] };
 
-/** Polling alone would take this long, in milliseconds, but where a waiter holds others back. */
+/** Interval of polling, in milliseconds: a waiter that gets the lock much sooner has got a message. */
 const POLL_MS = 20_000;
 
 let masters: RedisServer[];
 let replica: RedisServer;
-/** One to each master, then the replica. */
+/** Clients of the three masters and of the replica. */
 let lookers: Redis[];
-/** A key that lies on each of the masters. */
+/** One key of each master. */
 let keys: string[];
 let all: Process[];
 let nodeRedis: ReturnType<typeof nodeRedisCluster>;
 let over = new AbortController();
 
-/** A process of its own, as the servers see it. */
+/** Locks over a client of their own, which the servers see as another process. */
 interface Process {
   readonly redlock: Redlock;
   readonly store: RedisStore;
-  /** Of the messages to its waiters those that said that it is their turn. */
+  /** Keys of the messages that gave a waiter its turn. */
   readonly turns: string[];
 }
 
@@ -49,7 +49,7 @@ function permits(count: number): LockKind {
   return { mode: 'permits', permits: count };
 }
 
-/** A client of each library. */
+/** Makes a client of each library. */
 function clients() {
   const nodes = masters.map(({ host, port }) => ({ host, port }));
   const five = new Cluster(nodes);
@@ -88,7 +88,7 @@ afterAll(async () => {
 beforeEach(() => {
   over = new AbortController();
 });
-// Ends what still waits when a test has failed.
+// Ends the waits of a failed test.
 afterEach(() => over.abort(new Error('the test is over')));
 
 function acquire({ redlock }: Process, key: string | readonly string[], kind: LockKind): Promise<HeldLock> {
@@ -110,12 +110,12 @@ function inspect(key: string): Promise<LockInfo> {
   return new LockInspector([all[0]!.store], PATIENT, new Set()).inspect(key);
 }
 
-/** How many processes stand in line for a key. */
+/** Counts the waiters of a key. */
 async function inLine(key: string): Promise<number> {
   return (lookers[keys.indexOf(key)] as Redis).zcount(`lock:{${key}}:q`, 0, 1e13);
 }
 
-/** Resolves when there is nothing on a server but free records, which go by themselves. */
+/** Resolves when the servers have only free records, which expire. */
 async function nothingLeft(...servers: readonly Redis[]): Promise<void> {
   for (const looker of servers) {
     const left = async (): Promise<string[]> => {
@@ -123,11 +123,11 @@ async function nothingLeft(...servers: readonly Redis[]): Promise<void> {
       const records = await Promise.all(names.map((name) => (name.endsWith('}') ? looker.get(name) : name)));
       return records.filter((record) => record !== null && !record.startsWith(STATE.free)) as string[];
     };
-    await until(async () => (await left()).length === 0, 10_000);
+    await until(async () => (await left()).length === 0);
   }
 }
 
-test('readers hold a key together and beside no writer, on every master and by every client', async () => {
+test('lets readers hold a key together and beside no writer, on every master and by every client', async () => {
   for (const key of keys) {
     const readers = await Promise.all(all.map((process) => acquire(process, key, SHARED)));
     expect(await inspect(key)).toMatchObject({ mode: 'shared', holders: { length: 3 } });
@@ -146,7 +146,7 @@ test('readers hold a key together and beside no writer, on every master and by e
   await nothingLeft(...lookers);
 });
 
-test('at most n hold permits, with a slot each, on every master and by every client', async () => {
+test('grants at most n permits, each with its own slot, on every master and by every client', async () => {
   for (const key of keys) {
     const held = await Promise.all(all.map((process) => acquire(process, key, permits(3))));
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -176,7 +176,7 @@ test('takes permits of all keys of one slot or of none, and refuses keys of seve
   await nothingLeft(...lookers);
 });
 
-describe('waiters get their turn by a message, on every master', () => {
+describe('gives waiters their turn by a message, on every master', () => {
   test.each<[string, LockKind, LockKind, number]>([
     ['readers behind a writer', EXCLUSIVE, SHARED, 1],
     ['a writer behind readers', SHARED, EXCLUSIVE, 2],
@@ -191,7 +191,7 @@ describe('waiters get their turn by a message, on every master', () => {
       await until(async () => (await inLine(key)) === behind.length);
       await Promise.all(held.map((lock) => lock.release()));
       await Promise.all(locks);
-      // Polling alone would get them in, too.
+      // Polling alone would also give them the lock, later.
       for (const { turns } of behind) expect(turns).toContain(key);
       await Promise.all(locks.map(async (lock) => (await lock).release()));
     }
@@ -199,8 +199,9 @@ describe('waiters get their turn by a message, on every master', () => {
   });
 });
 
-test('each kind outlives its ttl when renewed, and an unrenewed holder frees only its own place', async () => {
-  const ttl = 1_000;
+test('keeps renewed locks of each kind beyond their ttl, and frees only the hold that is not renewed', async () => {
+  // A stall of three seconds delays a renewal and does not end the lock.
+  const ttl = 5_000;
   const short = { ...once, ttl };
   const [reading, limited] = keys as [string, string];
   const kept = await Promise.all(
@@ -220,7 +221,7 @@ test('each kind outlives its ttl when renewed, and an unrenewed holder frees onl
   await nothingLeft(...lookers);
 });
 
-test('a master that dies: its replica has the readers and permits, and grants them to waiters', async () => {
+test('keeps readers and permits when a master dies, and its replica grants them to waiters', async () => {
   const [read, limited] = [keys[0]!, `{${keys[0]!}}:permits`];
   const readers = await Promise.all(all.map((process) => acquire(process, read, SHARED)));
   const held = await Promise.all([0, 1].map((index) => acquire(all[index]!, limited, permits(2))));
@@ -229,7 +230,7 @@ test('a master that dies: its replica has the readers and permits, and grants th
   await until(async () => (await inLine(read)) === 1);
   await expect(lookers[0]!.wait(1, 10_000)).resolves.toBe(1);
   await masters[0]!.kill();
-  // At once, and not when the others agree that it is dead.
+  // This takes over at once, without an election by the other masters.
   await lookers[3]!.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
   const [, two, three] = all as [Process, Process, Process];
   for (const { redlock } of all) {
@@ -255,7 +256,7 @@ test('a master that dies: its replica has the readers and permits, and grants th
   expect(last.fencingToken).toBeGreaterThan(Math.max(...readers.map(({ fencingToken }) => fencingToken)));
   await Promise.all([last, granted, held[1]!].map((lock) => lock.release()));
   await nothingLeft(...lookers.slice(1));
-  // Those who waited there have asked for connections to it, of which none may be left.
+  // Waiters have asked for connections to the dead master. None of these may be left.
   let attempts = 0;
   nodeRedis.on('node-error', () => attempts++);
   nodeRedis.destroy();

@@ -7,16 +7,19 @@ import { LockService, LockUnavailableError, WithLock } from '../../lib/index.js'
 import { countLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { startApp } from '../support/nest-app.js';
+import { PATIENCE } from '../support/sentinel-group.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
 import { until } from '../support/until.js';
 import { CLUSTER_RIGHTS, RIGHTS } from './acl-rights.js';
 
-// Beside test/stores/redis/cluster.test.ts, which has what goes wrong on a Cluster, on one server.
+// These tests use several servers; test/stores/redis/cluster.test.ts tests errors of a Cluster on one server.
 
-const once = { retry: false } as const;
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+const TTL = 60_000;
+const once = { retry: false, ttl: TTL } as const;
 
 const ARGS = ['--cluster-enabled', 'yes', '--cluster-announce-ip', '127.0.0.1'];
-// Otherwise it waits five seconds for more replicas.
+// Otherwise a master waits five seconds for more replicas.
 const QUICK = ['--repl-diskless-sync-delay', '0'];
 
 /** Three masters, and a replica of the first. */
@@ -30,7 +33,7 @@ async function startCluster(): Promise<RedisServer[]> {
     others[0]!.call('CLUSTER', 'ADDSLOTSRANGE', 5_461, 10_922),
     others[1]!.call('CLUSTER', 'ADDSLOTSRANGE', 10_923, 16_383),
   ]);
-  // Every two of them: it takes long to hear of one from another.
+  // Every two servers are introduced: servers are slow to tell each other of a third one.
   for (const [index, client] of [first, ...others].entries()) {
     for (const { host, port } of servers.slice(index + 1)) await client.call('CLUSTER', 'MEET', host, port);
   }
@@ -48,7 +51,7 @@ async function startCluster(): Promise<RedisServer[]> {
   return servers;
 }
 
-/** One of ioredis 5 and one of ioredis 6. One that is left open, by a test that fails, would keep Jest from ending. */
+/** Makes a client of ioredis 5 and one of ioredis 6. They are closed at the end: an open client keeps Jest from ending. */
 function clientsOf(nodes: ClusterNode[], options: ClusterOptions = {}): Cluster[] {
   const clients = [new Cluster(nodes, options), new Cluster6(nodes, options as object) as unknown as Cluster];
   for (const client of clients) cleanUpAfterTests(async () => client.disconnect());
@@ -59,7 +62,7 @@ describe('a Cluster of three masters', () => {
   let servers: RedisServer[];
   let lookers: Redis[];
   let apps: INestApplication[];
-  /** Over a Cluster client of ioredis 5, and one of ioredis 6. */
+  /** Locks over a Cluster client of ioredis 5, and over one of ioredis 6. */
   let five: LockService;
   let six: LockService;
 
@@ -76,7 +79,7 @@ describe('a Cluster of three masters', () => {
 
   const held = (): Promise<number[]> => Promise.all(lookers.slice(0, 3).map(countLocks));
 
-  /** How many keys somebody waits for. */
+  /** Counts the keys that have waiters. */
   async function inLine(): Promise<number> {
     const queues = await Promise.all(lookers.slice(0, 3).map((looker) => looker.keys('*:q')));
     return queues.flat().length;
@@ -88,16 +91,18 @@ describe('a Cluster of three masters', () => {
     const spread = await held();
     expect(Math.min(...spread)).toBeGreaterThan(0);
     expect(spread.reduce((sum, count) => sum + count)).toBe(30);
-    await expect(Promise.all(keys.map((key) => six.tryAcquire(key)))).resolves.toEqual(keys.map(() => null));
+    await expect(Promise.all(keys.map((key) => six.tryAcquire(key, { ttl: TTL })))).resolves.toEqual(
+      keys.map(() => null),
+    );
     await Promise.all(locks.map((lock) => lock.extend()));
     await Promise.all(locks.map((lock) => lock.release()));
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test.each(['five', 'six'])('several keys of one slot are one lock (ioredis %s)', async (version) => {
+  test.each(['five', 'six'])('locks several keys of one slot as one lock (ioredis %s)', async (version) => {
     const [locks, others] = version === 'five' ? [five, six] : [six, five];
     const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
-    await expect(others.tryAcquire('{orders}:2')).resolves.toBeNull();
+    await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
     await lock.release();
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
@@ -108,25 +113,25 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('waiters get their turn by a message, over ioredis 5 and 6 and on every master', async () => {
+  test('gives waiters their turn by a message, over ioredis 5 and 6 and on every master', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => five.acquire(key, once)));
-    const inTime = { retry: { timeout: 60_000, delay: 30_000 } };
+    const inTime = { ttl: TTL, retry: { timeout: TTL, delay: TTL } };
     const waiting = keys.flatMap((key) => [six.acquire(key, inTime), five.acquire(key, inTime)]);
     await until(async () => (await inLine()) === keys.length);
     const start = performance.now();
     await Promise.all(taken.map((lock) => lock.release()));
     await Promise.all(waiting.map(async (lock) => (await lock).release()));
-    // Polling would have taken thirty seconds for each.
-    expect(performance.now() - start).toBeLessThan(15_000);
+    // Polling would take one minute for each waiter.
+    expect(performance.now() - start).toBeLessThan(TTL / 2);
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test('a tick runs once, over ioredis 5 and 6 and on every master', async () => {
+  test('runs a tick once, over ioredis 5 and 6 and on every master', async () => {
     @Injectable()
     class Yearly {
       @Cron('0 0 0 1 1 *', { timeZone: 'UTC' })
-      @WithLock((...keys: string[]) => keys, { oncePerTick: true })
+      @WithLock((...keys: string[]) => keys, { oncePerTick: true, ttl: TTL })
       async run(...keys: string[]): Promise<string | undefined> {
         return keys.join();
       }
@@ -152,7 +157,7 @@ describe('a Cluster of three masters', () => {
     await Promise.all(instances.map((app) => app.close()));
   });
 
-  test('a user with the rights in docs/choosing-nodes.md is denied nothing', async () => {
+  test('denies no command to a user with the rights in docs/choosing-nodes.md', async () => {
     const user = ['locks', 'reset', 'on', '>secret', ...RIGHTS, ...CLUSTER_RIGHTS];
     await Promise.all(lookers.map((looker) => looker.call('ACL', 'SETUSER', ...user)));
     const redisOptions = { username: 'locks', password: 'secret' };
@@ -165,7 +170,7 @@ describe('a Cluster of three masters', () => {
       for await (const { key } of locks.list()) listed.push(key);
       expect(listed.toSorted()).toEqual(['a', 'b', 'c', 'd']);
       await Promise.all(taken.map((lock) => lock.extend()));
-      const waiting = ['a', 'b', 'c', 'd'].map((key) => locks.acquire(key, { retry: { timeout: 15_000 } }));
+      const waiting = ['a', 'b', 'c', 'd'].map((key) => locks.acquire(key, { retry: { timeout: TTL } }));
       await until(async () => (await inLine()) === 4);
       await Promise.all(taken.map((lock) => lock.release()));
       await Promise.all(waiting.map(async (lock) => (await lock).release()));
@@ -175,7 +180,7 @@ describe('a Cluster of three masters', () => {
     expect(logs).toEqual([[], [], [], []]);
   });
 
-  test('a master that dies: its keys cannot be locked until its replica takes over with the replicated locks', async () => {
+  test('refuses the keys of a master that dies until its replica takes over, which keeps the replicated locks', async () => {
     const [master, , , replica] = servers as [RedisServer, RedisServer, RedisServer, RedisServer];
     const slotOf = async (key: string): Promise<number> =>
       (await lookers[0]!.call('CLUSTER', 'KEYSLOT', `lock:{${key}}`)) as number;
@@ -184,14 +189,14 @@ describe('a Cluster of three masters', () => {
       if ((await slotOf(`key:${i}`)) <= 5_460) keys.push(`key:${i}`);
     }
     const [one, two, other] = keys as [string, string, string];
-    const options = { ttl: 30_000 };
+    const options = { ttl: PATIENCE };
     const locks = await Promise.all([five.acquire(one, options), six.acquire(two, options)]);
-    // Else a replica of a Cluster answers MOVED.
+    // Without READONLY, a replica of a Cluster answers MOVED.
     await lookers[3]!.readonly();
     await until(async () => (await countLocks(lookers[3]!)) === 2);
-    // Not sooner: who does not answer a first meeting in that time is forgotten, and a busy machine may need longer.
+    // Set only now: servers forget a new server that does not answer in this time, and a busy machine may be slower.
     await Promise.all(lookers.map((looker) => looker.config('SET', 'cluster-node-timeout', '1000')));
-    // The client goes on asking for up to two seconds, in which the replica could have become master.
+    // The client asks for up to two seconds. The replica must not become the master meanwhile.
     const mayFailOver = (may: boolean): Promise<unknown> =>
       lookers[3]!.config('SET', 'cluster-replica-no-failover', may ? 'no' : 'yes');
     await mayFailOver(false);
@@ -206,12 +211,12 @@ describe('a Cluster of three masters', () => {
             (lock) => lock.release().then(() => true),
             () => false,
           ),
-        30_000,
+        PATIENCE,
       );
     }
     await expect(lookers[3]!.info('replication')).resolves.toContain('role:master');
-    await expect(six.tryAcquire(one)).resolves.toBeNull();
-    await expect(five.tryAcquire(two)).resolves.toBeNull();
+    await expect(six.tryAcquire(one, { ttl: TTL })).resolves.toBeNull();
+    await expect(five.tryAcquire(two, { ttl: TTL })).resolves.toBeNull();
     for (const lock of locks) {
       await lock.extend();
       expect(lock.state).toBe('held');

@@ -7,14 +7,18 @@ import { countLocks } from '../support/core.js';
 import { startApp } from '../support/nest-app.js';
 import { addReplica, startMasters } from '../support/redis-cluster.js';
 import type { RedisServer } from '../support/redis-server.js';
+import { startTcpProxy } from '../support/tcp-proxy.js';
 import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sentinel-group.js';
 import { until } from '../support/until.js';
+import { setFailOverAfter } from '../support/fail-over-after.js';
 
-// What sentinel.test.ts and cluster.test.ts have for ioredis, for clients of node-redis that are passed in.
+// sentinel.test.ts and cluster.test.ts test clients of ioredis. These tests pass clients of node-redis in.
 
-const once = { retry: false } as const;
-/** Nobody polls. */
-const IN_TURN = { retry: { timeout: PATIENCE, delay: PATIENCE / 2 } };
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+const TTL = 60_000;
+const once = { retry: false, ttl: TTL } as const;
+/** A waiter that gets its lock soon has got a message: it polls late. */
+const IN_TURN = { ttl: TTL, retry: { timeout: PATIENCE, delay: PATIENCE / 2 } };
 
 describe('createSentinel', () => {
   let group: SentinelGroup;
@@ -36,10 +40,10 @@ describe('createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('excludes holders over our own connection, many at a time, and notifies waiters', async () => {
+  test('excludes holders over a connection of the library, many at a time, and notifies waiters', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
-    await expect(others.tryAcquire('key:7')).resolves.toBeNull();
+    await expect(others.tryAcquire('key:7', { ttl: TTL })).resolves.toBeNull();
     await Promise.all(held.map((lock) => lock.extend()));
     const waiting = locks.acquire('turn', IN_TURN);
     await (await waiting).release();
@@ -53,20 +57,23 @@ describe('createSentinel', () => {
     await expect(countLocks(looker)).resolves.toBe(0);
   });
 
-  test('a master that dies: refuses locks until the replica is master, which keeps the replicated locks', async () => {
+  test('refuses locks after the master dies until the replica is master, which keeps the replicated locks', async () => {
     const { master, replica } = group;
     const looker = replica.client();
     const held = await locks.acquire('held', { ttl: PATIENCE });
     await until(async () => (await countLocks(looker)) === 1);
-    const waiting = locks.acquire('held', { ttl: PATIENCE, ...IN_TURN });
+    const waiting = locks.acquire('held', { ...IN_TURN, ttl: PATIENCE });
     await until(async () => (await looker.zcard('lock:{held}:q')) === 1);
+    // The replica must not become the master before the refusal.
+    await setFailOverAfter(group, 600_000);
     await master.kill();
     await expect(locks.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
+    await setFailOverAfter(group, 500);
     await until(() => succeeds(locks.acquire('other', once).then((lock) => lock.release())), PATIENCE);
-    await expect(locks.tryAcquire('held')).resolves.toBeNull();
+    await expect(locks.tryAcquire('held', { ttl: TTL })).resolves.toBeNull();
     await held.extend();
     expect(held.state).toBe('held');
-    // Else the message is lost, and who waits asks when it has slept long enough.
+    // Without a subscription the message is lost, and the waiter asks only after its long sleep.
     await until(
       async () => ((await looker.pubsub('CHANNELS', 'lock:wake:*')) as string[]).length > 0,
       PATIENCE,
@@ -77,6 +84,45 @@ describe('createSentinel', () => {
     await next.release();
     await expect(countLocks(looker)).resolves.toBe(0);
   });
+});
+
+test('createSentinel: subscribes at the new master when the old one dies during a subscription', async () => {
+  const group = await startSentinelGroup();
+  const { master, replica } = group;
+  const proxy = await startTcpProxy(master);
+  const sentinelRootNodes = group.sentinels.map(({ host, port }) => ({ host, port }));
+  // node-redis 6.3 goes on connecting to the old master, which would keep this process alive.
+  let ends = false;
+  const client = nodeRedisSentinel({
+    name: 'locks',
+    sentinelRootNodes,
+    nodeClientOptions: { socket: { reconnectStrategy: () => (ends ? false : 100) } },
+    nodeAddressMap: { [`${master.host}:${master.port}`]: { host: proxy.host, port: proxy.port } },
+  });
+  await until(() => client.isReady, PATIENCE);
+  const app = await startApp({}, { nodes: client });
+  const ours = await startApp({}, { nodes: { sentinels: sentinelRootNodes, name: 'locks' } });
+  const held = await ours.get(LockService).acquire('held', { ttl: PATIENCE });
+  // Commands still arrive over the open connection. The connection for messages is refused again and again.
+  proxy.refuse();
+  const runs = async () =>
+    Number(/cmdstat_evalsha:calls=(\d+)/.exec(await master.client().info('commandstats'))?.[1]);
+  const before = await runs();
+  const waiting = app.get(LockService).acquire('held', IN_TURN);
+  await until(async () => (await runs()) > before);
+  const looker = replica.client();
+  await until(async () => (await countLocks(looker)) === 1);
+  proxy.cut();
+  await master.kill();
+  await until(async () => (await looker.zcard('lock:{held}:q')) === 1, PATIENCE);
+  // The library checks the connection with a further channel, which ends in `:beat`.
+  const channels = async () => (await looker.pubsub('CHANNELS', 'lock:wake:*')) as string[];
+  await until(async () => (await channels()).some((name) => !name.endsWith(':beat')));
+  await until(() => succeeds(held.extend()), PATIENCE);
+  await held.release();
+  await (await waiting).release();
+  await Promise.all([app, ours].map((each) => each.close()));
+  ends = true;
 });
 
 describe('createCluster', () => {
@@ -106,7 +152,7 @@ describe('createCluster', () => {
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const spread = await Promise.all(lookers.map(countLocks));
     expect(Math.min(...spread)).toBeGreaterThan(0);
-    await expect(Promise.all(keys.map((key) => others.tryAcquire(key)))).resolves.toEqual(
+    await expect(Promise.all(keys.map((key) => others.tryAcquire(key, { ttl: TTL })))).resolves.toEqual(
       keys.map(() => null),
     );
     await Promise.all(held.map((lock) => lock.extend()));
@@ -115,13 +161,13 @@ describe('createCluster', () => {
     expect(listed.toSorted()).toEqual(keys.toSorted());
     await Promise.all(held.map((lock) => lock.release()));
     const two = await locks.acquire(['{orders}:1', '{orders}:2'], once);
-    await expect(others.tryAcquire('{orders}:2')).resolves.toBeNull();
+    await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
     await two.release();
     await expect(locks.acquire(['a', 'b'], once)).rejects.toThrow('give them a common hash tag');
     await expect(Promise.all(lookers.map(countLocks))).resolves.toEqual([0, 0, 0]);
   });
 
-  test('waiters get their turn by a message, on every master', async () => {
+  test('gives waiters their turn by a message, on every master', async () => {
     const keys = Array.from({ length: 12 }, (_, index) => `queue:${index}`);
     const taken = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const waiting = keys.map((key) => others.acquire(key, IN_TURN));
@@ -134,7 +180,7 @@ describe('createCluster', () => {
     expect(performance.now() - start).toBeLessThan(PATIENCE / 4);
   });
 
-  test('a master that dies: its keys cannot be locked until its replica takes over with the replicated locks', async () => {
+  test('refuses the keys of a master that dies until its replica takes over, which keeps the replicated locks', async () => {
     const [master] = masters as [RedisServer];
     const keys: string[] = [];
     for (let i = 0; keys.length < 2; i++) {
@@ -147,11 +193,11 @@ describe('createCluster', () => {
     await looker.readonly();
     await until(async () => (await countLocks(looker)) === 1);
     await master.kill();
-    // At once, and not when the others agree that it is dead.
+    // This takes over at once, without an election by the other masters.
     await looker.call('CLUSTER', 'FAILOVER', 'TAKEOVER');
     for (const each of [locks, others])
       await until(() => succeeds(each.acquire(other, once).then((lock) => lock.release())), PATIENCE);
-    await expect(others.tryAcquire(one)).resolves.toBeNull();
+    await expect(others.tryAcquire(one, { ttl: TTL })).resolves.toBeNull();
     await held.extend();
     expect(held.state).toBe('held');
     await held.release();

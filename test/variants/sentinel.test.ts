@@ -10,8 +10,11 @@ import { PATIENCE, type SentinelGroup, startSentinelGroup } from '../support/sen
 import { until } from '../support/until.js';
 import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
+import { setFailOverAfter } from '../support/fail-over-after.js';
 
-const once = { retry: false } as const;
+/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+const LONG = 60_000;
+const once = { retry: false, ttl: LONG } as const;
 
 interface SentinelOptions {
   readonly sentinels: { host: string; port: number }[];
@@ -22,19 +25,19 @@ function optionsOf({ sentinels }: SentinelGroup): SentinelOptions {
   return { sentinels: sentinels.map(({ host, port }) => ({ host, port })), name: 'locks' };
 }
 
-/** A client of the user's. */
+/** Makes a client as an application makes it. */
 function ioredis6(group: SentinelGroup): Redis6 {
   const client = new Redis6(optionsOf(group));
-  // Left open, it would keep Jest from ending.
+  // An open client keeps Jest from ending.
   cleanUpAfterTests(async () => client.disconnect());
-  // The user listens to a client of the user's.
+  // An application listens to the errors of its client.
   client.on('error', () => undefined);
   return client;
 }
 
 describe('a master that a Sentinel watches', () => {
   let group: SentinelGroup;
-  /** With ioredis 5, over a connection of ours; and with ioredis 6, over a client of the user's. */
+  /** The first has a connection of the library, by ioredis 5; the second has a client that is passed in, of ioredis 6. */
   let apps: INestApplication[];
   let five: LockService;
   let six: LockService;
@@ -42,7 +45,7 @@ describe('a master that a Sentinel watches', () => {
   beforeAll(async () => {
     group = await startSentinelGroup();
     apps = await Promise.all([
-      // What ioredis has for following a fail-over ended the client when its master died.
+      // This option of ioredis can end a client when its master dies, so the library does not hand it on.
       startApp({}, { nodes: { ...optionsOf(group), failoverDetector: true } }),
       startApp({}, { nodes: ioredis6(group) as unknown as Redis }),
     ]);
@@ -52,31 +55,34 @@ describe('a master that a Sentinel watches', () => {
     await Promise.all(apps.map((app) => app.close()));
   });
 
-  test('locks, over ioredis 5 and 6', async () => {
-    const lock = await five.acquire('key');
-    await expect(six.tryAcquire('key')).resolves.toBeNull();
+  test('excludes holders over ioredis 5 and 6', async () => {
+    const lock = await five.acquire('key', { ttl: LONG });
+    await expect(six.tryAcquire('key', { ttl: LONG })).resolves.toBeNull();
     await lock.release();
     await (await six.acquire('key', once)).release();
   });
 
-  test('a master that dies: refuses locks until the replica is master, which keeps the replicated locks', async () => {
+  test('refuses locks after the master dies until the replica is master, which keeps the replicated locks', async () => {
     const { master, replica } = group;
     const options = { ttl: PATIENCE };
     const held = await Promise.all([five.acquire('five', options), six.acquire('six', options)]);
     const looker = replica.client();
     await until(async () => (await countLocks(looker)) === 2);
-    // The replica hears of the line, too.
+    // The queue of waiters is replicated, too.
     const waiting = six.acquire('five', { ...options, retry: { timeout: 2 * PATIENCE } });
     await until(async () => (await looker.zcard('lock:{five}:q')) === 1);
+    // The replica must not become the master before the refusals.
+    await setFailOverAfter(group, 600_000);
     await master.kill();
     await expect(five.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
     await expect(six.tryAcquire('other')).rejects.toBeInstanceOf(LockUnavailableError);
+    await setFailOverAfter(group, 500);
 
     for (const locks of [five, six]) {
       await until(() => succeeds(locks.acquire('other', once).then((lock) => lock.release())), PATIENCE);
     }
-    await expect(six.tryAcquire('five')).resolves.toBeNull();
-    await expect(five.tryAcquire('six')).resolves.toBeNull();
+    await expect(six.tryAcquire('five', { ttl: LONG })).resolves.toBeNull();
+    await expect(five.tryAcquire('six', { ttl: LONG })).resolves.toBeNull();
     for (const lock of held) {
       await lock.extend();
       expect(lock.state).toBe('held');
@@ -92,9 +98,8 @@ describe('a master that a Sentinel watches', () => {
   });
 });
 
-describe('a requested fail-over, after which the old master remains a master for ten seconds', () => {
-  /** Milliseconds; over before the old master is a replica. */
-  const TTL = 8_000;
+describe('a requested fail-over, after which the old master remains a master', () => {
+  const TTL = 12_000;
 
   let group: SentinelGroup;
   let oldMaster: Redis;
@@ -104,11 +109,19 @@ describe('a requested fail-over, after which the old master remains a master for
     [oldMaster, newMaster] = [group.master.client(), group.replica.client()];
   });
 
-  /** Asks for it, and resolves when every Sentinel knows the new master. */
+  /** Lets the Sentinels make the old master a replica, or not. They do so ten seconds after a fail-over. */
+  function mayBecomeReplica(may: boolean): Promise<unknown> {
+    const sign = may ? '+' : '-';
+    return oldMaster.call('ACL', 'SETUSER', 'default', `${sign}replicaof`, `${sign}slaveof`);
+  }
+
+  /** Requests a fail-over; resolves when every Sentinel knows the new master. */
   async function failOver(): Promise<void> {
     const watchers = group.sentinels.map((sentinel) => sentinel.client());
+    // A busy machine may need more than ten seconds for a test.
+    await mayBecomeReplica(false);
     const begin = (): Promise<unknown> => watchers[0]!.call('SENTINEL', 'FAILOVER', 'locks');
-    // It is refused while the Sentinel has not heard of the replica lately.
+    // A Sentinel refuses while it has not heard of the replica lately.
     await until(() => succeeds(begin()), PATIENCE);
     for (const watcher of watchers) {
       const master = (): Promise<unknown> => watcher.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'locks');
@@ -120,47 +133,50 @@ describe('a requested fail-over, after which the old master remains a master for
     return (await oldMaster.info('replication')).includes('role:master');
   }
 
-  /** Locks of a process of its own. */
+  /** Starts an application. */
   async function locksOver(nodes: Redis6 | SentinelOptions = optionsOf(group)): Promise<LockService> {
     return (await startApp({}, { nodes: nodes as SentinelOptions })).get(LockService);
   }
 
-  /** A lock that the replica has, too. */
+  /** Acquires a lock; resolves when the replica has it, too. */
   async function hold(locks: LockService): Promise<LockHandle> {
     const lock = await locks.acquire('key', { ttl: TTL });
     await until(async () => (await countLocks(newMaster)) === 1);
     return lock;
   }
 
-  test('renews a lock over our own connection at the new master before it lapses there', async () => {
+  test('renews a lock over a connection of the library at the new master before it lapses there', async () => {
     const lock = await hold(await locksOver());
     await failOver();
     const others = await locksOver();
     let [left, granted, renewed] = [Infinity, false, false];
     await until(async () => {
-      granted = (await others.tryAcquire('key').catch(() => null)) !== null;
+      granted = (await others.tryAcquire('key', { ttl: LONG }).catch(() => null)) !== null;
       const before = left;
       left = (await newMaster.pttl('lock:{key}')) - LINGER_MS;
       renewed = left > before;
       return granted || renewed;
-    });
+    }, PATIENCE);
     expect({ granted, renewed, held: lock.isHeld() }).toEqual({ granted: false, renewed: true, held: true });
     await expect(isStillMaster()).resolves.toBe(true);
     await lock.release();
   });
 
-  test('waiters receive a release at the new master', async () => {
+  test('tells waiters of a release at the new master', async () => {
     const lock = await hold(await locksOver());
     const waiting = (await locksOver()).acquire('key', { retry: { timeout: PATIENCE } });
     await until(async () => (await newMaster.zcard('lock:{key}:q')) === 1);
     await failOver();
-    await until(async () => ((await newMaster.pubsub('CHANNELS', 'lock:wake:*')) as unknown[]).length === 1);
+    await until(
+      async () => ((await newMaster.pubsub('CHANNELS', 'lock:wake:*')) as unknown[]).length === 1,
+      PATIENCE,
+    );
     await expect(isStillMaster()).resolves.toBe(true);
     await lock.release();
     await (await waiting).release();
   });
 
-  test("over a user's client, the holder learns of the loss before another caller acquires, and no lock is granted until it reconnects", async () => {
+  test('over a client that is passed in, the holder learns of the loss before another caller acquires, and gets no lock until the client reconnects', async () => {
     const locks = await locksOver(ioredis6(group));
     const lock = await hold(locks);
     await failOver();
@@ -168,7 +184,8 @@ describe('a requested fail-over, after which the old master remains a master for
     await until(async () => succeeds(others.acquire('key', once)), PATIENCE);
     expect({ aborted: lock.signal.aborted, held: lock.isHeld() }).toEqual({ aborted: true, held: false });
     await expect(isStillMaster()).resolves.toBe(true);
-    await expect(locks.tryAcquire('other')).rejects.toThrow('is no longer the master');
+    await expect(locks.tryAcquire('other', { ttl: LONG })).rejects.toThrow('is no longer the master');
+    await mayBecomeReplica(true);
     await until(() => succeeds(locks.acquire('other', once)), PATIENCE);
     await expect(heldKeys(newMaster)).resolves.toContain('lock:{other}');
   });
