@@ -1,40 +1,41 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// Who excludes whom, as the judge and the register see it; of the library they know the names of the modes.
+// The judge and the register decide with this module which holders exclude each other. They know nothing else of the
+// library than the names of the modes.
 
-/** How somebody holds a key, and with which token. */
+/** One hold of a key: its mode, its slot and its token. */
 export interface Access {
   readonly mode: LockMode;
-  /** Only with permits. */
+  /** Set only for permits. */
   readonly slot?: number | undefined;
   readonly token: number;
 }
 
-/** Whether these two must not hold a key at the same time. */
+/** Returns true if the two must not hold a key at the same time. */
 export function excludes(one: Access, other: Access): boolean {
   if (one.mode === 'exclusive' || one.mode !== other.mode) return true;
   return one.mode === 'permits' && one.slot === other.slot;
 }
 
-/** Names the group of an access. All readers are one group; each slot is a group. */
+/** Names the part of a key that an access uses. All readers share one part; each slot is a part. */
 export function partOf({ mode, slot }: Access): string {
   return mode === 'permits' ? `slot ${slot}` : mode;
 }
 
-/** What the register says of itself, for each key. */
+/** The report of the register, with one entry for each key. */
 export type RegisterReport = readonly KeyReport[];
 
 export interface KeyReport {
   readonly key: string;
-  /** What it accepted, in its order. */
+  /** Accepted reads and writes, in the order in which the register accepted them. */
   readonly accesses: readonly Access[];
   readonly parts: readonly PartReport[];
 }
 
 export interface PartReport {
   readonly name: string;
-  /** Writes that it accepted. */
+  /** Number of accepted writes. */
   readonly accepted: number;
-  /** What it counts to; each accepted write was meant to add one to what its writer had read. */
+  /** Value of the counter. A writer adds one to the value that it read, so a smaller value shows a lost write. */
   readonly counter: number;
 }

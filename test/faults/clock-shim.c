@@ -1,5 +1,6 @@
-// Loaded into a redis-server before everything else (LD_PRELOAD): its wall clock is shifted by as many milliseconds as
-// the file named by CLOCK_SHIFT holds, a 64-bit number that may change at any time. The monotonic clock stays as it is.
+// LD_PRELOAD loads this library into a redis-server before all others. The library shifts the server's wall clock by the
+// number of milliseconds in the file that CLOCK_SHIFT names: a 64-bit number, which may change at any time. The library
+// does not shift the monotonic clock.
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ __attribute__((constructor)) static void find_shift(void) {
   if (mapped != MAP_FAILED) shift = mapped;
 }
 
-// The system call, because asking libc would end here again.
+// This calls the kernel directly, because the function of libc would lead back to this one.
 int clock_gettime(clockid_t clock, struct timespec *now) {
   int failed = syscall(SYS_clock_gettime, clock, now);
   if (failed || !shift || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE)) return failed;

@@ -5,14 +5,14 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 
-/** The wall clock of servers that are started with {@link ClockShim.env}. */
+/** A library that shifts the wall clock of every server that is started with {@link ClockShim.env}. */
 export interface ClockShim {
   readonly env: NodeJS.ProcessEnv;
-  /** How many milliseconds it is ahead from now on; may be negative. */
+  /** Puts the servers' wall clock ahead by these milliseconds, which may be negative. */
   shift(milliseconds: number): void;
 }
 
-/** Builds the shim; a sentence that says why that cannot be done where it cannot. */
+/** Builds the shim. Returns the reason as a sentence if this machine cannot build it. */
 export function buildClockShim(): ClockShim | string {
   if (process.platform !== 'linux') return 'LD_PRELOAD works on Linux only';
   const directory = mkdtempSync(join(tmpdir(), 'clock-shim-'));
@@ -28,7 +28,7 @@ export function buildClockShim(): ClockShim | string {
   const shift = (milliseconds: number): void => {
     const bytes = Buffer.alloc(8);
     bytes.writeBigInt64LE(BigInt(milliseconds));
-    // Not truncated first: a server that looks at the file meanwhile would be killed.
+    // The file keeps its length: a server that reads a truncated mapping is killed (SIGBUS).
     writeFileSync(file, bytes, { flag: 'r+' });
   };
   writeFileSync(file, Buffer.alloc(8));

@@ -1,25 +1,26 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Redlock } from '../../lib/redlock/redlock.js';
 import { type FaultEvent, type FaultEventBody, machineTime } from './events.js';
+import { startHeartbeat } from './heartbeat.js';
 import { judge, type Verdict } from './judge.js';
 
 export interface Contention {
-  /** For how long they contend, in milliseconds. */
+  /** Duration of the contention, in milliseconds. */
   readonly duration: number;
   readonly ttl: number;
-  /** How long an acquisition waits, in milliseconds. */
+  /** Longest wait of an acquisition, in milliseconds. */
   readonly timeout: number;
-  /** Milliseconds in which each settles (J6). */
+  /** Milliseconds within which each call must settle (J6). */
   readonly budget: { readonly acquire: number; readonly release: number };
-  /** For how long one holds it, in milliseconds; random, up to 60 by default. */
+  /** Returns the duration of a hold, in milliseconds; by default random, up to 60. */
   readonly hold?: () => number;
-  /** Whether a lock is renewed; each by default. */
+  /** Returns true if the attempt renews its lock; by default every attempt does. */
   readonly renews?: (attempt: number) => boolean;
 }
 
 /**
- * Processes, each with one caller for each of two locks, who take them again and again while something is done to the servers;
- * what the judge says of it.
+ * Lets each process acquire two locks again and again, each with one caller. Meanwhile the callback harms the servers.
+ * Resolves to the judge's verdict.
  */
 export async function contend(
   processes: readonly Redlock[],
@@ -27,6 +28,12 @@ export async function contend(
   meanwhile: () => Promise<unknown>,
 ): Promise<Verdict> {
   const events: FaultEvent[] = [];
+  const nameOf = (index: number): string => `process ${index}`;
+  // One real process runs them all, so they all stall together.
+  const heartbeat = startHeartbeat((stall, at) => {
+    for (const index of processes.keys())
+      events.push({ event: 'stall', duration: stall, client: nameOf(index), at });
+  });
   const end = performance.now() + duration;
   let attempts = 0;
   const work = async (client: string, redlock: Redlock, key: string): Promise<void> => {
@@ -60,8 +67,9 @@ export async function contend(
     }
   };
   const working = processes.flatMap((redlock, index) =>
-    ['x', 'y'].map((key) => work(`process ${index}`, redlock, key)),
+    ['x', 'y'].map((key) => work(nameOf(index), redlock, key)),
   );
-  await Promise.all([...working, meanwhile()]);
+  await Promise.all([...working, meanwhile()]).finally(() => heartbeat.end());
+  heartbeat.check();
   return judge(events, undefined, machineTime());
 }

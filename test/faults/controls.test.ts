@@ -7,8 +7,8 @@ import { clients } from './scenarios/clients.js';
 import { crashes } from './scenarios/crashes.js';
 import { kinds } from './scenarios/kinds.js';
 
-// A suite that never fails proves nothing. Here the library is broken on purpose, in a copy of its own, and the same
-// scenarios and the same judge must find it.
+// A suite that never fails proves nothing. These tests break a copy of the library on purpose. The same scenarios and the
+// same judge must find each fault.
 
 function scenarioNamed(start: string): Scenario {
   const found = [...clients, ...crashes, ...kinds].find(({ name }) => name.startsWith(start));
@@ -18,7 +18,7 @@ function scenarioNamed(start: string): Scenario {
 
 type Fault = 'overlaps' | 'tokenFaults';
 
-/** Goes on until there is such a fault, and says which of them the judge finds at the end. */
+/** Plays the scenario until the judge finds such a fault. Returns the faults that the judge finds at the end. */
 async function playBroken(
   scenario: Scenario,
   fault: Fault,
@@ -27,9 +27,9 @@ async function playBroken(
 ): Promise<readonly string[]> {
   const ofThem = (faults: readonly string[]): string[] => faults.filter((each) => saying.test(each));
   const programs = await bundle(PROGRAMS, patches);
-  const enough = (events: readonly FaultEvent[]): boolean => {
-    // The logs are read one after the other: of this moment not all of them may tell.
-    const complete = events.filter(({ at }) => at < machineTime() - 500);
+  const enough = (events: readonly FaultEvent[], until: number): boolean => {
+    // A process may stall between an event and its line in the log.
+    const complete = events.filter(({ at }) => at < until - 500);
     return ofThem(judge(complete, undefined, machineTime())[fault]).length > 0;
   };
   return ofThem((await play(programs, { ...scenario, enough }, 'short'))[fault]);
@@ -65,7 +65,7 @@ describe('the judge flags', () => {
         find: 'return this.#grants ? this.#sameSlots : this.granted;',
         replace: 'return this.granted;',
       },
-      // What a node has of other slots counts as well.
+      // Grants of other slots count as well.
       {
         file: 'lib/redlock/acquire.ts',
         find: 'if (tally.slots) this.lease.slots = tally.slots;',
@@ -105,7 +105,7 @@ describe('the judge flags', () => {
       find: 'readonly id = randomId();',
       replace: "readonly id = randomId().replaceAll(/./g, '0');",
     };
-    // A node knows the id of what has ended and refuses it, so that after the first release nobody gets anything.
+    // A node refuses an id whose lock has ended. Without this change, no client would get a lock after the first release.
     const forgotten = {
       file: 'lib/stores/redis/scripts/acquire.ts',
       find: "answer = redis.error_reply('ERR this lease was stored before, and has ended')",

@@ -1,16 +1,16 @@
 import type { LockMode } from '../../lib/core/lock-mode.js';
 
-// What the processes of a fault test write down, one JSON object to a line. Times are milliseconds on the monotonic
+// The processes of a fault test log these events, one JSON object to a line. Times are milliseconds on the monotonic
 // clock of the machine, which all its processes share.
 
-/** The present moment on the clock of all processes of this machine. */
+/** Returns the present time on the clock that all processes of this machine share. */
 export function machineTime(): number {
   return Number(process.hrtime.bigint()) / 1e6;
 }
 
 interface Base {
   readonly at: number;
-  /** Which process wrote it. */
+  /** Name of the process that logged the event. */
   readonly client: string;
 }
 
@@ -20,12 +20,12 @@ interface OfAttempt extends Base {
 }
 
 export type FaultEvent =
-  /** A lock is asked for, and the answer is due within `budget` milliseconds. */
+  /** The client asks for a lock. The answer is due within `budget` milliseconds. */
   | (OfAttempt & {
       readonly event: 'invoke';
       readonly keys: readonly string[];
       readonly mode: LockMode;
-      /** Only with permits. */
+      /** Set only for permits. */
       readonly permits?: number;
       readonly budget: number;
     })
@@ -33,43 +33,43 @@ export type FaultEvent =
       readonly event: 'return';
       readonly token: number;
       readonly validUntil: number;
-      /** Of each key; only with permits. */
+      /** The slot of each key; set only for permits. */
       readonly slots?: readonly number[];
     })
-  /** There is no lock: `code` says why. */
+  /** The client got no lock, for the reason in `code`. */
   | (OfAttempt & { readonly event: 'refuse'; readonly code: string; readonly message: string })
   /** A renewal moved the end of the validity. */
   | (OfAttempt & { readonly event: 'renew'; readonly validUntil: number })
-  /** The holder was told that its lock is lost. */
+  /** The library told the holder that the lock is lost. */
   | (OfAttempt & { readonly event: 'lost' })
-  /** The holder stops relying on the lock; the call that gives it back is due within `budget` milliseconds. */
+  /** The holder stops using the lock and releases it. The release is due within `budget` milliseconds. */
   | (OfAttempt & { readonly event: 'release'; readonly budget: number })
   | (OfAttempt & { readonly event: 'released' })
-  /** A reader read the register, or was refused, which it does at the beginning and at the end. */
+  /** A reader has read the register, or was refused. Each reader reads at the beginning and at the end of its hold. */
   | (OfAttempt & {
       readonly event: 'read';
       readonly key: string;
       readonly token: number;
-      /** What it read; `undefined` when it was refused. */
+      /** The value, or `undefined` if the register refused the read. */
       readonly value?: number | undefined;
     })
-  /** The register took or refused what the holder wrote. */
+  /** The register accepted or refused a write of the holder. */
   | (OfAttempt & { readonly event: 'write'; readonly token: number; readonly accepted: boolean })
-  /** The process was stopped or its thread blocked until `at`, for `duration` milliseconds. */
+  /** The process was stopped, or its thread blocked, for `duration` milliseconds until `at`. */
   | (Base & { readonly event: 'stall'; readonly duration: number })
-  /** A promise was rejected and nobody handled it, or an error was thrown and nobody caught it. */
+  /** A promise was rejected without a handler, or an error was thrown and not caught. */
   | (Base & { readonly event: 'unhandled'; readonly message: string })
-  /** The process does nothing more until it is told to. */
+  /** The process waits for its next command. */
   | (Base & { readonly event: 'ready' | 'idle' | 'closed' });
 
-/** The event without what every event of a process has. */
+/** An event without the fields that the log adds to every event. */
 export type FaultEventBody = FaultEvent extends infer Event
   ? Event extends FaultEvent
     ? Omit<Event, 'at' | 'client'>
     : never
   : never;
 
-/** The events of a log. A process that was killed may have left half a line at the end. */
+/** Parses a log. Ignores a partial last line, which a killed process may leave. */
 export function parseLog(log: string): FaultEvent[] {
   const lines = log.split('\n');
   lines.pop();

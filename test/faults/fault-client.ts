@@ -8,7 +8,7 @@ import { until } from '../support/until.js';
 import { type FaultEvent, parseLog } from './events.js';
 import type { WorkerCommand, WorkerOptions } from './worker.js';
 
-/** A client process of a fault test, seen from the test. */
+/** The test's side of a client process. */
 export class FaultClient {
   readonly name: string;
   /** Milliseconds. */
@@ -29,13 +29,13 @@ export class FaultClient {
     const worker = join(programs, 'worker.js');
     this.#process = spawn(process.execPath, [worker, JSON.stringify(options)], {
       stdio: ['pipe', 'ignore', 'pipe'],
-      // Not the flags of Jest.
+      // Jest's flags are for Jest's own process.
       env: { ...process.env, NODE_OPTIONS: '' },
     });
     this.#process.stdin!.on('error', () => undefined);
     this.#process.stderr!.on('data', (data: Buffer) => (this.#errors += data.toString()));
     this.#exited = once(this.#process, 'exit');
-    // A client that is paused would not notice that the test has died.
+    // A paused client would not notice the end of the test's process.
     const watchdog = startWatchdog(this.#process.pid!, dirname(options.log));
     this.#process.once('exit', () => watchdog.kill('SIGKILL'));
   }
@@ -44,7 +44,7 @@ export class FaultClient {
     this.#process.stdin!.write(`${command}\n`);
   }
 
-  /** SIGSTOP: the process stands still wherever it is. */
+  /** Stops the process at once, with SIGSTOP. */
   pause(): void {
     this.#process.kill('SIGSTOP');
   }
@@ -59,26 +59,33 @@ export class FaultClient {
     await this.#exited;
   }
 
-  /** Everything that it has written down so far. */
+  /** The client's events so far. */
   async events(): Promise<FaultEvent[]> {
     return existsSync(this.options.log) ? parseLog(await readFile(this.options.log, 'utf8')) : [];
   }
 
-  /** Waits until it has written down such an event. */
-  async has(event: FaultEvent['event'], within = 60_000): Promise<void> {
+  /** Waits until the log has this many such events. */
+  async has(event: FaultEvent['event'], times = 1, within = 120_000): Promise<void> {
     const seen = async (): Promise<boolean> => {
       const { exitCode } = this.#process;
       const events = await this.events();
-      if (events.some((each) => each.event === event)) return true;
+      if (events.filter((each) => each.event === event).length >= times) return true;
       if (exitCode === null) return false;
       throw new Error(`${this.name} ended: ${this.#errors} ${JSON.stringify(events.at(-1))}`);
     };
     await until(seen, within).catch((error: unknown) => {
-      throw new Error(`${this.name} never said "${event}". ${this.#errors}`, { cause: error });
+      throw new Error(`${this.name} did not log "${event}". ${this.#errors}`, { cause: error });
     });
   }
 
-  /** Whether it holds a lock, as far as it has written down. */
+  /** Stops the callers; resolves when every event and every stall until now is in the log. */
+  async stop(): Promise<void> {
+    const idle = (await this.events()).filter(({ event }) => event === 'idle').length;
+    this.tell('stop');
+    await this.has('idle', idle + 1);
+  }
+
+  /** Resolves to true if the client holds a lock according to its log. */
   async holds(): Promise<boolean> {
     const held = new Set<number>();
     for (const event of await this.events()) {
@@ -88,8 +95,8 @@ export class FaultClient {
     return held.size > 0;
   }
 
-  /** Shuts down; resolves when the process is gone of its own accord, as nothing of the library may keep it alive. */
-  async quit(within = 60_000): Promise<void> {
+  /** Shuts the client down; resolves when its process has ended by itself. Nothing of the library may keep it alive. */
+  async quit(within = 120_000): Promise<void> {
     this.quitting = true;
     this.tell('quit');
     let timer: NodeJS.Timeout | undefined;

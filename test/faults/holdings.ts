@@ -1,21 +1,21 @@
 import { type Access, excludes, partOf } from './access.js';
 import { LargestTokens } from './largest-tokens.js';
 
-// What the judge says of those who held keys: J1 of the times, J2 and J3 of the tokens.
+// The judge's rules for holders of keys: J1 for the times, J2 and J3 for the tokens.
 
-/** One key that somebody held, from the return of the call that acquired it to its end. */
+/** One hold of one key, from the return of the acquisition to the end. */
 export interface Holding extends Access {
   readonly who: string;
   readonly key: string;
-  /** How many may hold the key, as its holder was told; only with permits. */
+  /** Number of permits that the holder asked for; set only for permits. */
   readonly permits: number | undefined;
   readonly invoked: number;
   readonly returned: number;
-  /** When it was released, lost, or its validity ended. */
+  /** Time of the release, of the notice of the loss, or of the end of validity, whichever came first. */
   readonly end: number;
 }
 
-/** J1: no holder overlaps one that it excludes, and there are no more holders than permits. */
+/** Finds violations of J1: no two holders that exclude each other overlap, and no more hold permits than there are. */
 export function overlapsOf(holdings: readonly Holding[]): string[] {
   const faults: string[] = [];
   forEachReturn(holdings, (next, others) => {
@@ -28,7 +28,7 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
       faults.push(`J1: ${named(next)} held beside ${named(before)} for ${by} ms`);
     }
     const permits = permitsAmong([...others, next]);
-    // Where processes differ about their number, the larger one counts.
+    // Processes may ask for different numbers of permits. The larger number counts.
     const most = Math.max(...permits.map((each) => each.permits ?? 0));
     if (next.mode === 'permits' && permits.length > most) {
       faults.push(`J1: ${permits.map(named).join(', ')} held at the same time, of ${most} permits`);
@@ -37,7 +37,7 @@ export function overlapsOf(holdings: readonly Holding[]): string[] {
   return faults;
 }
 
-/** That many did hold together: a test in which they never do shows nothing of it. */
+/** Counts the most readers, and the most permits, held at the same time. With one at a time, a test shows nothing. */
 export function mostTogether(holdings: readonly Holding[]): { shared: number; permits: number } {
   const most = { shared: 0, permits: 0 };
   forEachReturn(holdings, (next, others) => {
@@ -49,8 +49,8 @@ export function mostTogether(holdings: readonly Holding[]): { shared: number; pe
 }
 
 /**
- * J2: no two have the same token that exclude each other. J3: of such two, the one that was asked for after the other had
- * been returned has the larger one.
+ * Finds violations of J2 and J3. J2: two holders that exclude each other have different tokens. J3: if the second was
+ * asked for after the first had returned, the second has the larger token.
  */
 export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
   const faults: string[] = [];
@@ -62,7 +62,7 @@ export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
       const twin = same.find((other) => excludes(other, holding));
       if (twin) faults.push(`J2: ${twin.who} and ${holding.who} were both given ${holding.token}`);
     }
-    // Both in the order of time, so that each is compared with the largest tokens returned before it was invoked.
+    // Both loops go by time, so that each holding is compared with the largest tokens returned before its invocation.
     const before = new LargestTokens<Holding>();
     let returned = 0;
     for (const holding of ofKey.toSorted((a, b) => a.invoked - b.invoked)) {
@@ -80,7 +80,7 @@ export function tokenFaultsOf(holdings: readonly Holding[]): string[] {
   return faults;
 }
 
-/** Calls back for each that held at all, by the time of their return, with the others that held the key at that moment. */
+/** Calls back for each holding in the order of the returns, with the others that held the key at that time. */
 function forEachReturn(
   holdings: readonly Holding[],
   callback: (next: Holding, others: readonly Holding[]) => void,

@@ -5,7 +5,7 @@ import { judge, type Verdict } from './judge.js';
 
 const END = 10_000;
 
-/** Events of one client, each as its time and what it is. */
+/** Makes the events of one client from pairs of a time and a body. */
 function log(
   client: string,
   ...entries: readonly (readonly [at: number, body: FaultEventBody])[]
@@ -21,7 +21,7 @@ function returned(attempt: number, token: number, validUntil: number): FaultEven
   return { event: 'return', attempt, token, validUntil };
 }
 
-/** One that asks for the key in a mode of its own, and holds it from one moment to another. */
+/** Makes the events of a client that asks for a lock, holds it and releases it. */
 function holder(
   who: string,
   [invoked, from, to]: readonly [invoked: number, from: number, to: number],
@@ -43,7 +43,7 @@ function holder(
 const exclusive = { mode: 'exclusive' } as const;
 const shared = { mode: 'shared' } as const;
 
-/** What the register of `k` says when it has accepted this. */
+/** Makes the register's report on the key `k` with these accepted accesses. */
 function registerOf(accesses: readonly Access[], counter = accesses.length): RegisterReport {
   return [{ key: 'k', accesses, parts: [{ name: 'exclusive', accepted: accesses.length, counter }] }];
 }
@@ -110,7 +110,7 @@ describe('J1: no two holders at the same time', () => {
     expect(verdictOn([...long, ...short, ...later]).overlaps).toHaveLength(2);
   });
 
-  test('a holder ends with its validity, also when it has not noticed', () => {
+  test('ends a hold with its validity, also before the holder releases', () => {
     const stale = log(
       'stale',
       [0, invoke(1)],
@@ -122,7 +122,7 @@ describe('J1: no two holders at the same time', () => {
     expect(verdictOn([...stale, ...next]).overlaps).toEqual([]);
   });
 
-  test('a renewal extends the validity', () => {
+  test('prolongs a hold after a renewal', () => {
     const renewing = log(
       'renewing',
       [0, invoke(1)],
@@ -133,7 +133,7 @@ describe('J1: no two holders at the same time', () => {
     expect(verdictOn([...renewing, ...next]).overlaps).toHaveLength(1);
   });
 
-  test('different keys are independent', () => {
+  test('allows holders of different keys at the same time', () => {
     const other = log('other', [0, invoke(1, 1_000, 'other')], [11, returned(1, 1, 500)], [30, release(1)]);
     const { overlaps, tokenFaults } = verdictOn([...alice, ...other]);
     expect([overlaps, tokenFaults]).toEqual([[], []]);
@@ -141,7 +141,7 @@ describe('J1: no two holders at the same time', () => {
 });
 
 describe('J1: readers', () => {
-  test('any number of them may hold at the same time', () => {
+  test('allows any number of readers at the same time', () => {
     const readers = ['a', 'b', 'c'].map((who) => holder(who, [0, 10, 20], 1, shared));
     const { overlaps, mostTogether } = verdictOn(readers.flat());
     expect(overlaps).toEqual([]);
@@ -177,14 +177,14 @@ describe('J1: permits', () => {
   const permit = (who: string, slot: number, permits = 2, at: [number, number, number] = [0, 10, 20]) =>
     holder(who, at, 1, { permits, slot });
 
-  test('as many as the limit may hold at the same time, each in its own slot', () => {
+  test('allows as many holders as permits, each in its own slot', () => {
     const { overlaps, mostTogether } = verdictOn([...permit('a', 0), ...permit('b', 1)]);
     expect(overlaps).toEqual([]);
     expect(mostTogether).toEqual({ shared: 0, permits: 2 });
   });
 
   test('flags one holder more than the limit', () => {
-    // A slot that it may not have, else two would have the same.
+    // There are two slots, so the third client has a slot that does not exist.
     const events = [...permit('a', 0), ...permit('b', 1), ...permit('c', 2)];
     expect(verdictOn(events).overlaps).toEqual([
       'J1: c#1 has the slot 2 of 2 permits',
@@ -205,7 +205,7 @@ describe('J1: permits', () => {
     ]);
   });
 
-  test('holders may follow each other in one slot', () => {
+  test('allows holders that follow each other in one slot', () => {
     expect(verdictOn([...permit('a', 1), ...permit('b', 1, 2, [0, 20, 30])]).overlaps).toEqual([]);
   });
 
@@ -258,7 +258,7 @@ describe('J2, J3: tokens of several kinds', () => {
     expect(verdictOn(events).tokenFaults).toEqual(['J2: a#1 and b#1 were both given 7']);
   });
 
-  test('readers may have equal tokens, and smaller ones than earlier readers', () => {
+  test('allows equal tokens of readers, and smaller ones than those of earlier readers', () => {
     const readers = [
       ...holder('a', first, 7, shared),
       ...holder('b', second, 7, shared),
@@ -267,7 +267,7 @@ describe('J2, J3: tokens of several kinds', () => {
     expect(verdictOn(readers).tokenFaults).toEqual([]);
   });
 
-  test('each slot has its own tokens', () => {
+  test('compares the tokens of each slot separately', () => {
     const permits = [
       ...holder('a', first, 7, { permits: 2, slot: 0 }),
       ...holder('b', second, 7, { permits: 2, slot: 1 }),
@@ -350,7 +350,7 @@ describe('J4, J5: the register', () => {
     expect(verdictOn(changed).registerFaults).toEqual([
       'J5: alice#1 (1) read 4 and then 5 in the register of k',
     ]);
-    // The register has stopped this one.
+    // The register refused the second read.
     const refused = [...alice, ...log('alice', [11, read(4)], [19, read()])];
     expect(verdictOn(refused).registerFaults).toEqual([]);
   });

@@ -4,38 +4,38 @@ import type { FaultEvent } from './events.js';
 import { type Holding, mostTogether, overlapsOf, tokenFaultsOf } from './holdings.js';
 import { registerFaultsOf } from './register-faults.js';
 
-// Judges what processes did with locks by what they wrote down (SAFETY "Judging exclusion in a test"). It knows
-// nothing of the library: neither how a lock works nor what was done to it meanwhile.
+// The judge reads only the logs of the processes (SAFETY "Judging exclusion in a test"). The judge knows neither how a
+// lock works nor which faults a test caused.
 
-/** How late an answer may be, in milliseconds (J6). */
+/** Allowed delay of an answer, in milliseconds (J6). */
 const GRACE_MS = 200;
 
 export interface Verdict {
   readonly acquisitions: number;
-  /** The most readers and the most permits that were held of a key at the same time. */
+  /** The most readers, and the most permits, that were held at the same time for one key. */
   readonly mostTogether: { readonly shared: number; readonly permits: number };
   readonly refusals: Readonly<Record<string, number>>;
-  /** J1: two were holders at the same time that exclude each other, or more than there are permits. */
+  /** J1: holders that exclude each other held at the same time, or more held permits than there are. */
   readonly overlaps: readonly string[];
-  /** J2, J3: tokens that two were given that exclude each other, or that are smaller than one returned before. */
+  /** J2, J3: holders that exclude each other had the same token, or a later holder had a smaller one. */
   readonly tokenFaults: readonly string[];
-  /** J4, J5: what the register accepted and must not have, and writes that were overwritten unseen. */
+  /** J4, J5: accesses that the register should have refused, and lost writes. */
   readonly registerFaults: readonly string[];
-  /** Writes that the register refused: stale holders that the token stopped. */
+  /** Number of writes that the register refused: the token stopped a stale holder. */
   readonly refusedWrites: number;
   /** J6. */
   readonly unhandled: readonly string[];
-  /** J6: calls that did not settle within their budget and {@link GRACE_MS}. */
+  /** J6: calls that did not settle within their budget plus {@link GRACE_MS}. */
   readonly late: readonly string[];
-  /** Longest time that a call took from invocation to settling, in milliseconds; without the stalls of its process. */
+  /** Longest time from the invocation of a call to its end, in milliseconds, without the stalls of its process. */
   readonly worstSettle: number;
-  /** Longest time from the end of a validity to telling the holder of it, in milliseconds; without stalls. */
+  /** Longest time from the end of validity to the notice of the loss, in milliseconds, without stalls. */
   readonly worstNotice: number;
-  /** How many holders were told that their lock is lost. */
+  /** Number of holders that were told of a loss. */
   readonly lost: number;
 }
 
-/** One attempt, as it went. */
+/** The events of one attempt. */
 interface Attempt {
   readonly who: string;
   readonly client: string;
@@ -55,11 +55,11 @@ interface Attempt {
   releaseSettled?: number;
 }
 
-type Stall = Extract<FaultEvent, { event: 'stall' }>;
+export type Stall = Extract<FaultEvent, { event: 'stall' }>;
 
 /**
- * @param end - when the test ended; calls that had not settled by then are judged as if they had
- * @param killed - processes that were killed, whose calls could not settle
+ * @param end - end of the test; a call that has not settled by then is judged as if it settled then
+ * @param killed - names of killed processes, whose calls cannot settle
  */
 export function judge(
   events: readonly FaultEvent[],
@@ -168,7 +168,7 @@ function isHeld(attempt: Attempt): attempt is Held {
   return attempt.returned !== undefined;
 }
 
-/** When the holder stopped to be one: it gave the lock back, or was told of its loss, or the validity ended. */
+/** Time of the release, of the notice of the loss, or of the end of validity, whichever came first. */
 function endOf({ released, lost, validUntil }: Held): number {
   return Math.min(released ?? Infinity, lost ?? Infinity, validUntil);
 }
@@ -181,7 +181,8 @@ function holdingsOf(held: Held): Holding[] {
   });
 }
 
-function stalledBetween(stalls: readonly Stall[], client: string, from: number, to: number): number {
+/** Sums up the stalls of a process between two times, in milliseconds. */
+export function stalledBetween(stalls: readonly Stall[], client: string, from: number, to: number): number {
   let sum = 0;
   for (const stall of stalls) {
     if (stall.client !== client) continue;

@@ -1,6 +1,6 @@
 import { type Access, excludes, partOf } from './access.js';
 
-/** The largest token of each part so far. */
+/** Keeps the access with the largest token of each part. */
 export class LargestTokens<Each extends Access> {
   readonly #ofPart = new Map<string, Each>();
 
@@ -10,7 +10,7 @@ export class LargestTokens<Each extends Access> {
     if (!largest || access.token > largest.token) this.#ofPart.set(part, access);
   }
 
-  /** The one with the largest token of those that exclude this one. */
+  /** Returns the kept access with the largest token among those that exclude the given one. */
   against(access: Each): Each | undefined {
     let largest: Each | undefined;
     for (const each of this.#ofPart.values()) {

@@ -4,7 +4,7 @@ import { createInterface } from 'node:readline';
 import type { Access, RegisterReport } from './access.js';
 import type { RegisterAnswer, RegisterRequest } from './register.js';
 
-/** A connection to the register; answers come in the order of the questions. */
+/** A connection to the register. Answers arrive in the order of the requests. */
 export class RegisterClient {
   readonly #waiting: ((answer: RegisterAnswer) => void)[] = [];
 
@@ -20,13 +20,13 @@ export class RegisterClient {
     return new RegisterClient(socket);
   }
 
-  /** What the register counts to; `undefined` when it has seen a higher token. */
+  /** Resolves to the value of the counter, or to `undefined` if the register has seen a higher token. */
   async read(key: string, access: Access): Promise<number | undefined> {
     const answer = (await this.#ask({ ask: 'read', key, access })) as { value?: number };
     return answer.value;
   }
 
-  /** Whether the register took it. */
+  /** Resolves to true if the register accepted the write. */
   async write(key: string, access: Access, value: number): Promise<boolean> {
     const answer = (await this.#ask({ ask: 'write', key, access, value })) as { accepted: boolean };
     return answer.accepted;

@@ -2,7 +2,7 @@ import { type Access, partOf, type RegisterReport } from './access.js';
 import type { FaultEvent } from './events.js';
 import { LargestTokens } from './largest-tokens.js';
 
-// What the judge says of the register, and of what readers saw there: J4 and J5.
+// The judge's rules for the register and its readers: J4 and J5.
 
 export function registerFaultsOf(
   events: readonly FaultEvent[],
@@ -33,7 +33,7 @@ function faultsOfKey({ key, accesses, parts }: RegisterReport[number]): string[]
   return faults;
 }
 
-/** A reader that the register lets read twice must find the same: nobody may write beside it. */
+/** Finds readers whose two reads differ. No other client may write during a reader's hold. */
 function changedUnderReaders(events: readonly FaultEvent[]): string[] {
   const faults: string[] = [];
   const firstReads = new Map<string, number>();

@@ -3,12 +3,13 @@ import { createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 import { type Access, excludes, partOf, type RegisterReport } from './access.js';
 
-// The resource that the locks protect, in its own process. Each key has one counter: exclusive holders change it, and readers
-// read it. Each slot of a key has its own counter. The register rejects lower tokens (J4). It prints its port.
+// The register is the resource that the locks protect. The register runs as its own process and prints its port. Each key
+// has a counter, which exclusive holders change and readers read. Each slot of a key has a counter of its own. The
+// register rejects lower tokens (J4).
 
-/** What the register is asked, and what it answers. */
+/** A request to the register. */
 export type RegisterRequest =
-  /** Reads the counter. From now on the register rejects lower tokens of holders that this access excludes. */
+  /** Reads the counter. Afterwards the register rejects lower tokens of holders that this access excludes. */
   | { readonly ask: 'read'; readonly key: string; readonly access: Access }
   | { readonly ask: 'write'; readonly key: string; readonly access: Access; readonly value: number }
   | { readonly ask: 'report' };
@@ -17,7 +18,7 @@ export type RegisterAnswer =
   { readonly accepted: false } | { readonly accepted: true; readonly value: number } | RegisterReport;
 
 interface OfKey {
-  /** The last access of each part: the one with the highest token. */
+  /** The access with the highest token, for each part. */
   readonly highest: Map<string, Access>;
   readonly accesses: Access[];
   readonly parts: Map<string, { accepted: number; counter: number }>;
@@ -30,15 +31,15 @@ function answer(request: RegisterRequest): RegisterAnswer {
   const { key, access } = request;
   let ofKey = keys.get(key);
   if (!ofKey) keys.set(key, (ofKey = { highest: new Map(), accesses: [], parts: new Map() }));
-  // S21: a write compares with everything, a read with writes, a slot with itself and with who holds all of it alone.
+  // S21: a write is compared with every access, a read with writes, a slot with the same slot and with other modes.
   for (const seen of ofKey.highest.values()) {
     if (excludes(seen, access) && access.token < seen.token) return { accepted: false };
   }
-  // Reading counts as well: who read must not find that a stale holder has written since.
+  // Reads count as well: a stale holder must not write after a newer holder's read.
   const part = partOf(access);
   if (access.token >= (ofKey.highest.get(part)?.token ?? 0)) ofKey.highest.set(part, access);
   ofKey.accesses.push(access);
-  // Readers read what those write who hold the key alone.
+  // Readers read the counter of the exclusive holders.
   const name = access.mode === 'shared' ? 'exclusive' : part;
   let counted = ofKey.parts.get(name);
   if (!counted) ofKey.parts.set(name, (counted = { accepted: 0, counter: 0 }));
@@ -61,7 +62,7 @@ const server = createServer((socket) => {
   socket.setNoDelay(true);
   socket.on('error', () => socket.destroy());
   const requests = createInterface({ input: socket });
-  // A client that is killed resets its connection; without a listener the register would die of it.
+  // A killed client resets its connection. Without a listener, that error would end the register.
   requests.on('error', () => socket.destroy());
   requests.on('line', (line) => {
     socket.write(`${JSON.stringify(answer(JSON.parse(line) as RegisterRequest))}\n`);
@@ -72,5 +73,5 @@ await once(server, 'listening');
 const address = server.address();
 if (address === null || typeof address === 'string') throw new Error('the register has no port');
 process.stdout.write(`${address.port}\n`);
-// It ends with the test that started it.
+// The register ends with the test that started it.
 process.stdin.on('end', () => process.kill(process.pid)).resume();

@@ -4,45 +4,52 @@ import { type FaultEvent, machineTime } from './events.js';
 import { type ClientOptions, type Outcome, Stage, type StageOptions } from './stage.js';
 
 /** Extra time, in milliseconds, that a scenario gets if its subject has not occurred yet. */
-const PATIENCE_MS = 60_000;
+const PATIENCE_MS = 120_000;
 
-/** What happens while clients lock. */
+/** A running scenario. */
 export interface Play {
   readonly stage: Stage;
-  /** Whether the time is up and there was enough of what the scenario is about. */
+  /** Resolves to true when the time is up and the scenario's subject has occurred. */
   readonly over: () => Promise<boolean>;
 }
 
-/** One fault test: what there is, what is done to it, and what is expected beyond what is expected of all. */
+/** One fault test: its servers and clients, its faults, and its own expectations beside those of every fault test. */
 export interface Scenario {
   readonly name: string;
   readonly stage: StageOptions;
   readonly clients: number;
   readonly client?: ClientOptions;
-  /** How long it lasts from the first acquisition on, in the short and in the long form. */
+  /** Duration from the first acquisition on, in the short and in the long form. */
   readonly seconds: readonly [short: number, long: number];
-  /** Before the clients connect. */
+  /** Leaves the scenario out of the short form. */
+  readonly onlyLong?: boolean;
+  /** Runs before the clients connect. */
   readonly before?: (stage: Stage) => Promise<void>;
-  /** Does harm until the time is over, and undoes it. */
+  /** Causes faults until the time is over, and then ends them. */
   readonly faults?: (play: Play) => Promise<void>;
-  /** Why it cannot be run on this machine. */
+  /** The reason why this machine cannot run the scenario. */
   readonly skippedBecause?: string;
-  /** No lock can be had at first. */
+  /** No client can acquire a lock at first. */
   readonly startsLocked?: boolean;
-  /** Two holders at a time are to be expected here, and why. */
+  /** The reason why two holders may overlap here. */
   readonly overlapsBecause?: string;
-  /** Whether the subject of the scenario has occurred. It runs until then: a busy machine may need more than `seconds`. */
-  readonly enough?: (events: readonly FaultEvent[]) => boolean;
-  /** Acquisitions for each second. */
+  /**
+   * Returns true if the scenario's subject has occurred. The scenario runs until then: a busy machine may need more than
+   * `seconds`.
+   *
+   * @param until - the log of each client is complete up to this time
+   */
+  readonly enough?: (events: readonly FaultEvent[], until: number) => boolean;
+  /** Required acquisitions per second. */
   readonly leastRate?: number;
-  /** Throws what is wrong. */
+  /** Throws an error if an expectation of this scenario is not met. */
   readonly check?: (outcome: Outcome, form: Form) => void;
 }
 
-/** The short form runs on machines that do other things at the same time, the long one on a machine of its own. */
+/** The short form runs beside other work of the machine. The long form has the machine for itself. */
 export type Form = 'short' | 'long';
 
-/** The processes of a scenario. */
+/** The programs that a scenario runs as processes. */
 export const PROGRAMS = ['test/faults/worker.ts', 'test/faults/register.ts'];
 
 /** @param programs - the folder that `bundle` made of `PROGRAMS` */
@@ -55,8 +62,9 @@ export async function play(programs: string, scenario: Scenario, form: Form): Pr
     if (!scenario.startsLocked) await stage.acquired(1);
     const end = machineTime() + scenario.seconds[form === 'short' ? 0 : 1] * 1_000;
     const over = async (): Promise<boolean> => {
-      if (machineTime() < end) return false;
-      return (scenario.enough?.(await stage.events()) ?? true) || machineTime() > end + PATIENCE_MS;
+      const now = machineTime();
+      if (now < end) return false;
+      return (scenario.enough?.(await stage.events(), now) ?? true) || now > end + PATIENCE_MS;
     };
     await scenario.faults?.({ stage, over });
     await toTheEnd({ stage, over });
@@ -66,7 +74,7 @@ export async function play(programs: string, scenario: Scenario, form: Form): Pr
   }
 }
 
-/** Does something again and again, with a pause after each time, until the time is over. */
+/** Repeats an action, with a pause after each time, until the time is over. */
 export async function repeat(
   { over }: Play,
   pause: number,
@@ -78,29 +86,29 @@ export async function repeat(
   }
 }
 
-/** Leaves everything as it is until the time is over. */
+/** Waits until the time is over. */
 export async function toTheEnd({ over }: Play): Promise<void> {
   await until(over, Infinity);
 }
 
-/** How many such events there are. */
+/** Counts the events of this kind. */
 export function countOf(events: readonly FaultEvent[], event: FaultEvent['event']): number {
   return events.filter((each) => each.event === event).length;
 }
 
-/** How many acquisitions were refused with this code, or with a message that says this. */
+/** Counts the refusals with this code, or with this text in the message. */
 export function refusals(events: readonly FaultEvent[], saying: string): number {
   return events.filter(
     (each) => each.event === 'refuse' && (each.code === saying || each.message.includes(saying)),
   ).length;
 }
 
-/** How many writes of holders that came too late the register has refused. */
+/** Counts the writes that the register refused because their holders came too late. */
 export function refusedWrites(events: readonly FaultEvent[]): number {
   return events.filter((each) => each.event === 'write' && !each.accepted).length;
 }
 
-/** So many of them, at random. */
+/** Returns `count` of the values, chosen at random. */
 export function some<T>(count: number, all: readonly T[]): T[] {
   return all
     .map((value) => ({ value, rank: Math.random() }))

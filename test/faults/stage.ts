@@ -4,22 +4,28 @@ import { mkdir, mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Redis } from 'ioredis';
 import { holdersWithoutRecord, ownersOfLocks } from '../support/core.js';
 import { cleanUpAfterTests } from '../support/leftovers.js';
 import { type RedisServer, startRedisNodes } from '../support/redis-server.js';
 import { startTcpProxy, type TcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
+import { type Deployment, type DeploymentKind, isMaster, startDeployment } from './deployments.js';
 import { type FaultEvent, machineTime } from './events.js';
 import { FaultClient } from './fault-client.js';
-import { judge, type Verdict } from './judge.js';
+import { judge, stalledBetween, type Verdict } from './judge.js';
+import type { Target } from './passed-in.js';
 import { RegisterClient } from './register-client.js';
 import type { WorkerOptions } from './worker.js';
 
-/** How long a lock that nobody holds may stay on a node that can be reached, in milliseconds. */
+/** Longest time that a lock may stay on a node without a holder, in milliseconds, apart from stalls of its process. */
 const ORPHAN_GRACE_MS = 1_500;
 
 export interface StageOptions {
+  /** Number of nodes. */
   readonly nodes: number;
+  /** Kind of each node; a single server by default. The further options are for single servers. */
+  readonly each?: DeploymentKind;
   readonly nodeArgs?: readonly string[];
   /** Environment variables of the first node. */
   readonly firstNodeEnv?: NodeJS.ProcessEnv;
@@ -27,27 +33,25 @@ export interface StageOptions {
   readonly proxies?: boolean;
 }
 
-/** What clients are told to do; see `WorkerOptions`. */
+/** Options of clients; see `WorkerOptions`. */
 export interface ClientOptions extends Partial<
-  Omit<WorkerOptions, 'client' | 'log' | 'registerPort' | 'module' | 'retry'>
+  Omit<WorkerOptions, 'client' | 'log' | 'registerPort' | 'module' | 'retry' | 'targets'>
 > {
   readonly retry?: Partial<WorkerOptions['retry']>;
   readonly module?: Partial<WorkerOptions['module']>;
 }
 
-/** What a fault test found. */
+/** The result of a fault test. */
 export interface Outcome extends Verdict {
-  /** Locks that were left on the nodes when nobody held any. */
+  /** Locks that stayed on the nodes when no client held any. */
   readonly orphans: readonly string[];
-  /** Acquisitions for each second from the first one on. */
+  /** Acquisitions per second since the first one. */
   readonly rate: number;
   readonly events: readonly FaultEvent[];
 }
 
-/** Servers, proxies, the register and the clients of one fault test. */
+/** The servers, proxies, register and clients of one fault test. */
 export class Stage {
-  readonly servers: readonly RedisServer[];
-  readonly proxies: readonly TcpProxy[];
   readonly clients: FaultClient[] = [];
   readonly #furtherProxies: TcpProxy[] = [];
   readonly #forget = cleanUpAfterTests(() => this.close());
@@ -55,48 +59,54 @@ export class Stage {
   #named = 0;
 
   private constructor(
-    servers: readonly RedisServer[],
-    proxies: readonly TcpProxy[],
+    readonly servers: readonly RedisServer[],
+    readonly proxies: readonly TcpProxy[],
+    /** The nodes, if they are no single servers. */
+    readonly deployments: readonly Deployment[],
     private readonly directory: string,
     private readonly programs: string,
     private readonly registerProcess: ChildProcess,
     private readonly registerPort: number,
-  ) {
-    this.servers = servers;
-    this.proxies = proxies;
-  }
+  ) {}
 
   /** @param programs - the folder that `bundle` made of `PROGRAMS` */
   static async set(
     programs: string,
-    { nodes, nodeArgs: args = [], firstNodeEnv: env = {}, proxies }: StageOptions,
+    { nodes, each, nodeArgs: args = [], firstNodeEnv: env = {}, proxies }: StageOptions,
   ): Promise<Stage> {
-    const servers = [
-      ...(await startRedisNodes(1, { args, env })),
-      ...(await startRedisNodes(nodes - 1, { args })),
-    ];
+    const deployments = each
+      ? await Promise.all(Array.from({ length: nodes }, () => startDeployment(each)))
+      : [];
+    const servers = each
+      ? deployments.flatMap((deployment) => deployment.servers)
+      : [...(await startRedisNodes(1, { args, env })), ...(await startRedisNodes(nodes - 1, { args }))];
     const inFront = proxies ? await Promise.all(servers.map((server) => startTcpProxy(server))) : [];
     const directory = await mkdtemp(join(tmpdir(), 'fault-clients-'));
     const register = spawn(process.execPath, [join(programs, 'register.js')], {
       stdio: ['pipe', 'pipe', 'inherit'],
     });
     const [port] = (await once(register.stdout, 'data')) as [Buffer];
-    return new Stage(servers, inFront, directory, programs, register, Number(port.toString()));
+    return new Stage(servers, inFront, deployments, directory, programs, register, Number(port.toString()));
   }
 
-  /** Where clients find the nodes: at the proxies, if there are any. */
+  /** The URLs of the nodes for clients: those of the proxies, if there are any. */
   get urls(): string[] {
     return (this.proxies.length > 0 ? this.proxies : this.servers).map(({ url }) => url);
   }
 
-  /** One more proxy in front of a node, for a client of which this connection is to be different. */
+  get #targets(): Target[] {
+    if (this.deployments.length > 0) return this.deployments.map(({ target }) => target);
+    return this.urls.map((url) => ({ kind: 'server', url }));
+  }
+
+  /** Starts one more proxy in front of a node, for a client whose connection to this node is to differ. */
   async proxyTo(node: number): Promise<TcpProxy> {
     const proxy = await startTcpProxy(this.servers[node]!);
     this.#furtherProxies.push(proxy);
     return proxy;
   }
 
-  /** Starts client processes; resolves when all are connected. They wait to be told to `go`. */
+  /** Starts client processes; resolves when all are connected. They begin with the command `go`. */
   async startClients(
     count: number,
     { module, retry, ...options }: ClientOptions = {},
@@ -117,9 +127,10 @@ export class Stage {
         leastHold: 0,
         rest: 0,
         loops: 1,
-        passesIn: false,
+        passesIn: undefined,
         ...options,
-        // Ten clients that poll much more often than this mostly split the votes between them.
+        targets: this.#targets,
+        // With shorter delays, ten clients split the votes in most attempts.
         retry: { timeout: 5_000, delay: 30, jitter: 80, ...retry },
         module: { nodes: this.urls, nodeTimeout: 100, restartGuard: false, owner: client, ...module },
       });
@@ -130,18 +141,18 @@ export class Stage {
     return clients;
   }
 
-  /** Tells clients to lock, over and over. */
+  /** Starts the callers of the clients. */
   go(clients: readonly FaultClient[] = this.clients): void {
     for (const client of clients) client.tell('go');
   }
 
-  /** Everything that the clients have written down so far. */
+  /** The events of all clients so far. */
   async events(): Promise<FaultEvent[]> {
     return (await Promise.all(this.clients.map((client) => client.events()))).flat();
   }
 
-  /** Waits until the lock has been acquired so many times in all. */
-  async acquired(times: number, within = 60_000): Promise<void> {
+  /** Waits until the clients have acquired the lock this many times since the start. */
+  async acquired(times: number, within = 120_000): Promise<void> {
     const enough = async (): Promise<boolean> =>
       (await this.events()).filter(({ event }) => event === 'return').length >= times;
     await until(enough, within).catch((error: unknown) => {
@@ -149,7 +160,7 @@ export class Stage {
     });
   }
 
-  /** Waits until some client holds the lock, and says which. */
+  /** Waits until a client holds the lock, and returns it. */
   async holder(): Promise<FaultClient> {
     let found: FaultClient | undefined;
     await until(async () => {
@@ -157,16 +168,15 @@ export class Stage {
         if (!client.killed && (await client.holds())) found = client;
       }
       return found !== undefined;
-    }, 60_000);
+    }, 120_000);
     return found!;
   }
 
-  /** Ends the clients, looks for what they left behind, and judges what they did. All faults must have ended. */
+  /** Ends the clients, looks for orphans, and judges the events. All faults must have ended before. */
   async end(): Promise<Outcome> {
     const alive = this.clients.filter(({ killed, quitting }) => !killed && !quitting);
     const end = machineTime();
-    for (const client of alive) client.tell('stop');
-    await Promise.all(alive.map((client) => client.has('idle')));
+    await Promise.all(alive.map((client) => client.stop()));
     const orphans = await this.#orphans();
     await Promise.all(alive.map((client) => client.quit()));
     this.#register ??= await RegisterClient.open(this.registerPort);
@@ -193,15 +203,20 @@ export class Stage {
     await rm(this.directory, { recursive: true, force: true });
   }
 
-  /** The clients are still there to give back late what they could not give back in time. */
+  /**
+   * Returns locks and holders that no client holds. The clients still run, so that they can repeat a release that did
+   * not reach its node.
+   */
   async #orphans(): Promise<string[]> {
-    const lookers = this.servers.map((server) => server.client());
-    const deadline = machineTime() + ORPHAN_GRACE_MS;
+    const lookers = await this.#mastersThatRun();
+    const began = machineTime();
     for (;;) {
       const looked = machineTime();
       const owners = await Promise.all(lookers.map(ownersOfLocks));
       const left = owners.flatMap((each, node) => each.map((owner) => ({ owner, node })));
-      const orphans = left.filter(({ owner }) => looked > deadline + this.#timeToEnd(owner));
+      const overdue = looked > began + ORPHAN_GRACE_MS ? left : [];
+      const allowed = await Promise.all(overdue.map(({ owner }) => this.#timeToEnd(owner, began)));
+      const orphans = overdue.filter((_, index) => looked > began + ORPHAN_GRACE_MS + allowed[index]!);
       if (left.length === 0 || orphans.length > 0) {
         const stray = await Promise.all(lookers.map(holdersWithoutRecord));
         return [
@@ -215,9 +230,23 @@ export class Stage {
     }
   }
 
-  /** A killed process releases nothing. A command that it sent before may restart the ttl when a node executes it. */
-  #timeToEnd(owner: string): number {
+  /** A replica has the locks of its master, and a server that was killed has none. */
+  async #mastersThatRun(): Promise<Redis[]> {
+    const lookers = this.servers.filter(({ running }) => running).map((server) => server.client());
+    const are = await Promise.all(lookers.map(isMaster));
+    return lookers.filter((_, index) => are[index]);
+  }
+
+  /**
+   * The milliseconds that the owner of a lock gets beyond the grace. A killed process releases nothing, and a node may
+   * execute its last command late, which restarts the ttl. A process that stands still releases late.
+   */
+  async #timeToEnd(owner: string, since: number): Promise<number> {
     const client = this.clients.find(({ name }) => name === owner);
-    return client?.killed ? client.ttl : 0;
+    if (!client || client.quitting) return 0;
+    if (client.killed) return client.ttl;
+    await client.stop();
+    const stalls = (await client.events()).filter((event) => event.event === 'stall');
+    return stalledBetween(stalls, owner, since, machineTime());
   }
 }

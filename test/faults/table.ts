@@ -12,14 +12,14 @@ const HEAD = [
   'lost',
 ];
 
-/** One line of the table of a long run. */
+/** Makes the cells of one scenario for the table of a long run. */
 export function rowOf({ name, overlapsBecause }: Scenario, outcome: Outcome): string[] {
   const { acquisitions, rate, overlaps, tokenFaults, registerFaults, orphans, worstSettle } = outcome;
   const { lost, worstNotice } = outcome;
   return [
     name,
     String(acquisitions),
-    // Of a few there is no rate.
+    // A rate of a few acquisitions shows nothing.
     acquisitions < 10 ? '' : rate.toFixed(0),
     `${overlaps.length}${overlapsBecause === undefined ? '' : ` (${overlapsBecause})`}`,
     String(tokenFaults.length + registerFaults.length),
@@ -29,7 +29,7 @@ export function rowOf({ name, overlapsBecause }: Scenario, outcome: Outcome): st
   ];
 }
 
-/** The table in Markdown, with its columns aligned. */
+/** Formats the rows as a Markdown table with aligned columns. */
 export function tableOf(rows: readonly (readonly string[])[]): string {
   const all = [HEAD, ...rows];
   const widths = HEAD.map((_, column) => Math.max(...all.map((row) => row[column]!.length)));

@@ -7,14 +7,16 @@ import type { LockMode } from '../../lib/core/lock-mode.js';
 import type { RedlockModuleOptions } from '../../lib/module/redlock.options.js';
 import type { Access } from './access.js';
 import { type FaultEventBody, machineTime } from './events.js';
+import { startHeartbeat } from './heartbeat.js';
+import { type Library, openPassedIn, type PassedIn, type Target } from './passed-in.js';
 import { RegisterClient } from './register-client.js';
 
-// One client of a fault test, in a process of its own: locks, reads and writes the register, releases, over and over,
-// and writes down what happens. It is told what to do by lines on its standard input.
+// One client of a fault test, which runs as its own process. The client acquires a lock, reads and writes the register,
+// releases, and starts again; it logs each event. Commands arrive as lines on its standard input.
 
-/** A lock that a client asks for: of one of the modes, or of so many permits; exclusive by default. */
+/** A kind of lock that a client asks for; exclusive by default. */
 export interface Want {
-  /** Sorted, as the handle has them. */
+  /** Sorted, like the keys of the handle. */
   readonly keys: readonly string[];
   readonly mode?: 'exclusive' | 'shared';
   readonly permits?: number;
@@ -22,46 +24,44 @@ export interface Want {
 
 export interface WorkerOptions {
   readonly client: string;
-  /** The file that it writes its events to. */
+  /** The file with the client's events. */
   readonly log: string;
   readonly registerPort: number;
-  /** One of them, at random, each time. */
+  /** Each attempt asks for one of these locks, chosen at random. */
   readonly wants: readonly Want[];
   readonly module: RedlockModuleOptions & { readonly nodeTimeout: number };
-  /** Passes clients of node-redis in, that lead to the nodes, which are URLs then. */
-  readonly passesIn: boolean;
+  /** Passes a client of this library in for each of the `targets`, and ignores `module.nodes`. */
+  readonly passesIn: Library | undefined;
+  readonly targets: readonly Target[];
   readonly ttl: number;
   readonly renew: boolean;
   readonly retry: {
     readonly timeout: number;
     readonly delay: number;
     readonly jitter: number;
-    /** With a limit, a waiter asks after every delay; without, when it is told or has slept long. */
+    /** With a limit, a waiter asks after every delay; without a limit, after a message or a long sleep. */
     readonly attempts?: number;
   };
-  /** Longest time that it holds the lock, in milliseconds; how long is random, from `leastHold` on. */
+  /** Longest hold, in milliseconds. The duration of each hold is random, and at least `leastHold`. */
   readonly hold: number;
   readonly leastHold: number;
-  /** How long it leaves the lock to others after a release, in milliseconds. */
+  /** Pause between a release and the next acquisition, in milliseconds. */
   readonly rest: number;
-  /** How many acquire side by side. */
+  /** Number of callers that acquire side by side. */
   readonly loops: number;
 }
 
 /**
- * `go` begins to lock; `stop` ends that, and answers with the event `idle`; `quit` shuts down, also while it holds or
- * acquires, and ends the process. `block` blocks the thread for so many milliseconds; `step` shifts its wall clock.
+ * `go` starts the callers. `stop` ends them after their present attempt; the client then logs `idle`, at once if it has
+ * stopped before. `quit` shuts down, also during a hold or an attempt, and ends the process. `block` blocks the thread
+ * during the next hold, and `step` shifts the wall clock, both by a number of milliseconds.
  */
 export type WorkerCommand = 'go' | 'stop' | 'quit' | `block ${number}` | `step ${number}`;
-
-/** A timer that comes so much too late, in milliseconds, shows that the process did not run. */
-const STALL_MS = 20;
-const HEARTBEAT_MS = 10;
 
 const options = JSON.parse(process.argv[2]!) as WorkerOptions;
 const file = openSync(options.log, 'a');
 
-/** Written at once, so that it is there when the process is killed. */
+/** Logs an event. The write is synchronous, so that a kill loses no event. */
 function note(body: FaultEventBody, at = machineTime()): void {
   writeSync(file, `${JSON.stringify({ at, client: options.client, ...body })}\n`);
 }
@@ -69,18 +69,12 @@ function note(body: FaultEventBody, at = machineTime()): void {
 process.on('unhandledRejection', (error) => note({ event: 'unhandled', message: String(error) }));
 process.on('uncaughtException', (error) => note({ event: 'unhandled', message: String(error.stack) }));
 
-// Before anything looks at the clock. A step of the wall clock shows in Date.now() only.
+// This must run before any module reads the clock. A step changes only the result of Date.now().
 const realNow = Date.now.bind(Date);
 let clockShift = 0;
 Date.now = () => realNow() + clockShift;
 
-let beat = machineTime();
-setInterval(() => {
-  const at = machineTime();
-  const late = at - beat - HEARTBEAT_MS;
-  if (late > STALL_MS) note({ event: 'stall', duration: late }, at);
-  beat = at;
-}, HEARTBEAT_MS).unref();
+const heartbeat = startHeartbeat((duration, at) => note({ event: 'stall', duration }, at));
 
 // Import these modules here, not at the top: they read the clock while they load.
 const { Logger } = await import('@nestjs/common');
@@ -89,31 +83,22 @@ const { openRuntime } = await import('../../lib/module/open-runtime.js');
 const { Leaders } = await import('../../lib/service/leader/leaders.js');
 const { LockService } = await import('../../lib/service/lock.service.js');
 
-/** The application closes them. */
-const passedIn: { destroy(): void }[] = [];
+const { passesIn } = options;
+/** Clients that this process, as the application, has opened and must close. */
+const passedIn: readonly PassedIn[] = passesIn
+  ? await Promise.all(options.targets.map((target) => openPassedIn(passesIn, target)))
+  : [];
 const register = await RegisterClient.open(options.registerPort);
-const locker: LockRuntime = await openRuntime({ ...options.module, nodes: await nodes() });
+const locker: LockRuntime = await openRuntime({
+  ...options.module,
+  ...(passesIn && { nodes: passedIn.map(({ client }) => client) as RedlockModuleOptions['nodes'] }),
+});
 const locks = new LockService(locker, new Leaders(locker, undefined));
 /** The attempts that hold the lock. */
 const relying = new Set<number>();
 let attempts = 0;
 const orders = { stop: false, blockFor: 0 };
 let running: Promise<unknown> | undefined;
-
-async function nodes(): Promise<RedlockModuleOptions['nodes']> {
-  const given = options.module.nodes;
-  if (!options.passesIn) return given;
-  const { createClient } = await import('redis');
-  return Promise.all(
-    (given as readonly string[]).map(async (url) => {
-      const client = createClient({ url });
-      client.on('error', () => undefined);
-      await client.connect();
-      passedIn.push(client);
-      return client;
-    }),
-  );
-}
 
 async function loop(): Promise<void> {
   while (!orders.stop) {
@@ -128,7 +113,7 @@ async function loop(): Promise<void> {
   }
 }
 
-/** From here on the lock may be given back at any time. */
+/** Logs the end of a hold. From this moment on, another client may hold the lock. */
 function stopRelying(attempt: number): void {
   if (relying.delete(attempt)) note({ event: 'release', attempt, budget: options.module.nodeTimeout });
 }
@@ -151,7 +136,7 @@ async function acquire(attempt: number): Promise<LockHandle | undefined> {
   } catch (error) {
     const { code = 'UNEXPECTED', message } = error as { code?: string; message: string };
     note({ event: 'refuse', attempt, code, message });
-    // After a refusal that took no time, one turn is not enough to let anything else happen.
+    // A refusal can come at once. Without a pause, this loop would leave no time for anything else.
     await sleep(retry.delay);
     return undefined;
   }
@@ -168,7 +153,7 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
     const until = machineTime() + leastHold + Math.random() * (longest - leastHold);
     if (orders.blockFor > 0) block();
     while (machineTime() < until && !orders.stop) await sleep(Math.min(20, until - machineTime()));
-    // It does not ask whether it still holds the lock: the register decides by the token.
+    // The client does not check that the lock is still held: the register decides by the token.
     for (const finish of work) await finish();
   } finally {
     clearInterval(watch);
@@ -176,7 +161,7 @@ async function hold(attempt: number, lock: LockHandle): Promise<void> {
   }
 }
 
-/** Reads the value that a key protects. The returned function reads it again, or writes the next value. */
+/** Reads the register. Returns a function that ends the hold: a reader reads again, another holder writes the next value. */
 async function begin(
   attempt: number,
   lock: LockHandle,
@@ -196,7 +181,7 @@ async function begin(
   return async () => note({ event: 'read', attempt, key, token, value: await register.read(key, access) });
 }
 
-/** Notes when a renewal moves the end of the validity. */
+/** Logs each renewal, which moves the end of the validity. */
 function watchValidity(attempt: number, lock: LockHandle): NodeJS.Timeout {
   let latest = machineTime() + lock.remaining();
   return setInterval(() => {
@@ -221,6 +206,8 @@ async function obey(command: string): Promise<void> {
   else if (verb === 'stop') {
     orders.stop = true;
     await running;
+    // A stall that has just ended must be in the log before this event.
+    heartbeat.check();
     note({ event: 'idle' });
   } else if (verb === 'quit') {
     orders.stop = true;
@@ -229,7 +216,7 @@ async function obey(command: string): Promise<void> {
     await locker.close();
     note({ event: 'closed' });
     await running;
-    for (const client of passedIn) client.destroy();
+    for (const client of passedIn) await client.close();
     register.close();
     commands.close();
     process.stdin.destroy();
@@ -238,6 +225,6 @@ async function obey(command: string): Promise<void> {
 
 const commands = createInterface({ input: process.stdin });
 commands.on('line', (line) => void obey(line));
-// It ends with the test that started it.
+// The process ends with the test that started it.
 process.stdin.on('end', () => process.kill(process.pid, 'SIGKILL'));
 note({ event: 'ready' });

@@ -3,10 +3,10 @@ import type { RedisServer } from '../../support/redis-server.js';
 import { countOf, type Play, refusals, repeat, type Scenario, some } from '../scenario.js';
 
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
-/** The ttl of the clients, and a little more. */
+/** A little more than the ttl of the clients. */
 const GUARD = 2_100;
 
-/** Kills them, and starts them again after a time; their data is lost, unless they were started with persistence. */
+/** Kills the servers, and restarts them after a time. They lose their data unless they started with persistence. */
 export async function crash(servers: readonly RedisServer[], downFor: number): Promise<void> {
   await Promise.all(servers.map((server) => server.kill()));
   await sleep(downFor);
@@ -88,7 +88,7 @@ export const crashes: readonly Scenario[] = [
       renew: false,
       leastHold: 2_500,
       hold: 2_500,
-      // Clients retry often while the lock is held: a waiter that sleeps would not notice that the nodes forgot the lock.
+      // Clients retry often: a sleeping waiter would not notice that the nodes have forgotten the lock.
       retry: { attempts: 1_000, timeout: 1_000 },
       module: { restartGuard: 3_100 },
     },
@@ -98,7 +98,7 @@ export const crashes: readonly Scenario[] = [
   },
 ];
 
-/** Restarts a majority, without its data, while somebody holds the lock. */
+/** Restarts a majority of the nodes, without their data, while a client holds the lock. */
 export async function forgetHeldLocks({ stage, over }: Play): Promise<void> {
   do {
     await stage.holder();

@@ -8,7 +8,7 @@ import { holdToTheEnd, spreadTokens, takeNodesAwayInTurn } from './clients.js';
 import { crash } from './crashes.js';
 import { shim, stepNodeClock } from './node-clock.js';
 
-/** All kinds for the same key, some that get along for keys of their own, and several keys at a time. */
+/** Each kind of lock on one key, kinds that can share a key on further keys, and locks of several keys. */
 const MIXED: readonly Want[] = [
   { keys: ['k'] },
   { keys: ['k'], mode: 'shared' },
@@ -21,14 +21,14 @@ const MIXED: readonly Want[] = [
   { keys: ['stripe'], permits: 3 },
   { keys: ['stripe'], permits: 3 },
   { keys: ['catalog', 'k'], mode: 'shared' },
-  // Of `k` fewer than others ask for.
+  // Other clients ask for more permits of `k`.
   { keys: ['k', 'stripe'], permits: 2 },
   { keys: ['k', 'stripe'] },
 ];
 
 const TTL = 1_000;
 
-/** A node that lost its data does not vote for a little more than the ttl (S12). */
+/** Options with a restart guard of a little more than the ttl (S12). */
 const CLIENT = {
   wants: MIXED,
   ttl: TTL,
@@ -38,7 +38,7 @@ const CLIENT = {
   module: { restartGuard: TTL + 100 },
 } satisfies ClientOptions;
 
-/** Whether each kind was held, and what may be held together was. */
+/** Returns true if each kind was held, two readers held together, and so did three permits. */
 function allKinds(events: readonly FaultEvent[]): boolean {
   const { shared, permits } = judge(events, undefined, machineTime()).mostTogether;
   const alone = new Set(
@@ -53,12 +53,11 @@ function allKinds(events: readonly FaultEvent[]): boolean {
 }
 
 /**
- * All the faults at which the promise holds, one after the other: nodes that stand still, are killed or forget, connections that
- * are cut or late, clients that stand still past their ttl or are killed, and clocks of clients that step.
- * In the short form each of them once.
+ * Makes a scenario with every fault under which the promise holds. Nodes stop, die or forget; connections are cut or
+ * late; clients stop past their ttl or die; their clocks step. The short form causes each fault once.
  */
 function everything(count: number, seconds: readonly [number, number]): Scenario {
-  /** The most that may be away; of one node that one. */
+  /** The number of nodes that may fail at once, at least one. */
   const minority = Math.max(1, Math.floor((count - 1) / 2));
   return {
     name: `all kinds: ${count === 1 ? 'one node' : `${count} nodes`}, all faults in turn, data lost, guard on (S12, S20-S23)`,
@@ -127,7 +126,7 @@ const HARM: readonly ((play: Play, minority: number) => Promise<void>)[] = [
   },
 ];
 
-/** Each of three clients reaches another two of three nodes. */
+/** Starts three clients. Each of them reaches two of three nodes, and each misses another node. */
 async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
   const { stage } = play;
   for (let away = 0; away < 3; away++) {
@@ -140,7 +139,10 @@ async function cutOffEach(play: Play, options: ClientOptions): Promise<void> {
   await toTheEnd(play);
 }
 
-/** Some hold for long; others have a short ttl, and are still there when that has passed. One tries to get it alone. */
+/**
+ * Starts holders with a long ttl, holders that hold beyond their short ttl, and a client that tries to get the lock
+ * alone.
+ */
 async function holdForLongAndShort(play: Play): Promise<void> {
   const { stage } = play;
   const wants: readonly Want[] = [
@@ -150,12 +152,12 @@ async function holdForLongAndShort(play: Play): Promise<void> {
   const together = { wants, loops: 3, renew: false } satisfies ClientOptions;
   await Promise.all([
     stage.startClients(1, { ...together, ttl: 1_500, leastHold: 700, hold: 900 }),
-    stage.startClients(1, { ...together, ttl: 150, leastHold: 200, hold: 250 }),
+    stage.startClients(1, { ...together, ttl: 300, leastHold: 350, hold: 450 }),
     stage.startClients(1, {
       wants: [{ keys: ['catalog'] }, { keys: ['stripe'] }],
       hold: 10,
       rest: 100,
-      // It does not wait: while somebody does, no others join those who hold.
+      // This client does not wait: beside a waiter, nobody would join the present holders.
       retry: { attempts: 1, delay: 15 },
     }),
   ]);
@@ -230,7 +232,7 @@ export const kinds: readonly Scenario[] = [
     clients: 5,
     client: { ...CLIENT, module: {} },
     seconds: [2, 10],
-    // A holder may have just a quorum, and this node in it: such steps are excluded from what is promised. Tokens are not.
+    // The promise excludes such steps of a clock: this node may be one of a bare quorum. Tokens stay in order.
     overlapsBecause: 'the node lets go early',
     enough: allKinds,
     faults: stepNodeClock,

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { TcpProxy } from '../../support/tcp-proxy.js';
 import { repeat, type Scenario, some } from '../scenario.js';
 
-/** Puts a fault on some connections for a time, again and again. */
+/** Makes a scenario that causes a fault on some connections for a time, again and again. */
 function faulty(name: string, howMany: number, duration: number, fault: (proxy: TcpProxy) => void): Scenario {
   return {
     name,

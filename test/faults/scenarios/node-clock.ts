@@ -4,10 +4,10 @@ import { type Play, repeat, type Scenario } from '../scenario.js';
 
 export const shim = buildClockShim();
 
-/** Forwards, the node lets its keys go early; backwards, it keeps them longer. */
+/** Shifts of the wall clock, in milliseconds. Ahead, the node ends its keys early; behind, it keeps them longer. */
 const STEPS = [5_000, 0, -5_000, 60_000, -60_000];
 
-/** Of the first node, which was started with the shim. */
+/** Shifts the clock of the first node, which started with the shim. */
 export async function stepNodeClock(play: Play): Promise<void> {
   if (typeof shim === 'string') return;
   await repeat(play, 200, async (turn) => {
@@ -25,7 +25,7 @@ export const nodeClock: readonly Scenario[] = [
     clients: 4,
     client: { leastHold: 10, hold: 50 },
     seconds: [2, 10],
-    // A holder may have just a quorum, and this node in it: such steps are excluded from what is promised. Tokens are not.
+    // The promise excludes such steps of a clock: this node may be one of a bare quorum. Tokens stay in order.
     overlapsBecause: 'the node lets go early',
     faults: stepNodeClock,
   },

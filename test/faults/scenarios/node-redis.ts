@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { countOf, type Play, repeat, type Scenario, some } from '../scenario.js';
 import { crash } from './crashes.js';
 
-// Clients of node-redis, which the application passes in: they queue while they are not connected, and connect again.
+// The application passes clients of node-redis in. They keep commands while they are not connected, and connect again.
 
 const DURABLE = ['--appendonly', 'yes', '--appendfsync', 'always'];
 
@@ -11,7 +11,7 @@ export const nodeRedis: readonly Scenario[] = [
     name: 'node-redis: SIGKILL of the only node, persistent',
     stage: { nodes: 1, nodeArgs: DURABLE },
     clients: 4,
-    client: { passesIn: true },
+    client: { passesIn: 'node-redis' },
     seconds: [3, 20],
     faults: (play) => repeat(play, 1_000, () => crash(play.stage.servers, 200)),
   },
@@ -19,7 +19,7 @@ export const nodeRedis: readonly Scenario[] = [
     name: 'node-redis: SIGSTOP of the only node beyond the ttl',
     stage: { nodes: 1 },
     clients: 4,
-    client: { passesIn: true, ttl: 800, leastHold: 1_500, hold: 1_500 },
+    client: { passesIn: 'node-redis', ttl: 800, leastHold: 1_500, hold: 1_500 },
     seconds: [3, 20],
     faults: (play) =>
       repeat(play, 500, async () => {
@@ -35,7 +35,7 @@ export const nodeRedis: readonly Scenario[] = [
   network('requests held up, and delivered late (S15, S16)', 400, (proxy) => proxy.holdRequests()),
 ];
 
-/** Puts a fault on two of three connections for a time, again and again. */
+/** Makes a scenario that causes a fault on two of three connections for a time, again and again. */
 function network(
   name: string,
   duration: number,
@@ -45,7 +45,7 @@ function network(
     name: `node-redis: ${name}`,
     stage: { nodes: 3, proxies: true },
     clients: 4,
-    client: { passesIn: true, ttl: 3_000 },
+    client: { passesIn: 'node-redis', ttl: 3_000 },
     seconds: [2, 10],
     faults: (play) =>
       repeat(play, 200, async () => {

@@ -1,0 +1,28 @@
+import { machineTime } from './events.js';
+
+const BEAT_MS = 10;
+/** A timer that is this many milliseconds late shows that the process did not run. */
+const STALL_MS = 20;
+
+export interface Heartbeat {
+  /** Looks for a stall now, without waiting for the timer. */
+  check(): void;
+  end(): void;
+}
+
+/**
+ * Watches a timer of this process. The judge takes the stalls off the time that a call may take.
+ *
+ * @param stalled - called after each stall with its duration in milliseconds and its end
+ */
+export function startHeartbeat(stalled: (duration: number, at: number) => void): Heartbeat {
+  let last = machineTime();
+  const check = (): void => {
+    const at = machineTime();
+    const late = at - last - BEAT_MS;
+    last = at;
+    if (late > STALL_MS) stalled(late, at);
+  };
+  const timer = setInterval(check, BEAT_MS).unref();
+  return { check, end: () => clearInterval(timer) };
+}

@@ -1,0 +1,149 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { until } from '../../support/until.js';
+import type { Deployment, DeploymentKind, FailOver } from '../deployments.js';
+import type { Library } from '../passed-in.js';
+import { countOf, type Play, repeat, type Scenario } from '../scenario.js';
+import type { ClientOptions } from '../stage.js';
+
+// One node that is a Cluster, or a master that a Sentinel watches. The application passes its client in. A fail-over
+// keeps the locks that the replica has (docs/choosing-nodes.md).
+
+/** A kind of client, as an application makes it. */
+interface Kind {
+  readonly name: string;
+  readonly library: Library;
+  readonly each: DeploymentKind;
+}
+
+const NODE_REDIS: readonly Kind[] = [
+  { name: 'createCluster of node-redis', library: 'node-redis', each: 'cluster' },
+  { name: 'createSentinel of node-redis', library: 'node-redis', each: 'sentinel' },
+];
+
+const IOREDIS: readonly Kind[] = [
+  { name: 'Cluster of ioredis', library: 'ioredis', each: 'cluster' },
+  { name: 'Redis of ioredis with Sentinels', library: 'ioredis', each: 'sentinel' },
+];
+
+export const replicated: readonly Scenario[] = [
+  ...NODE_REDIS.flatMap(scenariosOf),
+  ...IOREDIS.flatMap(scenariosOf).map((scenario) => ({ ...scenario, onlyLong: true })),
+];
+
+function scenariosOf({ name, library, each }: Kind): Scenario[] {
+  const base = { stage: { nodes: 1, each }, clients: 4 } as const;
+  const client: ClientOptions = {
+    passesIn: library,
+    // Both masters of a Cluster have keys.
+    wants: [{ keys: ['k'] }, { keys: ['k'] }, { keys: ['a'] }],
+  };
+  /** Holds are longer than a fail-over, which Sentinels begin after a while: a lock of the old master goes on there. */
+  const long = each === 'cluster' ? { leastHold: 500, hold: 1_500 } : { leastHold: 3_000, hold: 4_000 };
+  const through: ClientOptions = { ...client, ...long, ttl: 8_000 };
+  return [
+    {
+      ...base,
+      name: `${name}: connections cut in flight`,
+      client: { ...client, ttl: 3_000 },
+      seconds: [2, 10],
+      faults: (play) => repeat(play, 200, () => cutConnections(play)),
+      enough: (events) => countOf(events, 'return') > 10,
+    },
+    {
+      ...base,
+      name: `${name}: SIGSTOP of the master beyond the ttl`,
+      client: { ...client, ttl: 800, leastHold: 1_500, hold: 1_500 },
+      seconds: [2, 20],
+      faults: (play) => repeat(play, 500, () => pauseMaster(play)),
+      enough: (events) => countOf(events, 'lost') > 0,
+    },
+    {
+      ...base,
+      name: `${name}: SIGKILL of a client that holds the lock`,
+      client: { ...client, ttl: 1_000, leastHold: 50, hold: 100 },
+      seconds: [1, 10],
+      faults: killHolders,
+    },
+    {
+      ...base,
+      client: through,
+      name: `${name}: SIGKILL of the master, whose replica has every lock`,
+      seconds: [1, 10],
+      faults: (play) => failOver(play, 'in step'),
+    },
+    {
+      ...base,
+      client: through,
+      name: `${name}: SIGKILL of the master at any moment`,
+      seconds: [1, 10],
+      onlyLong: true,
+      overlapsBecause: 'the replica may lack the lock',
+      faults: (play) => failOver(play, 'sudden'),
+    },
+    {
+      ...base,
+      client: through,
+      name: `${name}: a requested fail-over`,
+      seconds: [1, 10],
+      onlyLong: true,
+      // A Cluster lets the replica catch up before; Sentinels leave the old master a master for about ten seconds.
+      ...(each === 'sentinel' && { overlapsBecause: 'two masters for a while' }),
+      faults: (play) => failOver(play, 'requested'),
+    },
+  ];
+}
+
+function deploymentOf({ stage }: Play): Deployment {
+  return stage.deployments[0]!;
+}
+
+/** The master closes the connections of all clients, also those for messages. */
+async function cutConnections(play: Play): Promise<void> {
+  const looker = deploymentOf(play).master.client();
+  for (const type of ['normal', 'pubsub']) await looker.call('CLIENT', 'KILL', 'TYPE', type, 'SKIPME', 'yes');
+  looker.disconnect();
+}
+
+/**
+ * Waits until all clients have a connection for messages. If its master dies before this connection is ready, node-redis
+ * goes on connecting to the old address, and keeps its process alive until that answers (seen with `createSentinel` of
+ * 6.3).
+ */
+async function subscribed({ master }: Deployment, clients: number): Promise<void> {
+  const looker = master.client();
+  await until(async () => {
+    const lines = String(await looker.client('LIST', 'TYPE', 'PUBSUB')).split('\n');
+    return (
+      lines.filter((line) => / (sub|ssub)=[1-9]/.test(line) && !line.includes('name=sentinel')).length >=
+      clients
+    );
+  }, 120_000);
+}
+
+async function pauseMaster(play: Play): Promise<void> {
+  const { master } = deploymentOf(play);
+  master.pause();
+  await sleep(1_200);
+  master.resume();
+}
+
+async function killHolders({ stage, over }: Play): Promise<void> {
+  for (let victim = 0; victim < 2 && !(await over()); victim++) {
+    await (await stage.holder()).kill();
+    await stage.acquired(countOf(await stage.events(), 'return') + 1);
+  }
+}
+
+/** Fails over while a client holds the lock; waits until clients acquire it on the new master. */
+async function failOver(play: Play, how: FailOver): Promise<void> {
+  const { stage } = play;
+  const deployment = deploymentOf(play);
+  await subscribed(deployment, stage.clients.length);
+  await stage.holder();
+  await deployment.failOver(how);
+  await stage.acquired(countOf(await stage.events(), 'return') + 3);
+  if (how !== 'requested') return;
+  // Until then, locks that nobody releases any more stay on the old master.
+  const looker = deployment.master.client();
+  await until(async () => (await looker.info('replication')).includes('role:slave'), 90_000);
+}
