@@ -310,8 +310,8 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['without it, a second holder is granted while the first is valid', 0, 'acquired'],
-    ['with it, refused', 2 * GUARD, 'is held by alice'],
+    ['grants a second holder beside a valid first one when it is off', 0, 'acquired'],
+    ['refuses a second holder beside a valid first one when it is on', 2 * GUARD, 'is held by alice'],
   ])('%s (guard %d ms)', async (_what, guard, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const urls = three.map(({ url }) => url);
@@ -341,9 +341,9 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['without it, beside its holder', 0, 'acquired'],
-    ['with it, not beside its holder', 2 * GUARD, 'may have forgotten locks'],
-  ])('a task with minHold runs again when its only node is flushed: %s', async (_what, guard, outcome) => {
+    ['lets a task run again beside its holder when it is off', 0, 'acquired'],
+    ['lets no task run again beside its holder when it is on', 2 * GUARD, 'may have forgotten locks'],
+  ])('%s, after the only node of a task with minHold is flushed', async (_what, guard, outcome) => {
     const server = await newServer();
     const { nodes: alices } = await connect([server.url], guard > 0);
     const { nodes: bobs } = await connect([server.url], guard > 0);
@@ -359,9 +359,9 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['stays through a data loss of a minority', 1, 'is held by alice'],
-    ['is lost with the data of a quorum, when the guard is over', 2, 'acquired'],
-  ])('a key that minHold keeps after a release %s', async (_what, wiped, outcome) => {
+    ['keeps a key of a released lock with minHold through a data loss of a minority', 1, 'is held by alice'],
+    ['does not keep such a key through a data loss of a quorum when its time is over', 2, 'acquired'],
+  ])('%s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(
       three.map(({ url }) => url),
