@@ -162,7 +162,7 @@ export function lockContract(
       test('is kept beyond its ttl by the watchdog', async () => {
         const key = freshKey();
         // A renewal may be late by two thirds of this time. A busy machine may stand still for two seconds.
-        const ttl = 4_500;
+        const ttl = 5_000;
         const lock = await alice.acquire([key], { ...waiting, ttl });
         const acquired = performance.now();
         while (performance.now() - acquired < 1.2 * ttl) {
