@@ -228,7 +228,7 @@ class PageModule {
 
 /**
  * Serves the page on the loopback interface.
- * @returns its URL
+ * @returns the URL of the page
  * @throws Error that says what to do when the port is taken
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {

@@ -3,7 +3,7 @@ import type { AcquireReply, AcquireRequest, LockStore, Tell } from '../../lib/co
 
 // These functions send one request to a store, and return a Promise for the answer.
 
-/** Terms of a request to store a lease. The defaults are those of a single node that keeps no order. */
+/** Terms of a request to store a lease; by default those of a single node that keeps no order, with a minute to answer. */
 export type AcquireTerms = Partial<Omit<AcquireRequest, 'lease'>> & { readonly ordered?: boolean };
 
 export function acquireOn(
@@ -14,7 +14,7 @@ export function acquireOn(
   const request = {
     lease,
     since: Date.now(),
-    limit: 1_000,
+    limit: 60_000,
     guard: 0,
     proposal: 0,
     position: undefined,

@@ -163,7 +163,11 @@ export class EtcdServer {
     }
   }
 
-  /** Sends a request to the JSON gateway, without a store of the library. */
+  /**
+   * Asks the JSON gateway of etcd, without the store.
+   *
+   * @param limit - milliseconds; by default more than a busy machine takes
+   */
   async call<Reply = Record<string, unknown>>(path: string, body: object, limit = 60_000): Promise<Reply> {
     const response = await fetch(`${this.url}/v3/${path}`, {
       method: 'POST',
