@@ -10,12 +10,12 @@ import { Turns } from '../../../lib/stores/postgres/turns.js';
 const errors: string[] = [];
 process.on('unhandledRejection', (error) => errors.push((error as Error).message));
 
-/** The number of statements. Each statement is answered in the next turn of the event loop. */
-let statements = 0;
+/** The requests of each statement, which is answered in the next turn of the event loop. */
+const statements: string[] = [];
 const connection = {
-  async run(_text: string, [, asked]: readonly string[]): Promise<string> {
-    statements++;
-    const { extensions = [] } = JSON.parse(asked ?? '') as { extensions?: readonly object[] };
+  async run(_text: string, [, asked = '']: readonly string[]): Promise<string> {
+    statements.push(asked);
+    const { extensions = [] } = JSON.parse(asked) as { extensions?: readonly object[] };
     await turn();
     return JSON.stringify({
       at: Date.now(),
@@ -38,7 +38,7 @@ function extend(key: string): Promise<boolean | Error> {
 turns.extend([leaseOn('a')], 60_000, () => {
   throw new Error('broken');
 });
-while (statements === 0) await turn();
+while (statements.length === 0) await turn();
 const during = await extend('b');
 const later = await extend('c');
 console.log(JSON.stringify({ during, later, errors }));
