@@ -120,7 +120,21 @@ export class Turns {
 
   async #send(): Promise<void> {
     this.#isSending = true;
-    while (this.#releases.length + this.#extensions.size + this.#acquisitions.length > 0) {
+    try {
+      await this.#sendAll();
+    } finally {
+      this.#isSending = false;
+      // Requests are left when a listener threw. They are sent now, and not with the next request.
+      if (this.#isAsked) this.#plan();
+    }
+  }
+
+  get #isAsked(): boolean {
+    return this.#releases.length + this.#extensions.size + this.#acquisitions.length > 0;
+  }
+
+  async #sendAll(): Promise<void> {
+    while (this.#isAsked) {
       const releases = this.#releases.splice(0, MOST_LEASES);
       const extensions = this.#nextExtensions();
       // Releases come first: an acquisition may need a key that a release frees.
@@ -132,7 +146,6 @@ export class Turns {
       // A statement that failed tells nothing of the server's speed.
       if (isAnswered && extensions.length > 0) this.#extended(extensions.length, performance.now() - begun);
     }
-    this.#isSending = false;
   }
 
   #extended(count: number, took: number): void {
