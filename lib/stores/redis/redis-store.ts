@@ -222,7 +222,11 @@ export class RedisStore
           for (let index = 0; index < part.length; index++)
             tell(first + index, String(outcomes)[index] === '1');
         },
-        (error: unknown) => part.forEach((_, index) => tell(first + index, asError(error))),
+        (error: unknown) => {
+          // The old master's answer was on its way: that renewal counts as little as one that is not sent.
+          const reply = this.#channel.leadsToOldMaster ? false : asError(error);
+          part.forEach((_, index) => tell(first + index, reply));
+        },
       );
     }
   }

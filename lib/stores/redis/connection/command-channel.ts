@@ -175,6 +175,8 @@ export class CommandChannel {
 
   readonly #answered = (reply: unknown): unknown => {
     this.#silence.answered();
+    // The new master may lack the effect of the command.
+    if (this.leadsToOldMaster) throw OLD_MASTER;
     return reply;
   };
 

@@ -1,0 +1,55 @@
+import { expect, test } from '@jest/globals';
+import { Redis } from 'ioredis';
+import { Lease } from '../../../lib/core/lease.js';
+import { RedisStore } from '../../../lib/stores/redis/redis-store.js';
+import { acquireOn, extendOn, releaseOn } from '../../support/ask-store.js';
+import { heldKeys, newFleet } from '../../support/core.js';
+import { cleanUpAfterTests } from '../../support/leftovers.js';
+import { startRedis } from '../../support/redis-server.js';
+import { until } from '../../support/until.js';
+
+const TTL = 60_000;
+
+const leaseOn = (key: string): Lease => new Lease([key], 'me', TTL);
+
+test("counts no answer to a user's client of a master that a Sentinel replaced before the answer came", async () => {
+  const server = await startRedis();
+  const sentinel = await startRedis({
+    args: ['--sentinel'],
+    config: `sentinel monitor locks ${server.host} ${server.port} 1\n`,
+  });
+  const client = new Redis({ sentinels: [{ host: sentinel.host, port: sentinel.port }], name: 'locks' });
+  cleanUpAfterTests(async () => client.disconnect());
+  client.on('error', () => undefined);
+  const store = new RedisStore(client, false, newFleet());
+  cleanUpAfterTests(() => store.close());
+  await store.connect();
+  const [held, other, released] = [leaseOn('held'), leaseOn('other'), leaseOn('released')];
+  for (const lease of [held, released]) await acquireOn(store, lease);
+
+  server.pause();
+  const answers = Promise.allSettled([
+    extendOn(store, held, TTL),
+    acquireOn(store, other, { limit: TTL }),
+    store.raise(held, Number.MAX_SAFE_INTEGER),
+    releaseOn(store, released),
+  ]);
+  const looker = sentinel.client();
+  await looker.call('SENTINEL', 'REMOVE', 'locks');
+  await looker.call('SENTINEL', 'MONITOR', 'locks', server.host, server.port + 1, 1);
+  // A store that knows of the new master refuses a renewal at once.
+  let reply: boolean | Error | undefined;
+  await until(() => {
+    store.extend([leaseOn('probe')], TTL, (_, answer) => (reply = answer));
+    return reply === false;
+  });
+  server.resume();
+
+  const refused = {
+    status: 'rejected',
+    reason: expect.objectContaining({ message: expect.stringContaining('no longer the master') }),
+  };
+  expect(await answers).toEqual([{ status: 'fulfilled', value: false }, refused, refused, refused]);
+  // The old master has carried out the requests.
+  expect(await heldKeys(server.client())).toEqual(expect.arrayContaining(['lock:{held}', 'lock:{other}']));
+});
