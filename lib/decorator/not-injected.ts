@@ -16,6 +16,6 @@ export function mocked(decorator: string, method: string): RedlockError {
   return new RedlockError(
     'LOCK_NOT_INJECTED',
     `${method} has ${decorator}, but its LockInterceptor was replaced by something else, such as a mock of \`useMocker\`, ` +
-      "so there is nothing to lock with. Import `RedlockModule.forRoot({ nodes: 'memory' })` into the testing module.",
+      'so there is nothing to lock with. Import `RedlockTestingModule.forRoot()` of nestjs-redlock/testing into the testing module.',
   );
 }
