@@ -25,6 +25,15 @@ export function fanOut<T, Node extends LockStore>(
   return new Promise((resolve) => new Survey(nodes, limit, ask, decided, signals, resolve));
 }
 
+/** A store of the application may throw where it should reject. */
+function begun<T, Node>(ask: (node: Node) => Promise<T>, node: Node): Promise<T> {
+  try {
+    return ask(node);
+  } catch (error) {
+    return Promise.reject(asError(error));
+  }
+}
+
 /** Collects the answers of the nodes. */
 class Survey<T, Node extends LockStore> extends Poll<T> {
   readonly #answers: Answer<T, Node>[] = [];
@@ -42,7 +51,7 @@ class Survey<T, Node extends LockStore> extends Poll<T> {
     this.wait(firstNodes(asked.length), limit);
     this.#watches = signals.map((signal) => onAbort(signal, this));
     for (const [index, node] of asked.entries()) {
-      ask(node).then(
+      begun(ask, node).then(
         (reply) => this.answered(index, reply),
         (error: unknown) => this.answered(index, asError(error)),
       );

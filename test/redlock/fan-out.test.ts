@@ -36,6 +36,23 @@ test('resolves with every answer when all nodes have answered', async () => {
   ]);
 });
 
+test('counts a node that throws where it should reject as an error, and asks the others', async () => {
+  const broken = new Error('broken');
+  const ask = (node: LockStore): Promise<string> => {
+    if (node.name === 'a') throw broken;
+    return Promise.resolve('yes');
+  };
+  const answers = await fanOut(nodes, 100, ask, all);
+  const found = new Map(answers.map(({ node, reply, error }) => [node.name, error ?? reply]));
+  expect(found).toEqual(
+    new Map<string, unknown>([
+      ['b', 'yes'],
+      ['c', 'yes'],
+      ['a', broken],
+    ]),
+  );
+});
+
 test('resolves as soon as the answers decide, without waiting for the slowest', async () => {
   const answers = await fanOut(
     nodes,
