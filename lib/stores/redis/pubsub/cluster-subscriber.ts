@@ -31,7 +31,8 @@ export class ClusterSubscriber {
       at = server.listen(channel, listener);
       if (at.ready) listener.ready(true);
     };
-    void begin();
+    // Without messages the waiter polls.
+    begin().catch(() => undefined);
     return {
       get ready() {
         return at?.ready ?? false;

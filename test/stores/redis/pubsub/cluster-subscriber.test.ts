@@ -1,6 +1,9 @@
 import { beforeAll, describe, expect, test } from '@jest/globals';
 import { Cluster, type ClusterOptions } from 'ioredis';
+import { setImmediate as turn } from 'node:timers/promises';
 import { Cluster as Cluster6 } from 'ioredis-6';
+import type { Driver } from '../../../../lib/stores/redis/connection/driver.js';
+import { ClusterSubscriber } from '../../../../lib/stores/redis/pubsub/cluster-subscriber.js';
 import { RedisStore } from '../../../../lib/stores/redis/redis-store.js';
 import { LockInspector } from '../../../../lib/redlock/inspect/lock-inspector.js';
 import { NO_RETRY } from '../../../../lib/core/lock-options.js';
@@ -136,6 +139,29 @@ describe('with servers that announce unreachable addresses', () => {
   ])('waiters are woken by a message if the client has a natMap that is %s', async (_what, natMap) => {
     expect(await slowestHandOver(await nodeWith({ natMap }))).toBeLessThan(BY_MESSAGE_MS);
   });
+});
+
+test('leaves a waiter without messages when the natMap of the client throws', async () => {
+  let asked = 0;
+  const server = {
+    options: {},
+    exists: async () => {
+      throw new Error('MOVED 1 10.0.0.1:6379');
+    },
+  };
+  const natMap = (): never => {
+    asked++;
+    throw new Error('no such address');
+  };
+  const client = { isCluster: true, options: { natMap }, nodes: () => [server] } as unknown as Driver;
+  const listening = new ClusterSubscriber(client, () => undefined).listen('channel', {
+    message: () => undefined,
+    ready: () => undefined,
+  });
+  await until(() => asked === 1);
+  // An unhandled rejection would make the test fail: Jest listens for it.
+  await turn();
+  expect(listening.ready).toBe(false);
 });
 
 type NatMap = Record<string, { host: string; port: number }>;
