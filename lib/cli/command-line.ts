@@ -1,11 +1,11 @@
-// node:util has all that is needed to read a command line; a package for it would be a dependency of every application
-// that installs this library for its locks.
+// node:util can read this command line. A package for it would be a dependency of every application that installs this
+// library.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
-/** Access to the nodes, and the prefix of keys there. */
+/** The nodes of a command, and the prefix of the keys there. */
 export interface Target {
   /** URLs; they may hold passwords. */
   readonly nodes: readonly string[];
@@ -16,7 +16,7 @@ export interface Target {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
   readonly insecure: boolean;
-  /** Of the tables in PostgreSQL. */
+  /** Schema of the tables in PostgreSQL. */
   readonly schema?: string | undefined;
 }
 
@@ -42,14 +42,14 @@ export type Request =
   | (Common & {
       readonly command: 'release';
       readonly key: string;
-      /** The one holder that is to be ended. */
+      /** Id of the only holder to end; `undefined` to end all holders. */
       readonly id: string | undefined;
       readonly yes: boolean;
     })
   | (Common & { readonly command: 'doctor' })
   | (Common & {
       readonly command: 'board';
-      /** 0 for any that is free. */
+      /** TCP port; 0 for any free port. */
       readonly port: number;
       readonly allowRelease: boolean;
     });
@@ -86,7 +86,7 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 
 const MIGRATION = 'postgres-migration';
 
-/** Options of each command beside the common ones, and its required or optional operand. */
+/** Options of each command beside the common options, and its operand: required, or optional in brackets. */
 const COMMANDS: Readonly<
   Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
 > = {
@@ -100,7 +100,7 @@ const COMMANDS: Readonly<
   describe: { options: ['locks'], operand: 'NAME' },
 };
 
-/** The shortest `--interval`: the nodes have other things to do. */
+/** Shortest `--interval`, so that polls do not slow down the nodes. */
 const SHORTEST_INTERVAL_MS = 100;
 
 export const HELP = `Looks at the locks of nestjs-redlock, and ends them.
@@ -172,7 +172,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   checkIdentifier('--schema', values.schema);
   if (name === MIGRATION) return migrationOf(values, operands);
   if (!isCommand(name)) {
-    // Not shown when it may be a URL with a password.
+    // The name may be a URL with a password. Show it only when it cannot be one.
     const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
     throw new UsageError(`Unknown command${shown}. Write one of ${commands}`);
   }
@@ -261,7 +261,8 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    // The text after the first sentence is about operands that begin with a dash, which no command has.
+    // Drop the text after the first sentence: Node advises there on operands that begin with a dash, which no command
+    // has.
     const [reason] = (error as Error).message.split(/\. |\n/);
     throw new UsageError(reason ?? 'Bad command line');
   }
@@ -288,7 +289,10 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
 }
 
-/** A comma also separates the hosts of one Sentinel or Cluster URL: a part without a scheme belongs to the part before it. */
+/**
+ * Joins the parts of a list that was split at commas. A comma also separates the hosts of one Sentinel or Cluster URL,
+ * so a part without a scheme belongs to the part before it.
+ */
 function joinHosts(parts: readonly string[]): string[] {
   const urls: string[] = [];
   for (const part of parts) {

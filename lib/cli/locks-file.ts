@@ -5,8 +5,8 @@ import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
 import { UsageError } from './usage-error.js';
 
 /**
- * The locks that a file of the application declares, by name: all that it exports of `defineLocks`, as an ES module or in
- * CommonJS.
+ * Loads the declared locks that a file of the application exports, as an ES module or in CommonJS, and sorts them by
+ * name.
  *
  * @throws UsageError; Error when the file throws
  */

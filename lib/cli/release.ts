@@ -43,7 +43,7 @@ export async function release(
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Holders of the key, or, without a quorum, those on any node. */
+/** Holders of the key. Without a quorum, holders on any node. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));
@@ -59,7 +59,7 @@ async function agrees(
   const more = others.length > 0 ? ` and ${others.length} more` : `, for ${ageOf(holder?.since)}`;
   const name = printable(holder?.owner ?? '') + more;
   const asking = createInterface({ input, output: questions });
-  // Without a listener for Ctrl-C, and at the end of the input, the question would never be settled.
+  // The question of readline stays unanswered for ever after Ctrl-C or the end of the input, unless a signal aborts it.
   const gone = new AbortController();
   asking.once('SIGINT', () => gone.abort());
   asking.once('close', () => gone.abort());

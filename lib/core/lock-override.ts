@@ -68,7 +68,7 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
   );
 }
 
-/** The policy with its overrides. An option that is `undefined` overrides nothing. */
+/** Applies the overrides to the policy. An override that is `undefined` changes nothing. */
 export function overridden(policy: LockPolicy, { ttl, permits, onBusy }: LockOverride): LockPolicy {
   return {
     ...policy,

@@ -1,6 +1,6 @@
 import { RedlockError } from '../core/errors.js';
 
-/** A decorated method was called on an object that has no interceptor. */
+/** Makes the error for a decorated method of an object without an interceptor. */
 export function notInjected(decorator: string, method: string): RedlockError {
   return new RedlockError(
     'LOCK_NOT_INJECTED',
@@ -11,7 +11,7 @@ export function notInjected(decorator: string, method: string): RedlockError {
   );
 }
 
-/** The stand-in of a mocking library would answer `undefined` without running the method. */
+/** Makes the error for a mocked interceptor, which would return `undefined` without running the method. */
 export function mocked(decorator: string, method: string): RedlockError {
   return new RedlockError(
     'LOCK_NOT_INJECTED',

@@ -9,13 +9,15 @@ import { BOARD_HEADER, whyForeign } from './own-page.js';
 import { HEADERS, pageFor } from './page.js';
 import { redacted } from './redacted.js';
 
-/** A request and its response as Node has them, whatever the framework. */
+/** A request and its response in the form of Node, with any framework. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
 }
 
-/** Answers the requests of the page, in a Nest application and in the command alike. Guards come before it. */
+/**
+ * Answers the requests of the page, in a Nest application and in the command. A request has already passed the guards.
+ */
 export class BoardServer {
   readonly #streams = new Set<() => void>();
   #isClosed = false;
@@ -26,7 +28,7 @@ export class BoardServer {
   ) {}
 
   /**
-   * @param url - the URL before a framework took parts of it away
+   * @param url - the whole URL, before a framework removed parts of it
    * @param file - the part after the path of the board; empty for the page itself
    */
   get({ request, response }: Exchange, url: string, file: string): void {
@@ -50,7 +52,7 @@ export class BoardServer {
    * Ends holders of a lock.
    *
    * @param body - the parsed body of the request
-   * @param actor - the name of the user who asks for it
+   * @param actor - the name of the user who sent the request
    */
   async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
     const foreign = whyForeign(request);
@@ -74,7 +76,7 @@ export class BoardServer {
     }
   }
 
-  /** Ends all streams: a server waits for them when it closes. */
+  /** Ends all streams: a server that closes waits for its open streams. */
   close(): void {
     this.#isClosed = true;
     for (const end of [...this.#streams]) end();
@@ -82,7 +84,7 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
-    // A browser that left while a guard was asked sends no second `close`, so its stream would never end.
+    // The browser may disconnect while a guard runs. It sends no second `close`, so the stream would never end.
     if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);
@@ -91,7 +93,7 @@ export class BoardServer {
   }
 }
 
-/** Answers with the reason for a refusal, which the page shows. */
+/** Refuses a request. The page shows `message`. */
 export function refuse(response: ServerResponse, status: number, message: string): void {
   json(response, status, { message });
 }
@@ -116,7 +118,7 @@ function sendAsset(
     return;
   }
   const accepted = String(headers['accept-encoding'] ?? '');
-  // Browsers accept Brotli over https and on the loopback interface only, and gzip always.
+  // Browsers accept Brotli only over https and on the loopback interface, and always accept gzip.
   const encoding = ['br', 'gzip'].find((name) => new RegExp(`\\b${name}\\b`).test(accepted));
   const bytes = Buffer.from(brotli, 'base64');
   response.writeHead(200, {

@@ -14,7 +14,7 @@ export function countNodes({ nodes }: RedlockModuleOptions): number {
   return isList(nodes) ? nodes.length : 1;
 }
 
-/** The nodes that the checked options of a module name. */
+/** Makes the nodes of the checked options. */
 export function openStores(
   { nodes }: RedlockModuleOptions,
   context: StoreContext,

@@ -89,7 +89,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
     await ask.release(short);
     const { holder } = await ask.refused(leaseFor({ ...NINE, schedule: 'short' }, key));
     assert.ok(holder.remaining <= lapse);
-    // A store may keep it a little longer.
+    // A store may remember the tick a little longer.
     await until(async () => (await ask.acquire(leaseFor({ ...NINE, schedule: 'short' }, key))).granted);
   });
 }

@@ -44,7 +44,7 @@ for at = 3, #ARGV, plain and 1 or 3 do
   if answer then
     ${CODE_FIRST}
     if string.sub(answer.err, 1, 8) == 'READONLY' then
-      -- One answer for all: clients look for that error (\`reconnectOnError\`).
+      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
       return answer
     end
   end
@@ -52,7 +52,7 @@ for at = 3, #ARGV, plain and 1 or 3 do
   quiet = quiet and not answer and woken == 0
   key = key + 4 * n
 end
--- As in RELEASE.
+-- Return no array if all answers are 0, as in RELEASE.
 return quiet and 0 or answers
 `);
 
