@@ -83,7 +83,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   const file = url.replace(/^\//, '').replace(/\?.*$/s, '');
   if (method === 'GET') return pages.get({ request, response }, url, file);
   if (method !== 'POST' || file !== 'release')
-    return refuse(response, 405, 'The board takes no such request.');
+    return refuse(response, 405, 'The board does not accept this request.');
   const body = await jsonOf(request);
   await pages.release({ request, response }, body, userName());
 }

@@ -181,7 +181,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   if (stray !== undefined) throw new UsageError(`${name} does not take --${stray}`);
   const usage = ['nestjs-redlock', name, ...(operand === undefined ? [] : [operand])].join(' ');
   if (operands.length > (operand === undefined ? 0 : 1))
-    throw new UsageError(`Too much after ${name}. Write ${usage}`);
+    throw new UsageError(`Too many arguments after ${name}. Write ${usage}`);
   const [text = ''] = operands;
   if (operand === 'KEY') checkKey(text, usage);
 
@@ -189,7 +189,8 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   switch (name) {
     case 'list':
       if (values.declared) return listDeclaredOf(common, values, text);
-      if (values.locks !== undefined) throw new UsageError('--locks goes with list --declared: write both');
+      if (values.locks !== undefined)
+        throw new UsageError('--locks works only with list --declared: write both');
       return { command: name, ...common, prefix: text, limit: wholeNumber('--limit', values.limit, 1) };
     case 'watch': {
       const interval = wholeNumber('--interval', values.interval, SHORTEST_INTERVAL_MS) ?? 1_000;
@@ -201,13 +202,13 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'inspect':
       return { command: name, ...common, key: text };
     case 'release':
-      if (values.id === '') throw new UsageError('No id after --id. Write one that inspect names');
+      if (values.id === '') throw new UsageError('No id after --id. Write an id from the output of inspect');
       return { command: name, ...common, key: text, id: values.id, yes: values.yes ?? false };
     case 'leaders':
     case 'doctor':
       return { command: name, ...common };
     case 'board':
-      if (common.json) throw new UsageError('board does not take --json: it is a page');
+      if (common.json) throw new UsageError('board does not accept --json: it serves a page');
       return {
         command: name,
         ...common,
@@ -219,15 +220,15 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
 
 function listDeclaredOf(common: Common, values: Values, prefix: string): RequestFor<'list-declared'> {
   if (prefix !== '' || values.limit !== undefined)
-    throw new UsageError('list --declared lists all that is declared: leave out PREFIX and --limit');
+    throw new UsageError('list --declared lists all declared locks: leave out PREFIX and --limit');
   return { command: 'list-declared', ...common, locks: locksFileOf(values, 'list --declared') };
 }
 
 function locksFileOf({ locks }: Values, command: string): string {
   if (locks !== undefined && locks !== '') return locks;
   throw new UsageError(
-    `Which locks are declared? Write nestjs-redlock ${command} --locks FILE, where FILE is the JavaScript file that exports ` +
-      'what defineLocks returns, such as dist/locks.js',
+    `No file with declared locks. Write nestjs-redlock ${command} --locks FILE, where FILE is the JavaScript file ` +
+      'that exports the result of defineLocks, such as dist/locks.js',
   );
 }
 
@@ -235,7 +236,7 @@ function migrationOf(values: Values, operands: readonly string[]): RequestFor<'p
   const stray = Object.keys(values).find((option) => !['schema', 'role'].includes(option));
   if (stray !== undefined) throw new UsageError(`${MIGRATION} does not take --${stray}`);
   if (operands.length > 0)
-    throw new UsageError(`Too much after ${MIGRATION}. Write nestjs-redlock ${MIGRATION}`);
+    throw new UsageError(`Too many arguments after ${MIGRATION}. Write nestjs-redlock ${MIGRATION}`);
   checkIdentifier('--role', values.role);
   return { command: MIGRATION, schema: values.schema, role: values.role };
 }

@@ -44,7 +44,7 @@ export async function listDeclared(
   const heading = ['LOCK', 'KEYS', 'MODE', 'TTL', 'HELD', 'LONGEST', 'TEAM'];
   print(terminal, ...table(heading, rows, terminal.output.columns));
   if (others.length > 0) {
-    print(terminal, '', 'Held, and of no declared lock as far as the forms of keys tell:');
+    print(terminal, '', 'Held keys that match no declared lock:');
     print(terminal, ...lockTable(others, terminal.output.columns));
   }
   return ExitCode.Ok;
@@ -75,7 +75,7 @@ export async function describe(
   if (patterns.length === 0)
     print(
       terminal,
-      'Its keys cannot be told from others: inspect one of them with nestjs-redlock inspect KEY',
+      'The pattern of its keys is not known: inspect one of its keys with nestjs-redlock inspect KEY',
     );
   else if (held.length === 0) print(terminal, 'Nobody holds it.');
   else print(terminal, ...lockTable(held, terminal.output.columns));

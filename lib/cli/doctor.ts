@@ -119,7 +119,7 @@ function diagnose(nodes: readonly NodeExam[]): Diagnosis {
     findings.push({ level: 'warning', text });
   }
   if (nodes.length % 2 === 0) {
-    const text = `${nodes.length} nodes bear the failure of no more of them than ${nodes.length - 1}; use an odd number`;
+    const text = `${nodes.length} nodes tolerate no more failures than ${nodes.length - 1}; use an odd number`;
     findings.push({ level: 'warning', text });
   }
   const answering = nodes.filter(({ servers }) => servers.some(({ roundTrip }) => roundTrip)).length;
@@ -146,7 +146,7 @@ function linesOf(diagnosis: Diagnosis): string[] {
     ...findings.map((finding) => lineOf(finding)),
   ];
   const sum =
-    `${answering} of ${nodes.length} nodes answer, ${quorum} must; ` +
+    `${answering} of ${nodes.length} nodes answer, and ${quorum} are needed; ` +
     `problems: ${count(diagnosis, 'problem')}, warnings: ${count(diagnosis, 'warning')}`;
   return [...table(heading, rows), '', ...said, ...(said.length > 0 ? [''] : []), sum];
 }

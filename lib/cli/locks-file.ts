@@ -14,7 +14,7 @@ export async function readLocks(file: string): Promise<readonly DeclaredLock[]> 
   const found = locksIn(await load(file));
   if (found.size === 0)
     throw new UsageError(
-      `${file} exports nothing that defineLocks returns. Export it from there, or give its file`,
+      `${file} does not export a result of defineLocks. Export it there, or give the file that exports it`,
     );
   const names = [...found].map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -26,7 +26,9 @@ export async function readLocks(file: string): Promise<readonly DeclaredLock[]> 
 async function load(file: string): Promise<unknown> {
   const path = resolve(file);
   await access(path).catch(() => {
-    throw new UsageError(`There is no file ${path}. Build the application first, and give a path from here`);
+    throw new UsageError(
+      `There is no file ${path}. Build the application first, and give the path from the current folder`,
+    );
   });
   try {
     return await import(pathToFileURL(path).href);

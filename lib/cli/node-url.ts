@@ -24,7 +24,7 @@ interface Address {
 export function openNodes(target: Target): Client[] {
   const tls = tlsOf(target);
   return target.nodes.map((url, index) => {
-    const where = `${target.source}${target.nodes.length > 1 ? ` (the URL in place ${index + 1})` : ''}`;
+    const where = `${target.source}${target.nodes.length > 1 ? ` (URL number ${index + 1})` : ''}`;
     return openNode(url, where, tls);
   });
 }

@@ -19,7 +19,7 @@ export async function openPostgres(target: Target): Promise<Store> {
   const { nodes, source, schema, keyPrefix } = target;
   const [connectionString = '', second] = nodes;
   if (second !== undefined)
-    throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL is one node, and stands alone`);
+    throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL must be the only node`);
   // Loaded on demand: a command for Redis does not need pg, which may not be installed.
   const { postgres } = await import('../postgres/index.js');
   const terms: StoreTerms = {

@@ -11,7 +11,7 @@ import { UsageError } from './usage-error.js';
 export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal): void {
   if (!yes && !input.isTTY) {
     throw new UsageError(
-      'release asks before it deletes a lock, and there is no terminal to ask. Write --yes to do it',
+      'release asks for confirmation, and the input is not a terminal. Write --yes to release without it',
     );
   }
 }
@@ -64,10 +64,11 @@ async function agrees(
   asking.once('SIGINT', () => gone.abort());
   asking.once('close', () => gone.abort());
   try {
-    const until = others.length > 0 ? 'its holders notice, they work' : 'its holder notices, it works';
-    const question =
-      `${quoted(key)} is held by ${name}. Until ${until} on as if nothing had happened.\n` +
-      'Release it? [y/N] ';
+    const until =
+      others.length > 0
+        ? 'Its holders notice that at their next renewals, and work until then.'
+        : 'Its holder notices that at its next renewal, and works until then.';
+    const question = `${quoted(key)} is held by ${name}. ${until}\nRelease it? [y/N] `;
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());
   } catch (error) {

@@ -104,7 +104,7 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
-    const text = `messages do not work (${reason}), so who waits for a lock asks again and again; allow them with ACL SETUSER <user> ${rights}`;
+    const text = `messages do not work (${reason}), so waiters for a lock have to poll; allow them with ACL SETUSER <user> ${rights}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
@@ -122,17 +122,17 @@ export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
+    'give the certificate authority with --ca FILE, and use the host name in the certificate',
   ],
   [
     /NOPERM|user executing the script|ACL failure in script/,
     'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
   ],
-  [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],
+  [/^OOM/, 'nothing can be locked without free memory; raise maxmemory'],
   [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
   [
     /^NOREPLICAS/,
-    'nothing can be locked until as many replicas are connected as min-replicas-to-write wants; set it to 0 for locks',
+    'nothing can be locked while fewer replicas are connected than min-replicas-to-write; set it to 0 for locks',
   ],
   [/^READONLY/, 'give the master instead'],
   [/^LOADING/, 'wait until it has loaded its data'],
@@ -202,7 +202,7 @@ export function adviceOnVersion(version: string): string | undefined {
   const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
   const [oldest, leastMinor] = OLDEST_VERSION;
   return major < oldest || (major === oldest && minor < leastMinor)
-    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later, 7.0 is what locks are tested on`
+    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later; locks are tested on 7.0`
     : undefined;
 }
 

@@ -103,7 +103,7 @@ export function defineLocks<const Keys extends Readonly<Record<string, DeclaredK
 }): { readonly [Name in keyof Keys]: DeclaredLock<ArgsOf<Keys[Name]>> };
 export function defineLocks(definitions: Readonly<Record<string, LockDefinition>>): DeclaredLocks {
   if (typeof definitions !== 'object' || definitions === null || Array.isArray(definitions))
-    throw badOption('definitions', 'an object that gives each lock a name', definitions);
+    throw badOption('definitions', 'an object with a lock under each name', definitions);
   const declared = Object.entries(definitions).map(([name, definition]) => [name, declare(name, definition)]);
   return Object.freeze(Object.fromEntries(declared) as Record<string, DeclaredLock>);
 }
@@ -125,7 +125,8 @@ function declare(name: string, definition: LockDefinition): DeclaredLock {
     about,
     for: (...args: unknown[]) => {
       const given =
-        keys ?? keysOf(keyOf!(...args), `what the key function of the declared lock ${quoted([name])} gives`);
+        keys ??
+        keysOf(keyOf!(...args), `the result of the key function of the declared lock ${quoted([name])}`);
       return marked(KEYED, { lock, keys: given });
     },
   };
@@ -136,7 +137,9 @@ function check(name: string, definition: LockDefinition): void {
   if (name === '')
     throw new TypeError('Expected a name that is not empty: metrics, traces and errors show it');
   checkOptionNames(name, definition, NAMES, (option) =>
-    option === 'label' ? 'The name of a declared lock is its label: leave it out' : whereItBelongs(option),
+    option === 'label'
+      ? 'The name of a declared lock is its label: leave out `label`'
+      : whereItBelongs(option),
   );
   const { key, team, about } = definition;
   if (typeof key !== 'function') keysOf(key);

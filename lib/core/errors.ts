@@ -58,7 +58,7 @@ export class LockHeldError extends RedlockError {
       'LOCK_HELD',
       ranTick === undefined
         ? `${titleOf(keys, details.lock)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
-        : `${titleOf(keys, details.lock)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
+        : `${titleOf(keys, details.lock)} is not locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
     if (details.lock !== undefined) this.lock = details.lock;
     this.heldByCaller = details.heldByCaller ?? false;
@@ -143,7 +143,7 @@ function whoHasIt(owner: string, details: LockHeldDetails): string {
   const { holders, heldByCaller } = details;
   const name = printable(owner);
   if (holders?.length !== 0) return `held by ${name}${otherKind(details)}`;
-  return `kept for ${name}, who ${heldByCaller ? 'waits in line' : 'came earlier and waits in line'}`;
+  return `reserved for ${name}, who ${heldByCaller ? '' : 'came earlier and '}waits in the queue`;
 }
 
 /** Two kinds of lock on one key are usually a mistake, so the message says that the kinds differ. */
@@ -159,19 +159,21 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
     const [holder] = holders;
     if (!holder) {
       return (
-        ' until the very call that asks for it lets go of the lock that it is under. Set `reentrant` to join that one ' +
-        '(calls side by side do not join), or move what both methods do to one that is not locked.'
+        '. That waiter cannot get the lock before this call ends, because this call already runs under it. Set ' +
+        '`reentrant` to join the held lock (calls side by side do not join), or move the common work of both methods ' +
+        'to a method without a lock.'
       );
     }
     if (holder && kind && !joins(kind.mode, holder.mode)) {
       return (
-        ', by the very call that asks for it. Such a lock cannot join the one that the call is under: give both the same ' +
-        '`mode` or `permits`, with `reentrant`, or move what both methods do to one that is not locked.'
+        ', and this call already runs under that lock, so it would wait for itself. The two kinds of lock cannot join: ' +
+        'give both the same `mode` or `permits`, with `reentrant`, or move the common work of both methods to a ' +
+        'method without a lock.'
       );
     }
     return (
-      ', by the very call that asks for it. Set `reentrant` to join the lock that a call is under (calls side by side ' +
-      'do not join), or move what both methods do to one that is not locked.'
+      ', and this call already runs under that lock, so it would wait for itself. Set `reentrant` to join the held lock ' +
+      '(calls side by side do not join), or move the common work of both methods to a method without a lock.'
     );
   }
   return Number.isFinite(retryAfter)
@@ -210,7 +212,7 @@ export class GuardedNodeError extends Error {
   }
 }
 
-const WAIT_AT_START = ' Set `waitForQuorum` to have start-up wait for that.';
+const WAIT_AT_START = ' Set `waitForQuorum` to make the start-up wait for that.';
 
 /** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
 export class LockUnavailableError extends RedlockError {

@@ -271,7 +271,7 @@ export function checkLockKind({
   if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive') {
     const { message } = badOption(
       'mode',
-      "'shared' or 'exclusive' (for so many at a time give `permits`)",
+      "'shared' or 'exclusive' (for a number of holders give `permits`)",
       mode,
     );
     const remedy =
@@ -288,7 +288,7 @@ export function checkLockKind({
   if (mode !== undefined) {
     throw new TypeError(
       `Expected \`permits\` without a \`mode\`, got \`permits: ${permits}\` with \`mode: '${mode}'\`. ` +
-        'Leave out one of them: permits are a kind of lock of their own, beside which there are no readers',
+        'Leave out one of them: a lock with permits is another kind of lock, without readers and writers',
     );
   }
 }
@@ -300,7 +300,7 @@ export function checkLockKind({
 function minHoldOfShared(minHold: number, whose: string): TypeError {
   return new TypeError(
     `Expected no \`minHold\` with \`mode: 'shared'\`, got ${minHold}${whose}. A shared lock ends with its release; ` +
-      'for runs that are to be kept apart use an exclusive lock',
+      'use an exclusive lock if two runs need a shortest distance',
   );
 }
 
@@ -309,7 +309,7 @@ export function kindBelongsToLock(name: string): string | undefined {
   if (!(LOCK_KIND_OPTION_NAMES as readonly string[]).includes(name)) return undefined;
   const example = name === 'mode' ? "mode: 'shared'" : 'permits: 5';
   return (
-    'How many may hold a lock is said with the lock, not for all locks of a module: ' +
+    'The number of holders is an option of one lock, not of all locks of a module: ' +
     `\`@WithLock(key, { ${example} })\`, \`acquire(key, { ${example} })\``
   );
 }

@@ -60,8 +60,8 @@ function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;
   const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
   throw new TypeError(
-    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of a common lock would run the ` +
-      'tick: leave one of the two out',
+    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of such a lock would run the ` +
+      'tick: leave out one of the two',
   );
 }
 

@@ -5,9 +5,9 @@ export function notInjected(decorator: string, method: string): RedlockError {
   return new RedlockError(
     'LOCK_NOT_INJECTED',
     `${method} has ${decorator}, but was called on an object that Nest did not create, ` +
-      'so there is nothing to lock with. Provide the class and get the object from Nest: inject it, or use ' +
-      '`app.get()` or `moduleRef.create()`. What a factory makes is found at start-up only, not when it is ' +
-      'request-scoped, transient or loaded lazily.',
+      'so the method cannot lock. Provide the class and get the object from Nest: inject it, or use ' +
+      '`app.get()` or `moduleRef.create()`. The result of a factory is found only at start-up, and not when it ' +
+      'is request-scoped, transient or loaded lazily.',
   );
 }
 
@@ -16,6 +16,6 @@ export function mocked(decorator: string, method: string): RedlockError {
   return new RedlockError(
     'LOCK_NOT_INJECTED',
     `${method} has ${decorator}, but its LockInterceptor was replaced by something else, such as a mock of \`useMocker\`, ` +
-      "so there is nothing to lock with. Import `RedlockModule.forRoot({ nodes: 'memory' })` into the testing module.",
+      "so the method cannot lock. Import `RedlockModule.forRoot({ nodes: 'memory' })` into the testing module.",
   );
 }

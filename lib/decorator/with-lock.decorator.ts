@@ -103,7 +103,7 @@ export namespace WithLock {
     const declared = lock as unknown as DeclaredLock;
     return (target, name, descriptor: PropertyDescriptor) => {
       const fullName = checkedName(target, name, descriptor, () => {
-        if (!isDeclaredLock(lock)) throw badValue('the lock', 'one that `defineLocks` returns', lock);
+        if (!isDeclaredLock(lock)) throw badValue('the lock', 'a lock that `defineLocks` returned', lock);
         checkOptionNames('@WithLock.of', options, DECLARED_NAMES, whereDeclared);
         checkLockPolicy({ ...lock.policy, ...options });
       });
@@ -117,6 +117,6 @@ export namespace WithLock {
 /** Returns advice about an option that only the declaration can have. */
 function whereDeclared(name: string): string | undefined {
   return [...LOCK_POLICY_NAMES, 'instance'].includes(name)
-    ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+    ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
     : whereItBelongs(name);
 }

@@ -109,7 +109,7 @@ export class FencedRegister {
       if (command === 'ROLLBACK') {
         throw new Error(
           `Nothing was written for ${quoted(holder.keys)}: a statement failed, so PostgreSQL rolled the transaction ` +
-            'back. Let the error of the statement leave the task.',
+            'back. Do not catch the error of the statement in the task.',
         );
       }
       return result;

@@ -30,9 +30,9 @@ export class StaleTokenError extends RedlockError {
   ) {
     super(
       'TOKEN_STALE',
-      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than ` +
-        `${highest ?? 'one'} that was seen before, so another holder has come since. ` +
-        'Stop, acquire the lock again and start from what is stored now.',
+      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than the earlier token` +
+        `${highest === undefined ? '' : ` ${highest}`}, so another caller has acquired the lock since. ` +
+        'Stop, acquire the lock again, and start from the data that is stored now.',
     );
   }
 }

@@ -15,11 +15,11 @@ export interface LockProblem {
 const LATER = 'try again later';
 
 const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, message: string]>> = {
-  LOCK_HELD: [409, `Somebody else is at work on this; ${LATER}`],
+  LOCK_HELD: [409, `Somebody else is working on this; ${LATER}`],
   LOCK_UNAVAILABLE: [503, `This cannot be locked at the moment; ${LATER}`],
-  LOCK_LOST: [409, 'The lock on this was lost before the work was done; look what has become of it'],
-  MAX_HOLD_REACHED: [409, 'The work took too long; look what has become of it'],
-  TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
+  LOCK_LOST: [409, 'The lock on this was lost before the work was done; check the result'],
+  MAX_HOLD_REACHED: [409, 'The work took too long; check the result'],
+  TOKEN_STALE: [409, 'Somebody else has changed this in the meantime'],
   LOCK_UPGRADE: [500, 'Internal server error'],
   LOCK_NOT_DECLARED: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],

@@ -58,13 +58,13 @@ export class BoardServer {
     const foreign = whyForeign(request);
     if (foreign !== undefined) return refuse(response, 403, foreign);
     if (request.headers[BOARD_HEADER] === undefined)
-      return refuse(response, 403, `This request is not one of the board: it has no header ${BOARD_HEADER}.`);
-    if (!this.allowForceRelease)
       return refuse(
         response,
         403,
-        'This board shows locks and ends none: its option allowForceRelease is off.',
+        `This request does not come from the board: it has no header ${BOARD_HEADER}.`,
       );
+    if (!this.allowForceRelease)
+      return refuse(response, 403, 'This board only shows locks: its option allowForceRelease is off.');
     if (!isReleaseRequest(body)) return refuse(response, 400, 'Expected { epoch, n, ids }.');
     try {
       const released = await this.locks.release(body, actor);

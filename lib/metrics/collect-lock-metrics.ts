@@ -79,27 +79,27 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   const of = [...ofPermits, 'mode'] as const;
   const waits = new Histogram({
     name: 'redlock_wait_seconds',
-    help: 'How long acquiring a lock took, by its outcome: acquired, held by somebody else, unavailable or aborted',
+    help: 'Time in seconds to acquire a lock, by its outcome: acquired, held by somebody else, unavailable or aborted',
     labelNames: [...of, 'outcome'],
     buckets: WAIT_BUCKETS,
     registers,
   });
   const holdTimes = new Histogram({
     name: 'redlock_hold_seconds',
-    help: 'How long locks were held, until they were released or lost',
+    help: 'Time in seconds that locks were held, until they were released or lost',
     labelNames: of,
     buckets: HOLD_BUCKETS,
     registers,
   });
   const held = new Gauge({
     name: 'redlock_held',
-    help: 'How many locks this process holds',
+    help: 'Number of locks that this process holds',
     labelNames: of,
     registers,
   });
   const taken = new Gauge({
     name: 'redlock_permits_taken',
-    help: 'How many permits this process has taken: one of each key of a lock',
+    help: 'Number of permits that this process holds: one of each key of a lock',
     labelNames: ofPermits,
     registers,
   });
@@ -126,11 +126,11 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   const lost = counter('redlock_lost_total', 'Locks that were lost while they were held', of);
   const isLeader = new Gauge({
     name: 'redlock_is_leader',
-    help: 'Whether this process leads: 1 or 0, for each name that it campaigns for',
+    help: '1 if this process leads, otherwise 0, for each name that it campaigns for',
     labelNames: ['leader', 'module'],
     registers,
   });
-  const nodeErrors = counter('redlock_node_errors_total', 'Requests that a node gave no usable answer to', [
+  const nodeErrors = counter('redlock_node_errors_total', 'Requests without a usable answer of the node', [
     'node',
   ]);
 

@@ -37,7 +37,7 @@ export function checkNode(node: unknown, count: number): void {
   if (typeof node === 'string') return checkUrl(node);
   if (node === undefined) {
     const { message } = badOption('nodes', NODES_RULE, node);
-    throw new TypeError(`${message}; is the variable set that it comes from?`);
+    throw new TypeError(`${message}; is its environment variable set?`);
   }
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
@@ -119,8 +119,8 @@ function checkObject(node: object): void {
     refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
   if ('connect' in node && typeof node.connect === 'function') {
     refuse(
-      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, what `createClient` of ' +
-        'node-redis 5 or 6 returns, or `createCluster` or `createSentinel` of node-redis 6',
+      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, the result of ' +
+        '`createClient` of node-redis 5 or 6, or that of `createCluster` or `createSentinel` of node-redis 6',
     );
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };

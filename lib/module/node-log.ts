@@ -28,7 +28,7 @@ export class NodeLog {
     const { size } = this.#connected;
     const message = `Lost the connection to ${node}: ${this.#count()}`;
     if (size >= quorumOf(this.nodeCount)) this.logger.warn(message);
-    else this.logger.error(`${message}. Nothing can be locked until more of them are back.`);
+    else this.logger.error(`${message}. Nothing can be locked until more of them are connected again.`);
   }
 
   ready(node: string): void {

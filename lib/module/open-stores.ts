@@ -37,7 +37,7 @@ export function openStores(
         lost: () => nodeLog.lost(store.name),
         ready: () => nodeLog.ready(store.name),
       });
-      checkStore(store, 'what `openStore` in `nodes` returned');
+      checkStore(store, 'the result of `openStore` in `nodes`');
       return store;
     }
     return typeof node === 'object' && isClient(node)

@@ -118,7 +118,7 @@ export class RedlockModule
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
-      `RedlockModule is configured twice ${named}, and locks of the one would not exclude those of the other. ` +
+      `RedlockModule is configured twice ${named}, and the locks of one would not exclude the locks of the other. ` +
         'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
     );
   }

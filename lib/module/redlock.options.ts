@@ -154,7 +154,7 @@ const EXTRAS: readonly string[] = ['name', 'isGlobal'];
 
 function remedyFor(name: string): string {
   if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
-    return `Options for every lock go in \`defaults\`: \`defaults: { ${name}: ... }\``;
+    return `Options for every lock belong in \`defaults\`: \`defaults: { ${name}: ... }\``;
   // `forRoot` removes these options before it checks the others, so here they come from a factory.
   if (EXTRAS.includes(name))
     return `The module needs it before the factory runs. Give it beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
@@ -262,7 +262,7 @@ function ofDefaults(error: unknown): Error {
 
 function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: RedlockModuleOptions): void {
   if (inTransaction !== undefined && typeof inTransaction !== 'function')
-    throw badOption('inTransaction', 'a function that tells whether a transaction is open', inTransaction);
+    throw badOption('inTransaction', 'a function that reports if a transaction is open', inTransaction);
   if (afterTransaction !== undefined && typeof afterTransaction !== 'function')
     throw badOption('afterTransaction', 'a function that takes a callback', afterTransaction);
   if (afterTransaction && !inTransaction) {

@@ -461,7 +461,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
 
   /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
-    if (verdict.kind === 'gone') this.lose('so many nodes no longer have it that no quorum is left');
+    if (verdict.kind === 'gone') this.lose('too few nodes still store it for a quorum');
     // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
@@ -483,7 +483,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #tellJoined(): void {
     this.controller ??= new AbortController();
     this.controller.abort(
-      new LockLostError(this.keys, 'it was released beneath a nested call that had joined it'),
+      new LockLostError(this.keys, 'the outer call released it while a nested call still used it'),
     );
   }
 

@@ -220,7 +220,7 @@ export class Tally {
       return new LockHeldError(keys, holder.owner, holder.remaining, details);
     }
     const asked = this.#votes(nodes).filter(({ vote }) => vote !== 'pending');
-    return new LockUnavailableError(keys, 'the node at which waiters queue gave no vote', asked);
+    return new LockUnavailableError(keys, 'the node with the queue of waiters gave no vote', asked);
   }
 
   unavailable(keys: readonly string[], nodes: readonly LockStore[], reason: string): LockUnavailableError {

@@ -154,7 +154,7 @@ export class Declarations {
     const service =
       policy.instance === undefined ? 'the `LockService`' : `\`@InjectLockService('${policy.instance}')\``;
     return new TypeError(
-      `${quoted([name])} is declared for ${of(policy.instance)}, and was asked of ${of(this.#instance)}, where it would ` +
+      `${quoted([name])} is declared for ${of(policy.instance)}, but the call went to ${of(this.#instance)}, where it would ` +
         `exclude nobody. Inject ${service}, or change the \`instance\` of the declaration`,
     );
   }
@@ -232,8 +232,8 @@ export class Declarations {
     if (this.#told.has(nameOf(pair))) return;
     this.#told.add(nameOf(pair));
     this.#logger.warn(
-      `Two policies for one key: ${quoted(keys)} is locked as ${pair.join(' and as ')}. If both mean the same thing, declare ` +
-        'it once and use it in both places; if not, give one of them another key.',
+      `Two policies for one key: ${quoted(keys)} is locked as ${pair.join(' and as ')}. If both are the same ` +
+        'lock, declare it once and use it in both places; if not, give one of them another key.',
     );
   }
 
@@ -256,7 +256,7 @@ function notDeclared(what: readonly string[]): RedlockError {
   const list = what.length === 1 ? '' : `: ${what.join('; ')}`;
   return new RedlockError(
     'LOCK_NOT_DECLARED',
-    `\`strict\` allows only locks that are declared, and ${these} not${list}. Declare what is locked with \`defineLocks\`, in the ` +
+    `\`strict\` allows only locks that are declared, and ${these} not${list}. Declare each lock with \`defineLocks\`, in the ` +
       '`locks` of the module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
   );
 }

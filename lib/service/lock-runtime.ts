@@ -282,9 +282,9 @@ export class LockRuntime {
     const shared = outer.lock.keys.filter((key) => keys.includes(key));
     throw new RedlockError(
       'LOCK_UPGRADE',
-      `${titleOf(keys, name)} is not locked: ${nameOfKind(kind)} was asked for, and the very call that asks has ` +
-        `${quoted(shared)} in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from ` +
-        'the beginning where the call may write, or end the shared lock first, and read again under the other one.',
+      `${titleOf(keys, name)} is not locked: this call asks for ${nameOfKind(kind)}, but already holds ` +
+        `${quoted(shared)} in the mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the ` +
+        'beginning if the call may write; or end the shared lock first, and read again under the new lock.',
     );
   }
 
@@ -304,7 +304,8 @@ export class LockRuntime {
     const lock = await this.#acquireNew(keys, options, signals, tick);
     // The outer lock seems to be held. If the two locks exclude each other, the outer lock has ended and the loss was
     // not noticed yet.
-    if (!canHoldTogether(outer.mode, options.kind.mode)) outer.lose('its keys were free for a nested call');
+    if (!canHoldTogether(outer.mode, options.kind.mode))
+      outer.lose('a nested call could acquire its keys, so it had already ended');
     if (!outer.loss) return lock;
     await lock.release();
     throw outer.loss;

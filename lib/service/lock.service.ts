@@ -82,7 +82,7 @@ const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
 
 /** Advice about options that belong to another method or decorator. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
-  ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
+  ['onLost', 'It is for `withLock`; here the `signal` of the lock reports the loss'],
   ['release', 'It is for `withLock`; here you call `release()`, after the commit'],
   ['retry', 'It makes one attempt; to wait, use `acquire`'],
   ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
@@ -408,7 +408,7 @@ export class LockService {
       (name) =>
         remedyFor(method, name) ??
         (DECLARATION_NAMES.includes(name)
-          ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+          ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
           : undefined),
     );
     checkLockOptions(options);
@@ -465,7 +465,7 @@ function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown
   if (!isDeclared(key)) return oneKey(key);
   const { keys } = keyedOf(key, args);
   if (keys.length > 1)
-    throw badValue('a declared lock of one key', 'given here, and otherwise one of its keys', keys);
+    throw badValue('the keys of the declared lock', 'a single one; otherwise give one of its keys', keys);
   return keys[0]!;
 }
 

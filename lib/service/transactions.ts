@@ -27,8 +27,8 @@ export class OpenTransaction implements Outlived {
     if (!isThenable(answer)) return;
     ignoreRejection(answer);
     throw new TypeError(
-      'expected `afterTransaction` to return nothing, got a Promise: nobody would wait for it. Let it take the callback at ' +
-        'once, and write `void` before a Promise whose rejection is handled',
+      'expected `afterTransaction` to return nothing, got a Promise, which nobody would await. Register the callback ' +
+        'synchronously, and write `void` before a Promise whose rejection is handled',
     );
   }
 
@@ -176,19 +176,19 @@ export class Transactions {
     const order =
       method === undefined
         ? 'Acquire it before the transaction begins, and release it after the commit'
-        : 'Have the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins it';
+        : 'Put the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins it';
     const keep = `${method === undefined ? 'use `withLock` with' : 'give it'} \`release: 'afterCommit'\``;
     const hook = this.tellEnds ? '' : ', and give the module `afterTransaction`';
     return (
-      'inside an open transaction. When it is released before the commit, the next holder does not see what this one has ' +
-      `written. ${order}; or ${keep}${hook}.`
+      'inside an open transaction. When it is released before the commit, the next holder does not see the writes of this ' +
+      `holder. ${order}; or ${keep}${hook}.`
     );
   }
 }
 
 const TOO_LATE =
   'in a transaction that has ended, so the lock is released with the method. Await the call inside the transaction; or, if ' +
-  'this is another transaction, let `inTransaction` give another object for it.';
+  'this is another transaction, let `inTransaction` return another object for it.';
 
 function isThenable(answer: unknown): answer is PromiseLike<unknown> {
   return Object(answer) === answer && typeof (answer as PromiseLike<unknown>).then === 'function';
@@ -202,8 +202,8 @@ function ignoreRejection(promise: PromiseLike<unknown>): void {
 /** @param whose - the start of the message */
 export function nobodyTellsOfCommit(whose = ''): TypeError {
   return new TypeError(
-    `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, by which the library ` +
-      'of the database tells of a transaction and of its end. Give both; or leave `release` out, and have the lock around ' +
+    `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, with which the ` +
+      'database library reports a transaction and its end. Give both; or leave out `release`, and put the lock around ' +
       'the transaction: `@WithLock` above `@Transactional`',
   );
 }

@@ -49,7 +49,7 @@ export function leaseOf(kind: LockKind, locked: string | readonly string[], ttl 
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
   const began = performance.now();
   while (!(await condition())) {
-    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not come true in 30 s`);
+    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not become true in 30 s`);
     await sleep(5);
   }
 }
@@ -140,7 +140,7 @@ export class StoreAsker {
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    assert.ok(this.store.raise, 'a store that is used several at a time has `raise`');
+    assert.ok(this.store.raise, 'a store that is one of several nodes has `raise`');
     return this.store.raise(lease, token);
   }
 

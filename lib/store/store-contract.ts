@@ -79,10 +79,7 @@ export function storeContract(
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();
-      assert.ok(
-        read,
-        'the contract looks at what is held: the store must have `read`, `scan` and `forceRelease`',
-      );
+      assert.ok(read, 'the contract reads held locks: the store must have `read`, `scan` and `forceRelease`');
     });
     for (const mode of modes) describe(`in the mode '${mode}'`, () => modeContract(contract, mode));
     if (modes.includes('exclusive')) describe('ticks', () => ticksContract(contract));

@@ -204,7 +204,7 @@ export class TestLocks {
    * @throws Error when the key is free
    */
   lose(key: string, options: EndOptions = {}): void {
-    this.#end(key, 'so many nodes no longer have it that no quorum is left', options, 'lose');
+    this.#end(key, 'too few nodes still store it for a quorum', options, 'lose');
   }
 
   /** Resets faults, history and locks between two tests. Locks that are still held are lost. */
@@ -313,9 +313,7 @@ export class TestLocks {
     if (locks.length === 0 && !dropped.includes(true)) {
       const others = held.map((lock) => `${quoted(lock.keys)} (${lock.id})`);
       const what = id === undefined ? `"${key}"` : `"${key}" under the id '${id}'`;
-      throw new Error(
-        `Nobody holds ${what}, so it cannot end. Held are: ${others.join(', ') || 'no keys at all'}`,
-      );
+      throw new Error(`Nobody holds ${what}, so it cannot end. Held keys: ${others.join(', ') || 'none'}`);
     }
   }
 }

@@ -46,7 +46,7 @@ test('three good nodes: a table, and code 0', async () => {
       ),
     );
   }
-  expect(lines.at(-1)).toBe('3 of 3 nodes answer, 2 must; problems: 0, warnings: 0');
+  expect(lines.at(-1)).toBe('3 of 3 nodes answer, and 2 are needed; problems: 0, warnings: 0');
 });
 
 test('--json has the figures', async () => {
@@ -97,9 +97,7 @@ describe('findings, with code 1 for a problem', () => {
       expect.stringMatching(/^warning: .*set appendonly to yes and appendfsync to always/),
     ]);
     expect(said(run, durable.port)).toEqual([]);
-    expect(run.stdout).toContain(
-      'warning: 2 nodes bear the failure of no more of them than 1; use an odd number',
-    );
+    expect(run.stdout).toContain('warning: 2 nodes tolerate no more failures than 1; use an odd number');
   });
 
   test('a database that does not exist', async () => {
@@ -112,7 +110,7 @@ describe('findings, with code 1 for a problem', () => {
     const full = await newServer('--maxmemory', '1');
     const run = await doctor([full]);
     expect(run.code).toBe(1);
-    expect(said(run, full.port).join()).toContain('nothing can be locked until there is memory');
+    expect(said(run, full.port).join()).toContain('nothing can be locked without free memory');
   });
 
   test('missing replicas', async () => {
@@ -173,10 +171,10 @@ describe('findings, with code 1 for a problem', () => {
     const one = await doctor([good[0]!, good[1]!, away]);
     expect(one.code).toBe(1);
     expect(one.stdout).toMatch(/problem: .*ECONNREFUSED.*; check the port, and that Redis runs there\n/);
-    expect(one.stdout).toContain('2 of 3 nodes answer, 2 must; problems: 1');
+    expect(one.stdout).toContain('2 of 3 nodes answer, and 2 are needed; problems: 1');
     await expect(doctor([good[0]!, `${away}`])).resolves.toMatchObject({
       code: 3,
-      stdout: expect.stringContaining('1 of 2 nodes answer, 2 must; problems: 1'),
+      stdout: expect.stringContaining('1 of 2 nodes answer, and 2 are needed; problems: 1'),
     });
   });
 

@@ -33,8 +33,10 @@ describe('a LockHeldError of a lock that several can hold', () => {
 
   test('says "kept for" an earlier waiter when nobody holds the lock, and "held by" without that information', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
-    expect(kept.message).toContain(`"k" is kept for api:1, who came earlier and waits in line ${wait}`);
-    expect(kept.afterTrying({ attempts: 2 }).message).toContain('is kept for api:1');
+    expect(kept.message).toContain(
+      `"k" is reserved for api:1, who came earlier and waits in the queue ${wait}`,
+    );
+    expect(kept.afterTrying({ attempts: 2 }).message).toContain('is reserved for api:1');
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(`"k" is held by api:1 ${wait}`);
   });
 

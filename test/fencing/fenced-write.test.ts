@@ -68,7 +68,7 @@ test('works with a store that does not report the highest token', async () => {
 
   await expect(refused).rejects.toMatchObject({
     highest: undefined,
-    message: expect.stringContaining('33 is lower than one that was seen before'),
+    message: expect.stringContaining('33 is lower than the earlier token, so'),
   });
 });
 

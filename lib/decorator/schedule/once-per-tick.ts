@@ -71,9 +71,9 @@ export class OncePerTickCheck {
     if (!others.some(shares)) return;
     const { name } = ticked.type as { readonly name: string };
     throw new Error(
-      `Two classes are named ${name}, and \`${method}\` of both has \`oncePerTick\` with the same key, or a key that a ` +
-        'function gives. Ticks are told apart by class, method and key, so each would skip what the other has run. ' +
-        'Rename one of the classes, or lock a fixed key of its own in each',
+      `Two classes are named ${name}, and \`${method}\` of both has \`oncePerTick\` with the same key, or with a key ` +
+        'function. A tick is identified by class, method and key, so each class would skip ticks that the other has ' +
+        'run. Rename one of the classes, or lock a different fixed key in each',
     );
   }
 }

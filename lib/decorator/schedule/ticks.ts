@@ -103,7 +103,7 @@ export function checkTicks(
   if (schedule && schedule.kind !== 'timeout') return;
   const found = schedule
     ? '@Timeout, which every instance counts from its own start'
-    : 'neither of them; a job that is added to the SchedulerRegistry leaves nothing on the method';
+    : 'neither of them (a job that is added to the SchedulerRegistry is not visible on the method)';
   throw new TypeError(
     `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +
       `got one with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,

@@ -30,7 +30,7 @@ export class Leaders {
     if (this.#campaigns.has(task.name)) {
       throw new Error(
         `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has that name, and one of ` +
-          'the two would always wait for the other. Give it a name of its own, or call both from one method.',
+          'the two would always wait for the other. Give it another name, or call both from one method.',
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);

@@ -57,7 +57,7 @@ export class EtcdStore
   readonly ttls: TtlRule = {
     least: 2_000,
     step: 1_000,
-    reason: 'etcd ends keys by the second, and grants no less than its time for an election allows',
+    reason: 'etcd counts in whole seconds, and its election timeout limits the shortest ttl',
   };
   /** Messages arrive only while a call waits: each watch takes a connection, so it is opened on demand. */
   readonly subscribed = false;

@@ -52,9 +52,7 @@ export function checkEtcdOptions(options: EtcdOptions): void {
   );
   const { endpoints, username, password, tls, prefix } = options;
   if (endpoints === undefined) {
-    throw new TypeError(
-      `Expected \`etcd\` to have \`endpoints\`, ${RULE}; is the variable set that they come from?`,
-    );
+    throw new TypeError(`Expected \`etcd\` to have \`endpoints\`, ${RULE}; is its environment variable set?`);
   }
   const urls = endpointsOf(options);
   if (!Array.isArray(urls) || urls.length === 0) throw badOption('endpoints', RULE, endpoints);

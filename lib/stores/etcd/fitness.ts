@@ -44,7 +44,7 @@ export async function openOrUnfit(
     const [major = 0, minor = 0] = version.split('.').map(Number);
     if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]))
       throw new UnfitStoreError(
-        `cannot be used for locks: it is etcd ${version}; ${OLDEST.join('.')} is the oldest that can`,
+        `cannot be used for locks: it is etcd ${version}; the oldest usable version is ${OLDEST.join('.')}`,
       );
   }
   for (const warning of weaknesses(asked)) warn(warning);
@@ -61,8 +61,8 @@ export async function openOrUnfit(
 function whyDenied(error: unknown): string | undefined {
   if (!(error instanceof GatewayError && error.isNotAllowed)) return undefined;
   return (
-    `does not let it in (${error.message}): give \`username\` and \`password\` of a user whose role ` +
-    'may read and write what begins with `prefix`'
+    `refuses access (${error.message}): give \`username\` and \`password\` of a user whose role ` +
+    'may read and write all keys that begin with `prefix`'
   );
 }
 
@@ -72,7 +72,7 @@ function weakness({ version = '' }: Status): string | undefined {
   const mended = MENDED[line];
   if (mended === undefined || Number(patch) >= mended) return undefined;
   return (
-    `etcd ${version} ends locks that are renewed when a leader goes on that stood still (etcd issue 15247); ` +
+    `etcd ${version} can end renewed locks when a suspended leader resumes (etcd issue 15247); ` +
     `update it to ${line}.${mended} or later`
   );
 }
@@ -103,11 +103,11 @@ async function checkOf(
   if (alarms.length > 0)
     return { state: 'unfit', reason: `refuses what a lock writes: ${alarms.join('; ')}`, warnings: [] };
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
-    return { state: 'unfit', reason: 'has no leader: most of its members are away', warnings: [] };
+    return { state: 'unfit', reason: 'has no leader: most of its members are unreachable', warnings: [] };
   await tryToWrite(LIMIT_MS);
   const warnings = asked.flatMap(({ host, error }) =>
     error
-      ? [`${host} does not answer: ${error.message}; start the member, or take it out of \`endpoints\``]
+      ? [`${host} does not answer: ${error.message}; start the member, or remove it from \`endpoints\``]
       : [],
   );
   return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };

@@ -64,8 +64,8 @@ export function didNothing(error: unknown): boolean {
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
-      `its endpoints belong to different clusters: ${host} is not in the one that answered before; list the members of one. ` +
-        'If it was restored as a new cluster, restart this process when all of its members have been',
+      `its endpoints belong to different clusters: ${host} is not in the cluster that answered before; list the members of one ` +
+        'cluster. If it was restored as a new cluster, restart this process after the restore of all members',
       false,
     );
   }

@@ -6,8 +6,8 @@ import { revisionOf, type Txn, type TxnReply } from './protocol.js';
 export class RevisionWentBackError extends Error {
   constructor() {
     super(
-      'the revision of the cluster has gone back, as after the restore of an older copy: ' +
-        'locks that were held may be forgotten, and tokens are raised above those of before',
+      'the revision of the cluster has gone back, as after the restore of an older backup: ' +
+        'held locks may be forgotten, and tokens are raised above all earlier tokens',
     );
   }
 }

@@ -36,10 +36,10 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/does not support SSL/, 'leave out `ssl`, or turn it on at the server'],
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority as `ssl: { ca }`, and the host by the name that is in its certificate',
+    'give the certificate authority as `ssl: { ca }`, and use the host name in the certificate',
   ],
   [
     /ECONNRESET|terminated unexpectedly|unexpected message/i,
-    'check that it is PostgreSQL that listens there',
+    'check that the server at that address is PostgreSQL',
   ],
 ];

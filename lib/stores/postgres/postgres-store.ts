@@ -85,7 +85,7 @@ export class PostgresStore
       send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
       undelivered: () =>
         terms.warnOnce(
-          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that those who wait for a lock ` +
+          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that waiters for a lock ` +
             'have to poll; give `listenConnectionString`, a URL past the pooler',
         ),
     });

@@ -74,13 +74,13 @@ export function checkPostgresOptions(options: PostgresOptions): void {
     );
   checkOptionNames('postgres', options, NAMES, (name) =>
     name === 'pool' || name === 'client'
-      ? 'It opens connections of its own: a pool that locked methods have exhausted would never let them go on'
+      ? 'The store opens its own connections: locked methods that use up a common pool would wait for themselves'
       : undefined,
   );
   const { connectionString, host, port, password, schema } = options;
   if (connectionString === undefined && host === undefined) {
     throw new TypeError(
-      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is the variable set that it comes from?`,
+      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is its environment variable set?`,
     );
   }
   checkUrl('connectionString', connectionString);

@@ -50,8 +50,8 @@ export async function prepare(
     const { code, message } = thrown as { code?: string; message: string };
     if (code !== NOT_ALLOWED) throw asError(thrown);
     throw new UnfitStoreError(
-      `has no tables for locks in the schema ${schema}, or old ones, and its role may not make them (${message}): ` +
-        'run what `npx nestjs-redlock postgres-migration` prints as a role that may',
+      `has no tables for locks in the schema ${schema}, or old ones, and its role has no right to create them (${message}): ` +
+        'run the output of `npx nestjs-redlock postgres-migration` as a role with that right',
       { cause: thrown },
     );
   }
@@ -66,8 +66,8 @@ async function versionOf(client: Client, schema: string): Promise<number> {
     if (MISSING.includes(code)) return 0;
     if (code !== NOT_ALLOWED) throw error;
     throw new UnfitStoreError(
-      `does not let its role use the schema ${schema}: run what ` +
-        '`npx nestjs-redlock postgres-migration --role ROLE` prints',
+      `does not let its role use the schema ${schema}: run the output of ` +
+        '`npx nestjs-redlock postgres-migration --role ROLE`',
       { cause: error },
     );
   }
