@@ -25,8 +25,8 @@ export class DurableServer implements LockServer {
 
   static async startPostgres(name: string, stops: StopList): Promise<DurableServer> {
     const prepared = await preparePostgres(stops);
-    // Its "immediate" shutdown: nothing is written any more, and the next start recovers. SIGKILL would end one of its
-    // processes, and the others might still be there then, which keeps it from starting.
+    // SIGQUIT is PostgreSQL's "immediate" shutdown: it writes nothing more, and recovers at its next start. SIGKILL
+    // would end only one of its processes, and the remaining ones could prevent the next start.
     return this.open(name, { ...prepared, isReady: takesConnections, crash: 'SIGQUIT' }, stops);
   }
 

@@ -28,7 +28,7 @@ const WORDS: Record<keyof Omit<Expectation, 'recovery'>, string> = {
   doneTwice: 'tasks done twice',
 };
 
-/** @returns where the run did not come out as described; nothing when it did */
+/** @returns the differences between the run and its description; an empty list without a difference */
 export function deviations(expected: Expectation, outcome: Outcome): string[] {
   const found = (Object.keys(WORDS) as (keyof typeof WORDS)[]).flatMap((what) => {
     const amount = expected[what];

@@ -29,7 +29,7 @@ export type LabEntry =
 export type LabEvent = (JournalEntry | LabEntry) & {
   readonly at: number;
   readonly who: string;
-  /** With `pushed`: which of the jobs had been pushed before. */
+  /** The jobs that had been pushed before; only with `pushed`. */
   readonly duplicates?: readonly string[];
 };
 
@@ -87,6 +87,6 @@ export interface RunRecord {
   happened?: string;
   /** Differences from the description. Empty without any. */
   deviations?: readonly string[];
-  /** Why it was not run. */
+  /** The reason why the scenario was not run. */
   notRun?: string;
 }

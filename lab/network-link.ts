@@ -148,8 +148,8 @@ export class NetworkLink {
   }
 }
 
-// Not `resetAndDestroy()`: on a socket that `end()` was called for, Node 20 leaves the handle open, and the process
-// never ends.
+// `resetAndDestroy()` would not do: after a call of `end()`, Node 20 leaves the handle of the socket open, and the
+// process never ends.
 function end({ client, server, requests, replies }: Connection): void {
   requests.stop();
   replies.stop();

@@ -6,7 +6,7 @@ export interface LabHello {
   readonly type: 'hello';
   readonly records: readonly RunRecord[];
   readonly scenarios: readonly { readonly number: number; readonly title: string }[];
-  /** For the playground. */
+  /** The stores that the playground offers. */
   readonly stores: readonly StoreChoice[];
 }
 

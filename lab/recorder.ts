@@ -36,14 +36,14 @@ export class Recorder {
     for (const watcher of this.watchers) watcher(complete);
   }
 
-  /** By the events of the instances; the count that is judged comes from the queue. */
+  /** Number of duplicates in the events of the instances. The judge uses the count in the queue instead. */
   get duplicates(): number {
     return this.record.events.reduce((sum, { duplicates }) => sum + (duplicates?.length ?? 0), 0);
   }
 
   /**
-   * Resolves with the first event that fits, at once if it was recorded already.
-   * @param from - how many events to leave out: what was recorded before does not count
+   * Resolves with the first event that fits; immediately if it is already recorded.
+   * @param from - the number of recorded events that do not count
    * @throws NotAsDescribedError
    */
   async see(what: string, fits: (event: LabEvent) => boolean, from = 0): Promise<LabEvent> {

@@ -320,7 +320,7 @@ export const SCENARIOS: readonly Scenario[] = [
   { number: 15, title: "permits and mode: 'shared' in these situations", parts: [permits, shared] },
 ];
 
-/** Not one of the scenarios: it lasts until it is stopped, and is there for the controls of the page. */
+/** A stage without a scenario for the controls of the page. It runs until it is stopped. */
 export const PLAYGROUND: Scenario = {
   number: 0,
   title: 'Playground',

@@ -6,8 +6,8 @@ import type { LabInstance, Stage } from './stage.js';
 /** Makes something happen to a stage, and ends when its consequences are there. */
 export type Situation = (stage: Stage) => Promise<void>;
 
-// None of them waits for luck. What must come in a certain order waits for the event before it, and a job that must
-// outlast something does so by a factor. So they come out the same on a machine that is busy with other things.
+// No situation depends on chance. A step that must come in a certain order waits for the event before it, and a job
+// that must take longer than something takes several times as long. So the result is the same on a busy machine.
 
 /** Every timer fires, nothing goes wrong. */
 export const nothingHappens: Situation = async (stage) => {
@@ -112,7 +112,7 @@ export const holderIsPaused: Situation = async (stage) => {
   await stage.until("the end of the successor's tasks", async () => (await stage.unfinished()) === 0);
   first.toDatabase.heal();
   stage.resume(first);
-  // It may notice the loss of its lock before; what counts is whether its write goes through.
+  // The instance may notice the loss of its lock earlier. Only the result of its write matters.
   const ends = new Set(['pushed', 'refused', 'failed']);
   await stage.seeAny('its end', ({ kind, who }) => who === first.name && ends.has(kind), since);
   await stage.settle();

@@ -10,7 +10,7 @@ export interface StoreChoice {
   /** Description of its behaviour. */
   readonly note: string;
   readonly plan: LockPlan & { readonly ttl?: number };
-  /** Why it cannot be had here, and how it can. */
+  /** The reason why the store cannot be used here, with the remedy. */
   readonly missing?: string | undefined;
   /** True for the store that the page selects at first. */
   readonly preselected: boolean;

@@ -1,5 +1,6 @@
-// Compiles what `npm run demo` and other programs of this repository run, but only when something is newer than what is
-// there: one that is under way starts more processes from those files, and must not find them half-written.
+// Compiles the programs that `npm run demo` and other commands of this repository run, but only when a source is newer
+// than the output. A program under way starts more processes from the output, and they must not find half-written
+// files.
 import { execSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';

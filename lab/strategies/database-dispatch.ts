@@ -27,7 +27,7 @@ export class DatabaseDispatch {
     @Inject(ENVIRONMENT) private readonly environment: Environment,
   ) {}
 
-  /** PostgreSQL locks the rows that are read, and whoever comes meanwhile skips them. */
+  /** PostgreSQL locks the rows that an instance reads, and other instances skip locked rows. */
   async skippingLocked(): Promise<void> {
     const tasks = await this.take();
     if (tasks.length > 0) await this.job.push(tasks);
@@ -72,8 +72,8 @@ export class DatabaseDispatch {
   }
 
   /**
-   * Marks the tasks whose dispatch nobody has noted before, and notes it.
-   * @returns those that were marked
+   * Records the dispatch of tasks, and marks those whose dispatch was not recorded before.
+   * @returns the marked tasks
    */
   private async mark(tasks: readonly DispatchableTask[]): Promise<DispatchableTask[]> {
     // One statement: a dispatch that was recorded and not marked could never be repeated.

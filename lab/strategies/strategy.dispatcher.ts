@@ -165,7 +165,10 @@ export class StrategyDispatcher
   }
 }
 
-/** Its commands fail at once while the server is away: one that runs seconds later would be another fault. */
+/**
+ * Makes a client whose commands fail at once while the server is unreachable: a command that runs seconds later would
+ * be another fault.
+ */
 function connectTo(url: string): Redis {
   const client = new Redis(url, {
     lazyConnect: true,

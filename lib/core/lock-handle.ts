@@ -32,9 +32,9 @@ export interface LockHandle extends AsyncDisposable {
    * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than an earlier
    * one. A holder that was paused until after the end of its lock then cannot overwrite the data of the next holder.
    *
-   * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token: let
-   * the resource compare the token of a read with those of earlier writes, and the token of a write with those of
-   * earlier reads and writes. With permits each slot has its own tokens: let the resource remember the highest token of
+   * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So
+   * let the resource compare the token of a read with those of earlier writes, and the token of a write with all earlier
+   * tokens. With permits each slot has its own tokens: let the resource remember the highest token of
    * each slot.
    */
   readonly fencingToken: number;

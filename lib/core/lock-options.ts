@@ -35,8 +35,8 @@ export interface RetryOptions {
 /** The options of every kind of lock. A module can also set them for all its locks. */
 export interface LockOptions {
   /**
-   * Milliseconds for which Redis keeps the lock if nobody renews or releases it; at least 10. With less than 1000, a
-   * usual pause of the process or of the network is long enough to lose the lock.
+   * Milliseconds for which Redis keeps the lock if nobody renews or releases it: a whole number, at least 10. Values
+   * below 1000 are risky: a usual pause of the process or of the network is then long enough to lose the lock.
    * @defaultValue 10000
    */
   readonly ttl?: number;

@@ -66,9 +66,9 @@ export interface AttemptResult {
 }
 
 /**
- * Largest number of rounds of an attempt that the queue node granted. In each round the attempt repeats requests that a
- * holder without a quorum has blocked: a released lock whose release is still under way, or another attempt that the
- * queue node refused and that gives up.
+ * Largest number of rounds of an attempt that the queue node granted. Each round repeats requests that a
+ * holder without a quorum has blocked. Such a holder is a lock whose release is still under way, or another attempt
+ * that the queue node refused and that gives up.
  */
 const MOST_ROUNDS = 4;
 

@@ -16,8 +16,8 @@ export function usableTtl(ttl: number, driftFactor: number): number {
 }
 
 /**
- * The time limit for the answer of one node, in milliseconds: the configured value, or 5 % of the ttl and at least 50.
- * Also a configured value counts as a fifth of the ttl at most, so that a hung node cannot use up the lease (S3).
+ * The time limit for the answer of one node, in milliseconds: the configured value, or 5 % of the ttl, and 50
+ * at least. It is never more than a fifth of the ttl, so that a hung node cannot use up the lease (S3).
  */
 export function nodeTimeLimit(ttl: number, configured: number | undefined): number {
   return Math.min(configured ?? Math.max(ttl * 0.05, 50), ttl * 0.2);

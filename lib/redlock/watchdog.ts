@@ -67,8 +67,8 @@ interface Waiting {
 /**
  * Renews the locks of one process with one timer, and with few requests to each node for all locks of a ttl that are
  * due at about the same time. Locks that were renewed together stay together. The end of a lock that is not renewed is
- * planned in the same way as a renewal: 50,000 such locks then take 350 bytes of heap each, and took 702 with a timer
- * for each lock.
+ * planned in the same way as a renewal. So 50,000 such locks take 350 bytes of heap each; with a timer for each lock
+ * they took 702.
  */
 export class Watchdog {
   /** Batches by ttl: a node's time limit depends on the ttl, and one request extends to one ttl. */

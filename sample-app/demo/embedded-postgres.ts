@@ -16,9 +16,9 @@ export interface PreparedPostgres {
 }
 
 /**
- * Starts a PostgreSQL of our own on the loopback interface.
+ * Starts a PostgreSQL for this run on the loopback interface.
  *
- * @returns its URL
+ * @returns the URL of the server
  */
 export async function startPostgres(stops: StopList): Promise<string> {
   const { url, launch } = await preparePostgres(stops);
@@ -152,7 +152,7 @@ export async function giveTo({ uid, gid }: Account, directory: string): Promise<
     await lchown(join(directory, entry), uid, gid);
 }
 
-/** For `whenReady`. */
+/** Resolves to `true` when the server accepts connections. A check for `whenReady`. */
 export async function takesConnections(url: string): Promise<true | undefined> {
   const client = new Client({ connectionString: url });
   client.on('error', () => undefined);

@@ -8,9 +8,9 @@ import { ServerProcess } from './server-process.js';
 import type { StopList } from './stop-list.js';
 
 /**
- * Starts a Redis of our own on the loopback interface: the `redis-server` on the PATH, else `js-redis-server`.
+ * Starts a Redis for this run on the loopback interface: the `redis-server` on the PATH, otherwise `js-redis-server`.
  *
- * @returns its URL, and what it is
+ * @returns the URL and the description of the server
  */
 export async function startRedis(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await redisOnPath();
@@ -46,7 +46,7 @@ async function startRedisServer(stops: StopList): Promise<string> {
   return url;
 }
 
-/** In a process of its own, like a real one: it must survive the instances, and not share their thread. */
+/** Like a real server, it runs in a separate process: it must survive the instances, and not share their thread. */
 async function startJsRedis(stops: StopList): Promise<string> {
   const server = new ServerProcess('js-redis-server', process.execPath, [
     fileURLToPath(new URL('./js-redis.js', import.meta.url)),

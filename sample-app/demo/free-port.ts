@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 
 /**
- * Below the range from which Linux (32768 and up) and macOS (49152 and up) take the ports of outgoing connections: a
- * client that reconnects to a server that is down could otherwise be given that server's own port.
+ * First port of a range below the ports of outgoing connections on Linux (32768 and up) and macOS (49152 and up). In
+ * their range, a client that reconnects to a stopped server could itself get the server's port.
  */
 const FIRST_PORT = 20_000;
 const LAST_PORT = 32_000;

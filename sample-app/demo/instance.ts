@@ -15,7 +15,7 @@ export class Instance {
 
   /**
    * @param main - the compiled sample
-   * @param environment - its configuration
+   * @param environment - the configuration of the instance, as environment variables
    */
   static async start(
     main: string,

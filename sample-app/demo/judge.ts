@@ -3,7 +3,7 @@ import type { BatchResult } from './batch-run.js';
 /**
  * The demo succeeds only if it shows both the problem and its end.
  *
- * @returns what is wrong; nothing when it succeeds
+ * @returns the failures; an empty list on success
  */
 export function judge(unlocked: BatchResult, locked: BatchResult): string[] {
   return [

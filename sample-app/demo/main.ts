@@ -18,7 +18,7 @@ const INSTANCES = 3;
 /**
  * Runs the same batch without and with the lock, and prints the difference.
  *
- * @returns whether it came out as it should; the exit code is 0 then, and 1 otherwise or when it is interrupted
+ * @returns `true` on success. The exit code is then 0; otherwise, or after an interruption, it is 1
  */
 async function demo(stops: StopList): Promise<boolean> {
   const { store, tasks: file = TASKS } = readArguments(process.argv.slice(2));

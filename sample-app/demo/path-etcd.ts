@@ -22,8 +22,8 @@ export interface PreparedEtcd {
 /**
  * Starts the etcd of the PATH on the loopback interface.
  *
- * @returns its URL, and what it is
- * @throws Error that says how to get one
+ * @returns the URL and the description of the server
+ * @throws Error with the remedy when there is no etcd
  */
 export async function startEtcd(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await etcdOnPath();
@@ -64,7 +64,7 @@ async function freeUrl(): Promise<string> {
   return `http://127.0.0.1:${await freePort()}`;
 }
 
-/** For `whenReady`. */
+/** Resolves to `true` when the server is healthy. A check for `whenReady`. */
 export async function isHealthy(url: string): Promise<true | undefined> {
   const response = await fetch(`${url}/health`).catch(() => undefined);
   return response?.ok ? true : undefined;

@@ -6,7 +6,7 @@ const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 10_000;
 const KEPT_OUTPUT = 8_000;
 
-/** A process that this one starts. What it prints is kept, and shown only when it fails. */
+/** A process that this process starts. Its output is kept, and shown only when it fails. */
 export class ServerProcess {
   /** Resolves when the process has ended or could not be started. */
   readonly ended: Promise<void>;
@@ -20,7 +20,7 @@ export class ServerProcess {
     args: readonly string[],
     options: SpawnOptions = {},
   ) {
-    // In a process group of its own: Ctrl-C in the terminal reaches the demo alone, which stops things in order.
+    // `detached` gives the process its own process group. Ctrl-C then reaches only the demo, which stops all in order.
     this.child = spawn(command, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true, ...options });
     for (const stream of [this.child.stdout, this.child.stderr]) {
       stream

@@ -3,12 +3,12 @@ import { Inject, Injectable } from '@nestjs/common';
 import { ENVIRONMENT, type Environment } from '../config/environment.js';
 import type { TaskJob } from '../queue/task-queue.js';
 
-/** The steps of a dispatch, for whoever wants to observe or slow it down: another provider in place of this one. */
+/** The steps of a dispatch. Provide another object in its place to observe a dispatch, or to slow it down. */
 @Injectable()
 export class DispatchSteps {
   constructor(@Inject(ENVIRONMENT) private readonly environment: Environment) {}
 
-  /** So many tasks were read. */
+  /** Called with the number of tasks that were read. */
   read(_tasks: number): void {}
 
   /** Stands for what a real dispatcher does with the tasks that it has read: group, price, reserve. */

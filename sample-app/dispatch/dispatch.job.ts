@@ -26,7 +26,7 @@ export class DispatchJob {
     @Inject(ENVIRONMENT) private readonly environment: Environment,
   ) {}
 
-  /** @returns how many tasks it moved */
+  /** @returns the number of moved tasks */
   async run(lock: DispatchLock | undefined = currentLock()): Promise<number> {
     await this.activity.dispatchStarted();
     try {

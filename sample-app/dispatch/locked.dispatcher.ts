@@ -21,7 +21,7 @@ export class LockedDispatcher {
   /**
    * The ttl is the module's default, `LOCK_TTL`.
    *
-   * @returns how many tasks it moved; `undefined` when another instance is at it
+   * @returns the number of moved tasks; `undefined` when another instance dispatches
    */
   @WithLock('batch:task:list', { onBusy: 'skip' })
   async dispatchPendingTasks(): Promise<number | undefined> {

@@ -27,7 +27,7 @@ export class TaskConsumer extends WorkerHost {
     super();
   }
 
-  /** @returns what became of the job, to be seen in the queue's own tools */
+  /** @returns the outcome of the job, which tools for the queue show */
   override async process({ data }: Job<TaskJob>): Promise<'done' | 'failed' | 'refused'> {
     const task = await this.tasks.markProcessing(data.taskId);
     if (!task) {

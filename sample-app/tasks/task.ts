@@ -22,7 +22,7 @@ export interface Task {
   readonly status: TaskStatus;
   /** Number of times that a consumer has taken it. */
   readonly attempts: number;
-  /** Why the last attempt failed. */
+  /** The error of the last attempt; `null` without an error. */
   readonly error: string | null;
   /** The instance that took it last. */
   readonly processedBy: string | null;

@@ -7,7 +7,7 @@ import type { EntryPoint } from './sql-function.js';
  * Then stores the tick that has run, unless a later tick is stored. The tick is stored also when another lease holds
  * the keys, because it has run.
  *
- * request  `id`, `keys`; `pause`: milliseconds after which the first in line may try; `keep`: milliseconds that the keys are
+ * request  `id`, `keys`; `pause`: milliseconds after which the first waiter may try; `keep`: milliseconds that the keys are
  *          kept, 0 to free them; for a tick `schedule`, `tick` (milliseconds since 1970), `owner` and `life` (milliseconds)
  * Returns  true if there are waiters
  */

@@ -94,8 +94,8 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- Values for each key of one lease: the record, the milliseconds left, true with several holders, the number of
--- permits, the taken slots, the lease's new slot, and the expiry of the set and the hash.
+-- Values for each key of one lease. From the record: the record itself, the milliseconds left, true with several
+-- holders, the number of permits, and the taken slots. Further the lease's new slot, and the expiry of both other keys.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
 -- The lease's new slots as digits.
 local numbers = {}

@@ -9,7 +9,8 @@ import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
  * Removes a waiter from the queues, and its mark. Passes the turn on if the lock is free, or if the next waiter can
- * join the holders: a reader behind a removed waiter in another mode, or a waiter for permits while a permit is free.
+ * join the holders. Such a waiter is a reader behind a removed waiter in another mode, or a waiter for permits while a
+ * permit is free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the waiter

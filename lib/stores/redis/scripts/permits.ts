@@ -23,10 +23,10 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  *
  * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
  *   server's clock;
- * - `:s`, a hash. Under each id: the token in 16 digits, a colon (`K` when `minHold` keeps the slot), the slot in 4
- *   digits, a colon, the time of the request in 13 digits, a colon, and the owner. Under each slot of this phase: its
- *   last token in 16 digits, a colon, and the id of its last holder. Under `e`: the expiry of both keys, which is never
- *   earlier than that of the record.
+ * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time
+ *   of the request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under
+ *   each slot of this phase it has the last token in 16 digits, a colon, and the id of the last holder. Under `e` it
+ *   has the expiry of both keys, which is never earlier than that of the record.
  *
  * Both keys are deleted when the phase ends. The record stays, with the largest token of all slots: the floor of the
  * next phase, and the last token for a lock in another mode.

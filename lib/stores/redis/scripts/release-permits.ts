@@ -19,7 +19,7 @@ import { script } from './script.js';
  *          - its id
  *          - n
  *          - milliseconds for which the slots are kept still (minHold), longer or shorter than their present life; 0 to free them
- *          - milliseconds after which the first in line may try; 0 for at once
+ *          - milliseconds after which the first waiter may try; 0 for no pause
  * Returns  as {@link RELEASE}
  */
 export const RELEASE_PERMITS = script(`

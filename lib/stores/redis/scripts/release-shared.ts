@@ -14,7 +14,7 @@ import { script } from './script.js';
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster
  * ARGV[2]  1 when every lease has one key and no further details: then it has one argument, else three
- * ARGV     for each lease its id, n, and the milliseconds after which the first in line may try; 0 for at once
+ * ARGV     for each lease its id, n, and the milliseconds after which the first waiter may try; 0 for no pause
  * Returns  as {@link RELEASE}
  */
 export const RELEASE_SHARED = script(`

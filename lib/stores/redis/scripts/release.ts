@@ -22,7 +22,7 @@ import { script } from './script.js';
  *          - n
  *          - milliseconds for which the records are kept still (minHold), longer or shorter than their present life; 0 to
  *            free them
- *          - milliseconds after which the first in line may try; 0 for at once
+ *          - milliseconds after which the first waiter may try; 0 for no pause
  *          - milliseconds for which the tick is remembered; empty for none
  *          - the value to store: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
  * Returns  for each lease the number of waiters that were told, or an error; a single 0 when that is so for all of them
