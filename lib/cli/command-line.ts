@@ -208,7 +208,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'doctor':
       return { command: name, ...common };
     case 'board':
-      if (common.json) throw new UsageError('board does not accept --json: it serves a page');
+      if (common.json) throw new UsageError('board does not take --json: it serves a page');
       return {
         command: name,
         ...common,

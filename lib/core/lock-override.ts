@@ -20,7 +20,7 @@ const NAMES: readonly string[] = ['ttl', 'permits', 'onBusy'];
 /** @throws TypeError unless each is a declared lock under its own name */
 export function checkLocks(locks: unknown): asserts locks is DeclaredLocks {
   if (typeof locks !== 'object' || locks === null || isDeclaredLock(locks))
-    throw badOption('locks', 'what `defineLocks` returns', locks);
+    throw badOption('locks', 'the result of `defineLocks`', locks);
   for (const [name, lock] of Object.entries(locks)) {
     if (!isDeclaredLock(lock))
       throw badOption(`locks[${quoted([name])}]`, 'a lock that `defineLocks` returned', lock);

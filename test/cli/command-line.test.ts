@@ -48,7 +48,7 @@ describe('the command line', () => {
     ['inspect }k', 'does not begin with "}"'],
     ['doctor k', 'Too many arguments after doctor. Write nestjs-redlock doctor'],
     ['list --yes', 'list does not take --yes'],
-    ['board --json', 'board does not accept --json'],
+    ['board --json', 'board does not take --json'],
     ['board --port 65536', 'Expected --port to be at most 65535, got "65536"'],
     ['list --allow-release', 'list does not take --allow-release'],
     ['list --frob', "Unknown option '--frob'"],

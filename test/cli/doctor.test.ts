@@ -117,7 +117,7 @@ describe('findings, with code 1 for a problem', () => {
     const lonely = await newServer('--min-replicas-to-write', '1');
     const run = await doctor([lonely]);
     expect(run.code).toBe(1);
-    expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked until .*min-replicas/);
+    expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked while .*min-replicas/);
   });
 
   test.each(['evalsha', 'eval', 'set', 'zrem'])('a user without the right to %s', async (command) => {

@@ -86,7 +86,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
       heldByCaller: true,
     });
     expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
-    expect(error.message.includes('Such a lock cannot join')).toBe(!helps);
+    expect(error.message.includes('The two kinds of lock cannot join')).toBe(!helps);
   });
 });
 
@@ -98,7 +98,7 @@ describe('a LockHeldError of a call that waited for itself', () => {
     ['exclusive', SHARED],
     ['permits', permits],
   ])('advises `reentrant` where the call would join: under %s', (mode, kind) => {
-    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the lock that a call is under');
+    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
   });
 
   test.each<[LockHolder['mode'], LockKind]>([

@@ -42,7 +42,7 @@ test('a lower token fails with an error that names it and says what to do', asyn
     token: 33,
     highest: 34,
     message: expect.stringMatching(
-      /^Nothing was written for "order:7": its fencing token 33 is lower than 34 .*acquire the lock again/,
+      /^Nothing was written for "order:7": its fencing token 33 is lower than the earlier token 34, so .*acquire the lock again/,
     ),
   });
   await expect(refused).rejects.toBeInstanceOf(RedlockError);

@@ -498,13 +498,13 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
 });
 
 test.each<[string, unknown, string]>([
-  ['an array', [locks['clean-up']], 'got "clean-up" as "0"'],
+  ['an array', [locks['clean-up']], 'got the lock "clean-up" under "0"'],
   ['definitions', { a: { key: 'a' } }, 'Expected `locks["a"]` to be a lock that `defineLocks` returned'],
-  ['a lock', locks['clean-up'], 'Expected `locks` to be what `defineLocks` returns'],
+  ['a lock', locks['clean-up'], 'Expected `locks` to be the result of `defineLocks`'],
   [
     'a lock under another name',
     { tidy: locks['clean-up'] },
-    'Expected `locks` to have each lock under its own name, got "clean-up" as "tidy"',
+    'Expected `locks` to have each lock under its own name, got the lock "clean-up" under "tidy"',
   ],
 ])('%s is refused in `locks`', (_what, given, message) => {
   const options = { nodes: 'memory', locks: given } as RedlockModuleOptions;

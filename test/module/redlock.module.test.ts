@@ -482,8 +482,8 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, inTransaction: () => true, defaults: { release: 'afterCommit' } },
-      "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`, by which the library of the " +
-        'database tells of a transaction and of its end. Give both; or leave `release` out, and have the lock around the ' +
+      "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`, with which the database " +
+        'library reports a transaction and its end. Give both; or leave out `release`, and put the lock around the ' +
         'transaction: `@WithLock` above `@Transactional`',
     ],
     [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],

@@ -72,7 +72,10 @@ describe('a store as the node of a module', () => {
   });
 
   test.each([
-    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and others of"],
+    [
+      { modes: [] },
+      "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and possibly others of",
+    ],
     [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive'"],
     [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],

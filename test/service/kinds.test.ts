@@ -263,12 +263,12 @@ describe('shared locks', () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
           message: expect.stringMatching(
-            /^"catalog:0", "catalog:1" is not locked: .* has "catalog:1" in the mode/,
+            /^"catalog:0", "catalog:1" is not locked: .* already holds "catalog:1" in the mode/,
           ),
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('a lock of 2 permits was asked for'),
+          message: expect.stringContaining('this call asks for a lock of 2 permits'),
         });
       });
     });

@@ -182,7 +182,7 @@ describe('a call does not join (S18)', () => {
   test('without `reentrant`, and the error says that it waits for itself', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
-    await expect(nested).rejects.toThrow('Set `reentrant` to join the lock that a call is under');
+    await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
   test('a lock that has only some of its keys', async () => {

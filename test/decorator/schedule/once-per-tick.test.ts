@@ -256,8 +256,8 @@ describe('oncePerTick', () => {
     await expect(refusal(Plain)).resolves.toEqual(
       new TypeError(
         'Expected `oncePerTick` in @WithLock on Plain.work to be for a method with @Cron or @Interval of ' +
-          '@nestjs/schedule, got one with neither of them; a job that is added to the SchedulerRegistry leaves nothing ' +
-          'on the method. Use `minHold` instead, a little less than the time between two runs',
+          '@nestjs/schedule, got one with neither of them (a job that is added to the SchedulerRegistry is not ' +
+          'visible on the method). Use `minHold` instead, a little less than the time between two runs',
       ),
     );
     await expect(refusal(Once)).resolves.toMatchObject({
