@@ -231,7 +231,7 @@ describe('release', () => {
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringContaining('Write --yes to do it'),
+      stderr: expect.stringContaining('Write --yes to release without it'),
     });
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });

@@ -73,7 +73,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
       expect.stringMatching(/^shard +of a function +exclusive +default +\?$/),
       expect.stringMatching(/^tenant:report +report:\* +5 permits +default +1 +T$/),
     ]);
-    expect(stdout).toMatch(/of no declared lock[^\n]*\nKEY[^\n]*\nunknown /);
+    expect(stdout).toMatch(/match no declared lock[^\n]*\nKEY[^\n]*\nunknown /);
     expect(stdout).not.toContain('leader:consumer');
   },
 );

@@ -104,7 +104,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
     tell(instance!, 8);
     const response = await post(instance!, 8);
     expect([response.status, Number(response.headers.get('retry-after')) > 0]).toEqual([409, true]);
-    const problem = { code: 'LOCK_HELD', message: expect.stringContaining('Somebody else is at work') };
+    const problem = { code: 'LOCK_HELD', message: expect.stringContaining('Somebody else is working') };
     for (const refusal of await refusals)
       expect(refusal).toMatchObject({ status: 'rejected', reason: problem });
     await until(() => received.length === 1);

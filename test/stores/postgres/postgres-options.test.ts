@@ -10,8 +10,8 @@ test('accepts a URL, or a host', () => {
 });
 
 test.each([
-  [{}, /`connectionString`.*is the variable set/],
-  [{ connectionString: undefined }, /`connectionString`.*is the variable set/],
+  [{}, /`connectionString`.*is its environment variable set/],
+  [{ connectionString: undefined }, /`connectionString`.*is its environment variable set/],
   [
     { connectionString: 'redis://db' },
     /Expected `connectionString` to be a URL such as postgres:.*'redis:\/\/db'/,
