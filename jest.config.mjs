@@ -6,7 +6,7 @@ export default {
   testSequencer: '<rootDir>/test/support/longest-first.mjs',
   // Most tests wait for servers and processes: a worker takes less than half of a processor.
   maxWorkers: 5,
-  // For what hangs; how long a machine takes that is busy with other things says nothing of the code.
+  // Limit for a test that hangs. It is long, because a busy machine can make every test slow.
   testTimeout: 300_000,
   globalSetup: '<rootDir>/test/support/global-setup.mjs',
   setupFilesAfterEnv: ['<rootDir>/test/support/after-each-file.ts'],

@@ -1,6 +1,6 @@
 import config from './jest.config.mjs';
 
-/** How much of lib the tests run, in coverage/. What runs in processes of its own is not counted. */
+/** Measures which part of lib the tests run, into coverage/. Code in separate processes is not counted. */
 /** @type {import('jest').Config} */
 export default {
   ...config,
@@ -8,7 +8,8 @@ export default {
   coverageProvider: 'v8',
   collectCoverageFrom: ['lib/**/*.ts'],
   coverageReporters: ['text-summary', 'lcov'],
-  // These run the built package, or programs in processes of their own, or nothing of lib; or they measure time.
+  // Left out: tests of the built package, of programs in separate processes or without code of lib, and tests that
+  // measure time.
   testPathIgnorePatterns: [
     '/node_modules/',
     '<rootDir>/test/(bench|consumers|examples|faults|lab|model|sample-app|support|types)/',

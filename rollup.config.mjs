@@ -21,25 +21,25 @@ const inputOf = (ending) =>
  */
 const PAGE = 'live/assets.js';
 
-/** It is run and not imported, so one format is enough, and no types. */
+/** The command is run and not imported, so it needs only one format, and no types. */
 const COMMAND = 'cli/main';
 
 /**
- * The files for what several entry points have in common, by the folders that are in them; the first that fits counts. `base`
- * is what those need that must load neither Nest nor ioredis: OpenTelemetry instruments what is loaded after it. Several of
- * middling size, because gzip finds what lies 32 KiB back in the copy for the other format: with one file for Redis and one
- * for Nest the package has 22 KiB more.
+ * The files with code that several entry points have in common, by the folders of the code; the first fitting pattern
+ * counts. `base` is the code for entry points that must load neither Nest nor ioredis: OpenTelemetry instruments only
+ * packages that are loaded after it. The files have a middle size, because gzip finds repeated text only within 32 KiB,
+ * and the copy for the other format repeats it. With one file for Redis and one for Nest the package is 22 KiB larger.
  */
 const SHARED = {
   base: /^(core|telemetry|stores\/memory)\//,
   redlock: /^redlock\//,
-  // With what the scripts read and write.
+  // The scripts of Redis, with the code that packs their arguments and reads their answers.
   scripts: /^stores\/redis\/(scripts\/|record|lock-key|lease-names)/,
   redis: /^stores\/redis\//,
-  // Which the command prints, too.
+  // The command prints these statements, too.
   sql: /^stores\/postgres\/(sql\/|schema)/,
   service: /^(service|decorator)\//,
-  // The page of the board, which the command shows, too.
+  // The page of the board. The command shows it, too.
   live: /^live\//,
   nest: /^(module|http)\//,
 };
@@ -155,9 +155,9 @@ function commonJs() {
 const EXPECTED = [
   // TypeScript's helpers for decorators ask for `this`, and do without.
   'THIS_IS_UNDEFINED',
-  // A file of code need not have types.
+  // TypeScript's helpers for decorators test `this`, and also work without it.
   'EMPTY_BUNDLE',
-  // From rollup-plugin-dts, which would have every type exported that a public one mentions.
+  // rollup-plugin-dts warns of types that are not exported, although public types mention them.
   'PLUGIN_WARNING',
 ];
 

@@ -34,9 +34,9 @@ const TYPES = { 'board.js': 'text/javascript; charset=utf-8', 'board.css': 'text
 const contents = { 'board.js': outputFiles[0].contents, 'board.css': styles[0].contents };
 const assets = Object.fromEntries(
   Object.entries(contents).map(([name, content]) => {
-    // At its best quality, as Node does unless it is told otherwise.
+    // Node compresses with the best quality by default.
     const brotli = brotliCompressSync(content);
-    // For who reads the log of the build, and for docs/board.md.
+    // docs/board.md has these numbers.
     console.log(`${name}: ${content.length} bytes, ${brotli.length} with Brotli`);
     const hash = createHash('sha256').update(content).digest('base64url').slice(0, 16);
     return [name, { type: TYPES[name], brotli: brotli.toString('base64'), hash }];

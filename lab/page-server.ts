@@ -228,8 +228,8 @@ class PageModule {
 
 /**
  * Serves the page on the loopback interface.
- * @returns its URL
- * @throws Error that says what to do when the port is taken
+ * @returns the URL of the page
+ * @throws Error with the remedy when the port is in use
  */
 export async function servePage(lab: Lab, port: number, stops: StopList): Promise<string> {
   const app = await NestFactory.create<NestExpressApplication>(PageModule.register(lab), {

@@ -10,27 +10,30 @@ const OPENINGS = [
 
 const DOUBLED = /\b([a-z]+) \1\b/i;
 
+/** A word and a placeholder in capitals, such as in `--role ROLE`. */
+const PLACEHOLDER = /^[a-z]+ [A-Z]+$/;
+
 /**
  * A textlint rule: a sentence is short, begins with its subject, and repeats no word; a cell of a table is short.
- * Questions may begin as they like.
+ * Questions may begin in any way. In a message a semicolon ends a sentence, because the remedy follows it.
+ *
+ * The package that splits sentences does not split after a number, so this rule does.
  */
-export function sentences(context, { words, cell }) {
+export function sentences(context, { kind, words, cell }) {
   const { Syntax, RuleError, report, getSource } = context;
   return {
-    [Syntax.Paragraph](node) {
-      for (const sentence of splitAST(node).children) {
-        if (sentence.type !== SentenceSplitterSyntax.Sentence) continue;
-        const text = readable(sentence.raw);
-        const count = text.split(/\s+/).filter((word) => /\w/.test(word)).length;
-        if (count > words) report(sentence, new RuleError(`${count} words: at most ${words} in a sentence`));
+    [Syntax.Paragraph](paragraph) {
+      for (const { node, text } of sentencesOf(paragraph)) {
+        const count = Math.max(
+          ...text.split(kind === 'message' ? /; |\d\. / : /\d\. (?=[A-Z])/).map(wordsIn),
+        );
+        if (count > words) report(node, new RuleError(`${count} words: at most ${words} in a sentence`));
         const opening = OPENINGS.find((pattern) => pattern.test(text) && !text.endsWith('?'));
         if (opening)
-          report(
-            sentence,
-            new RuleError(`"${opening.exec(text)[0]} ..." as a subject: name the subject first`),
-          );
+          report(node, new RuleError(`"${opening.exec(text)[0]} ..." as a subject: name the subject first`));
         const doubled = DOUBLED.exec(text);
-        if (doubled) report(sentence, new RuleError(`"${doubled[0]}": the word stands twice`));
+        if (doubled && !PLACEHOLDER.test(doubled[0]))
+          report(node, new RuleError(`"${doubled[0]}": the word stands twice`));
       }
     },
     [Syntax.TableCell](node) {
@@ -39,6 +42,17 @@ export function sentences(context, { words, cell }) {
         report(node, new RuleError(`${length} characters: at most ${cell} in a cell of a table`));
     },
   };
+}
+
+/** The sentences of a paragraph, each with its node and its text. */
+export function sentencesOf(paragraph) {
+  return splitAST(paragraph)
+    .children.filter(({ type }) => type === SentenceSplitterSyntax.Sentence)
+    .map((node) => ({ node, text: readable(node.raw) }));
+}
+
+function wordsIn(text) {
+  return text.split(/\s+/).filter((word) => /\w/.test(word)).length;
 }
 
 /** A piece of code counts as one word, and a link as its text. */

@@ -392,12 +392,12 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
       await locks.acquire('key');
       return messageOf(LockHeldError, locks.acquire('key', once));
     },
-    'is kept for ... who came earlier and waits in line': async () => {
+    'is reserved for ... who came earlier and waits in the queue': async () => {
       const { locks } = await locksOnServer();
       await locks.acquire('key', { mode: 'shared' });
       return behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }));
     },
-    'until the very call that asks for it lets go': async () => {
+    'That waiter cannot get the lock before this call ends': async () => {
       const { locks } = await locksOnServer();
       // A writer inside the call that reads would be refused at once, so the writer asks from outside.
       const outside = AsyncResource.bind(() => locks.acquire('key').catch(() => undefined));
@@ -405,14 +405,14 @@ describe('docs/errors.md quotes each LOCK_HELD message', () => {
         behindWriter(locks, () => locks.acquire('key', { ...once, mode: 'shared' }), outside),
       );
     },
-    'by the very call that asks for it': async () => {
+    'this call already runs under that lock': async () => {
       const { locks } = await locksOnServer();
       return messageOf(
         LockHeldError,
         locks.withLock('key', () => locks.acquire('key', once)),
       );
     },
-    'Such a lock cannot join': async () => {
+    'The two kinds of lock cannot join': async () => {
       const locks = (await startApp({})).get(LockService);
       return messageOf(
         LockHeldError,
@@ -470,9 +470,9 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
   provoke('LOCK_LOST', {
     'its validity ran out before a quorum renewed it': () => loss({ ttl: 300 }, (redis) => redis.pause()),
     'its maxHold of ... ms had passed': () => loss({ ttl: 300, maxHold: 100 }),
-    'so many nodes no longer have it that no quorum is left': () =>
+    'too few nodes still store it for a quorum': () =>
       loss({ ttl: 6_000 }, (redis) => redis.client().flushall()),
-    'it was released beneath a nested call': async () => {
+    'the outer call released it while a nested call still used it': async () => {
       const { locks } = await locksOnServer();
       return locks.withLock('key', async (lock) => {
         const nested = beside(locks, lock);
@@ -480,7 +480,7 @@ describe('docs/errors.md quotes each LOCK_LOST message', () => {
         return nested;
       });
     },
-    'its keys were free for a nested call': async () => {
+    'a nested call could acquire its keys': async () => {
       const { locks, redis } = await locksOnServer();
       return locks.withLock('key', { onLost: 'ignore' }, async (lock) => {
         const sibling = beside(locks, lock);
@@ -537,7 +537,7 @@ describe('invalid options are refused as docs/errors.md says', () => {
       thrownBy(() =>
         RedlockModule.forRoot({ ...memory, locks: declared, overrides: { report: { permits: 2 } } }),
       ),
-    'is declared for the module ..., and was asked of': async () =>
+    'is declared for the module ..., but the call went to': async () =>
       messageOf(TypeError, (await locksOn('memory')).acquire(declared.invoice)),
     'Expected `ttl` to be a multiple of ... ms, at least ...': async () => {
       const locks = await locksOn(etcd({ endpoints: 'http://127.0.0.1:1' }));
@@ -646,9 +646,9 @@ describe('the board', () => {
       thrownBy(() => RedlockBoardModule.forRoot({ path: '/locks', guards: [Guard], public: true })),
     'This request comes from a page of another site.': () =>
       answered({ ...own, origin: 'http://elsewhere.example' }, true),
-    'This request is not one of the board': () => answered({}, true),
-    'This board shows locks and ends none': () => answered(own, false),
-    'This page is on 127.0.0.1 and has no other name.': async () =>
+    'This request does not come from the board': () => answered({}, true),
+    'This board only shows locks': () => answered(own, false),
+    'This page is available only under the names 127.0.0.1 and localhost.': async () =>
       whyNotLoopback({
         headers: { host: 'elsewhere.example:80' },
         socket: { localPort: 80 },

@@ -1,17 +1,18 @@
-import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { execFile } from 'node:child_process';
 import { expect, test } from '@jest/globals';
 import { cleanUpAfterTests } from './support/leftovers.js';
 
-// `npm run lint` checks the prose of the project. On files made for it, this shows what the linter reports.
+// `npm run lint` checks the prose of the project. These tests show on small files what the linter reports, and what not.
 
 /** The problems in a file with this text, each as `line: message`. */
 async function problemsIn(name: string, text: string): Promise<string[]> {
   const folder = await mkdtemp(join(tmpdir(), 'prose-'));
   cleanUpAfterTests(() => rm(folder, { recursive: true, force: true }));
   const file = join(folder, name);
+  await mkdir(dirname(file), { recursive: true });
   await writeFile(file, text);
   return new Promise((done) => {
     execFile(process.execPath, [resolve('prose/lint.mjs'), file], (error, stdout, stderr) => {
@@ -22,6 +23,15 @@ async function problemsIn(name: string, text: string): Promise<string[]> {
     });
   });
 }
+
+/** The problems of a file with these comments, each on a line between statements. */
+function problemsOfComments(comments: readonly string[]): Promise<string[]> {
+  return problemsIn('lock.ts', comments.map((comment) => `// ${comment}\nlock();`).join('\n'));
+}
+
+const CLAUSE = 'a clause in place of a subject: name the subject first';
+const FRAGMENT = 'no sentence: begin with its noun or its verb';
+const PRONOUN = 'a pronoun before its noun: name the noun';
 
 const LONG = `${'one two three four five '.repeat(7)}six.`;
 
@@ -87,4 +97,124 @@ test('reports the problems of comments with their lines, and nothing about code'
     '11: "Whether ..." as a subject: name the subject first',
     expect.stringMatching(/^17: .*“owed”/),
   ]);
+});
+
+test('reports comments that begin with a clause, a fragment or a pronoun', async () => {
+  const openings = [
+    ['How', ' a lock ends.', CLAUSE],
+    ['Why', ' the lock ended.', CLAUSE],
+    ['Which', ' the command prints.', CLAUSE],
+    ['Where', ' the key is.', CLAUSE],
+    ['Of', ' the holders some have ended.', FRAGMENT],
+    ['By', ' key and by id.', FRAGMENT],
+    ['Not', ' before the end.', FRAGMENT],
+    ['For those', ' who wait.', FRAGMENT],
+    ['With what', ' the scripts read.', FRAGMENT],
+    ['For', ' the board.', FRAGMENT],
+    ['It', ' is closed.', PRONOUN],
+    ['Its', ' end.', PRONOUN],
+  ] as const;
+  await expect(problemsOfComments(openings.map(([opening, rest]) => opening + rest))).resolves.toEqual(
+    openings.map(([opening, , reason], index) => `${2 * index + 1}: "${opening} ...": ${reason}`),
+  );
+});
+
+test('reports nothing about comments that begin with a subject, a verb or an adverbial clause', async () => {
+  const comments = [
+    'The lock has ended. It was released. How it ended does not matter.',
+    'Where no message arrives, waiters poll.',
+    'However long the wait is, the lock is free then.',
+    'By default the lock is renewed.',
+    'Not all nodes answer.',
+    'For the board the store lists its locks.',
+    'With permits a key has several holders.',
+    'Why does the lock end?',
+    'Often a lock is free.',
+  ];
+  await expect(problemsOfComments(comments)).resolves.toEqual([]);
+});
+
+test('reports problems of comments in JSX and in style sheets, and nothing about their texts', async () => {
+  const page = 'export const page = (\n  <p>\n    // What is owed\n    {/* What is shown. */}\n  </p>\n);';
+  await expect(problemsIn('page.tsx', page)).resolves.toEqual([
+    '4: "What ..." as a subject: name the subject first',
+  ]);
+  const style = 'p {\n  color: red;\n}\n/* The color is\n   owed. */\n.owed {\n}';
+  await expect(problemsIn('page.css', style)).resolves.toEqual([expect.stringMatching(/^5: .*“owed”/)]);
+});
+
+test('reports problems in comments of Lua and SQL with their lines', async () => {
+  const source = [
+    'const script = `',
+    'local now = ${clock} -- What is asked.',
+    '-- The queue of ${name}',
+    '-- is owed.',
+    "call('DEL', KEYS[1]) --owed",
+    '`;',
+    "const usage = 'nestjs-redlock -- what is owed';",
+  ];
+  await expect(problemsIn('lock.ts', source.join('\n'))).resolves.toEqual([
+    '2: "What ..." as a subject: name the subject first',
+    expect.stringMatching(/^4: .*“owed”/),
+  ]);
+});
+
+test('reports problems in the names of tests and of their groups', async () => {
+  const source = [
+    "describe('what is locked', () => {",
+    "  test('whether it is held', run);",
+    "  it('it is held', run);",
+    "  test.each(rows)('how %s ends', run);",
+    "  test.each`a`('who waits', run);",
+    '  test.skip(`is owed to ${name}`, run);',
+    `  test('${LONG}', run);`,
+    "  test(isShort ? 'where the key is' : 'ends', run);",
+    '});',
+  ];
+  await expect(problemsIn('lock.test.ts', source.join('\n'))).resolves.toEqual([
+    '1: "what ..." as a subject: name the subject first',
+    '2: "whether ..." as a subject: name the subject first',
+    '3: "it is ...": an empty subject: begin with the verb of the outcome',
+    `4: "how ...": ${CLAUSE}`,
+    '5: "who ..." as a subject: name the subject first',
+    expect.stringMatching(/^6: .*“owed”/),
+    '7: 36 words: at most 35 in a sentence',
+    `8: "where ...": ${CLAUSE}`,
+  ]);
+});
+
+test('reports nothing about names that begin with a verb, nor about other arguments', async () => {
+  const source = [
+    "test('rejects when a node is down', run);",
+    "test('reports which nodes answer', 'what is owed', run);",
+    "expect('what is owed');",
+    "latest('whether it is owed');",
+  ];
+  await expect(problemsIn('lock.test.ts', source.join('\n'))).resolves.toEqual([]);
+});
+
+const MESSAGES = [
+  "throw new Error('What is locked is owed.');",
+  'throw new TypeError(`The lock on ${key} ` +',
+  "  (isOwed ? 'is owed to a caller' : 'ends') + '. Whether it is held is not known.');",
+  "const sql = 'select what from owed where key = $1';",
+  "const short = 'owed';",
+  `logger.warn('${LONG.replace('six.', '')}; six seven');`,
+  `logger.warn('${LONG.replace('six.', 'six seven; ')}');`,
+  'const text = `one of\nwhat is owed here`;',
+];
+
+test('reports problems in the messages of the library', async () => {
+  await expect(problemsIn('lib/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([
+    '1: "What ..." as a subject: name the subject first',
+    expect.stringMatching(/^1: .*“owed”/),
+    expect.stringMatching(/^2: .*“owed”/),
+    '2: "Whether ..." as a subject: name the subject first',
+    '2: "Whether ..." as a subject: name the subject first',
+    '7: 37 words: at most 35 in a sentence',
+  ]);
+});
+
+test('reports nothing about the messages of other programs', async () => {
+  await expect(problemsIn('lab/lock.ts', MESSAGES.join('\n'))).resolves.toEqual([]);
 });

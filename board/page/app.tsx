@@ -222,7 +222,7 @@ function Choice<Name extends string>({ name, label, names, value, set }: ChoiceP
   );
 }
 
-/** What has happened to all locks that begin with what is looked for. */
+/** Shows the events of all locks that begin with the entered prefix. */
 function PrefixTimeline() {
   const history = useSignal<readonly HistoryEntry[]>([]);
   const back = useSignal(30_000);

@@ -12,10 +12,10 @@ import {
   type ReleaseRequest,
 } from '../../lib/live/messages.js';
 
-/** Where the page's own files are. */
+/** URL of the folder with the page's own files. */
 const BASE = new URL('.', (document.currentScript as HTMLScriptElement).src);
 
-/** How soon the page asks again after it was refused, in milliseconds; of other failures the browser takes care. */
+/** Milliseconds until the page asks again after a refusal. After other failures the browser itself connects again. */
 const ASK_AGAIN_MS = 5_000;
 
 export type Connection = 'connecting' | 'live' | 'cut' | 'refused';
@@ -27,11 +27,11 @@ export const status = signal<BoardStatus>({ nodes: undefined, ticks: [], campaig
 /** The locks by their numbers; a new map with every change. */
 export const locks = signal<ReadonlyMap<number, LockRow>>(new Map());
 
-/** The time of the server, of now, a few times a second. */
+/** The present time of the server, updated a few times a second. */
 export const now = signal(Date.now());
 
 let epoch = '';
-/** How much the clock of the server is ahead of that of the browser. */
+/** Milliseconds that the clock of the server is ahead of that of the browser. */
 let ahead = 0;
 
 export function start(): void {

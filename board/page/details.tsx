@@ -8,7 +8,7 @@ import { ReleaseDialog } from './release-dialog.js';
 import { Text } from './text.js';
 import { TimelineView } from './timeline-view.js';
 
-/** How often the details are asked for while they are open, in milliseconds. */
+/** Milliseconds between two requests for the details, while they are open. */
 const ASK_AGAIN_MS = 1_000;
 
 /** More of a key is shown when it is asked for. */
@@ -160,7 +160,7 @@ export function Details({ n, close }: { n: number; close: () => void }) {
   );
 }
 
-/** What the stream says is newer than the details, which have the owners whole. */
+/** Combines the details, which have whole names of owners, with the stream, which is newer. */
 function withLatest(holders: readonly HolderRow[], row: LockRow): readonly HolderRow[] {
   const whole = new Map(holders.map((holder) => [holder.id, holder.owner]));
   if (row.more !== undefined) return holders;

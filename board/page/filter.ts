@@ -5,7 +5,7 @@ import { locks } from './connection.js';
 export type State = 'all' | 'waited' | 'shared' | 'permits' | 'own' | 'ends' | 'broken';
 export type Order = 'key' | 'owner' | 'since' | 'ends' | 'waiters';
 
-/** What is looked for. */
+/** The entered text of the search; the other signals are the filters beside it. */
 export const search = signal('');
 export const prefix = signal('');
 export const owner = signal('');
@@ -22,7 +22,7 @@ const STATES: Readonly<Record<State, (row: LockRow) => boolean>> = {
   broken: ({ mode }) => mode === null,
 };
 
-/** What the rows are sorted by; those that are equal by their keys. */
+/** The value by which rows are sorted, for each order. Rows with equal values are sorted by their keys. */
 const ORDERS: Readonly<Record<Exclude<Order, 'key'>, (row: LockRow) => number | string>> = {
   owner: ({ holders }) => holders[0]?.owner ?? '',
   since: ({ holders }) => Math.min(...holders.map(({ since }) => since)),

@@ -22,7 +22,7 @@ const HIDDEN = /[\p{Cc}\p{Cf}\p{Cs}\u2028\u2029\u00a0\u3164\u115f\u1160]/gu;
 
 export interface Piece {
   readonly text: string;
-  /** Whether it is the name of a character that would not be seen. */
+  /** `true` if the text is the name of a character that would be invisible. */
   readonly escaped: boolean;
 }
 

@@ -157,24 +157,24 @@ function Row({ row, index, top, isChosen, choose }: RowProps) {
   );
 }
 
-/** How a lock is held, and of its permits how many are taken. */
+/** Shows the mode of a lock; with permits, the number of taken permits. */
 export function Kind({ row: { mode, permits, holders, more = 0, nodes } }: { row: LockRow }) {
   if (mode === null) return <span class="badge bad">{`on ${nodes[0]} of ${nodes[1]} nodes`}</span>;
   if (permits !== undefined) return <span class="badge">{`${holders.length + more} of ${permits}`}</span>;
   return <span class="badge">{mode === 'shared' ? `shared, ${holders.length + more}` : mode}</span>;
 }
 
-/** How many wait for a lock: calls of this process, and other processes. */
+/** Number of waiters for a lock: calls of this process, and other processes. */
 export function waitersOf({ waiters, moreWaiters = 0 }: LockRow): number {
   return waiters.length + moreWaiters;
 }
 
-/** How long something lasts already. */
+/** Shows the time since a moment. */
 export function Since({ at }: { at: number }) {
   return <span class="time">{duration(now.value - at)}</span>;
 }
 
-/** How long it lasts still, unless it is extended. */
+/** Shows the time until the end of a lock, if it is not extended. */
 export function Left({ ends }: { ends: number | null }) {
   if (ends === null) return <span class="time bad">no end</span>;
   return <span class="time">{duration(Math.max(0, ends - now.value))}</span>;

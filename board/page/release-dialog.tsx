@@ -12,11 +12,11 @@ interface ReleaseProps {
   readonly n: number;
   readonly lockKey: string;
   readonly holders: readonly HolderRow[];
-  /** @param outcome - what has come of it; nothing when it was called off */
+  /** @param outcome - a text with the result; `undefined` when the user cancelled */
   readonly close: (outcome?: string) => void;
 }
 
-/** Asks before a lock is ended: who holds it, and what may happen. */
+/** Asks for confirmation before a lock is ended, and shows its holders and the consequences. */
 export function ReleaseDialog({ n, lockKey, holders, close }: ReleaseProps) {
   const dialog = useRef<HTMLDialogElement>(null);
   const busy = useSignal(false);

@@ -8,7 +8,7 @@ const LANE = 52;
 const MIDDLE = 28;
 const MOST_LANES = 30;
 
-/** How far it looks back, in milliseconds. */
+/** The lengths of time that the timeline can show. */
 const WINDOWS: readonly (readonly [milliseconds: number, name: string])[] = [
   [30_000, '30 s'],
   [120_000, '2 min'],
@@ -31,7 +31,7 @@ interface TimelineProps {
   readonly setBack: (milliseconds: number) => void;
 }
 
-/** What has happened to one lock, or to all with a prefix, in the last minutes. */
+/** Shows the events of one lock, or of all locks with a prefix, in the last minutes. */
 export function TimelineView({ title, history, back, setBack }: TimelineProps) {
   const target = useRef<HTMLDivElement>(null);
   const legend = useRef<HTMLUListElement>(null);
@@ -66,7 +66,7 @@ function draw(
 ): void {
   const from = at - back;
   const recent = history.filter((entry) => ('at' in entry ? entry.at : (entry.to ?? at)) >= from);
-  // Those of this process first, and then in the order in which they came.
+  // Entries of this process come first; otherwise the order is that of the events.
   const mine = recent.filter((entry) => entry.kind !== 'held' || entry.own);
   const names = [...new Set([...mine, ...recent].map(laneOf))].slice(0, MOST_LANES);
   const timeline = new Timeline({
@@ -114,7 +114,7 @@ function drawEntry(lane: Lane, timeline: Timeline, entry: HistoryEntry, at: numb
   }
 }
 
-/** From the end of one hold to the beginning of the next one of the key, if that had waited for it. */
+/** Draws a line from the end of a hold to the beginning of the key's next hold, if the next holder had waited. */
 function drawHandOvers(
   history: readonly HistoryEntry[],
   lanes: ReadonlyMap<string, Lane>,

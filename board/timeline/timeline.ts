@@ -2,7 +2,7 @@ import { axisBottom } from 'd3-axis';
 import { type ScaleLinear, scaleLinear } from 'd3-scale';
 import { create, select, type Selection } from 'd3-selection';
 
-// The marks of a timeline of locks, for the board and for the lab alike. What they look like is in timeline.css.
+// The marks of a timeline of locks, for the board and for the lab. timeline.css has their style.
 
 type Group = Selection<SVGGElement, undefined, null, undefined>;
 
@@ -13,12 +13,12 @@ const BAR = 20;
 const AXIS = 26;
 
 export interface TimelineOptions {
-  /** For those who do not see it. */
+  /** Text for screen readers. */
   readonly title: string;
   readonly from: number;
   readonly to: number;
   readonly width: number;
-  /** Of the lanes. */
+  /** Height of all lanes together. */
   readonly height: number;
 }
 
@@ -45,7 +45,7 @@ export class Timeline {
     addPatterns(this.#svg.append('defs'));
   }
 
-  /** Where a moment is; what is outside is at the edge. */
+  /** Horizontal position of a moment. A moment outside of the timeline is at its edge. */
   x(at: number): number {
     return this.#scale(Math.min(Math.max(at, this.from), this.to));
   }
@@ -79,7 +79,7 @@ export class Lane {
   constructor(
     private readonly group: Group,
     private readonly timeline: Timeline,
-    /** Where the bars are, from the top. */
+    /** Vertical position of the bars, from the top. */
     readonly middle: number,
   ) {}
 
@@ -106,7 +106,7 @@ export class Lane {
     this.#rect('asleep', from, to, height);
   }
 
-  /** How long the store keeps the lock. */
+  /** Draws the time for which the store keeps the lock. */
   kept(from: number, to: number): void {
     const y = this.middle + 14;
     this.line('ttl', this.#x(from), y, this.#x(to), y);
@@ -148,7 +148,7 @@ export class Lane {
     );
   }
 
-  /** From one holder to the next, who had waited. */
+  /** Draws the line from one holder to the next, which had waited. */
   handedOver(at: number, height: number): void {
     this.line('handed-over', this.#x(at), this.middle, this.#x(at), this.middle + height);
   }

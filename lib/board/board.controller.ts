@@ -14,9 +14,9 @@ import {
 import { Board, type PlatformRequest, type PlatformResponse } from './board.js';
 import type { RedlockBoardOptions } from './board.options.js';
 
-/** Makes a controller at the path, behind the guards: in Nest, both are part of a class. */
+/** Makes a controller class for the path and the guards of the options: Nest reads both from decorators of a class. */
 export function boardControllerFor({ path, guards = [] }: RedlockBoardOptions): Type {
-  // The page has no version, so that its path is the same with any versioning of the application.
+  // The page has no version, so its path stays the same when the application versions its routes.
   @Controller({ path, version: VERSION_NEUTRAL })
   @UseGuards(...guards)
   class RedlockBoardController {

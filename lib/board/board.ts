@@ -14,7 +14,7 @@ export const BOARD_OPTIONS = Symbol('REDLOCK_BOARD_OPTIONS');
 /** A request of Express, or one of Fastify with Node's own in `raw`. */
 export type PlatformRequest = Exchange['request'] & { raw?: Exchange['request']; originalUrl?: string };
 
-/** The same for a response. Fastify does not answer one after `hijack`. */
+/** A response of Express, or one of Fastify with Node's own in `raw`. After `hijack`, Fastify does not answer it. */
 export type PlatformResponse = Exchange['response'] & { raw?: Exchange['response']; hijack?: () => void };
 
 /** The board of this process: it records the events of its locks, and looks at the store while somebody watches. */
@@ -28,7 +28,7 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
     @Inject(ModuleRef) private readonly moduleRef: ModuleRef,
   ) {}
 
-  /** @throws Nest's error when there is no `RedlockModule` with that name */
+  /** @throws Nest's error when the application has no `RedlockModule` with the name in `instance` */
   onModuleInit(): void {
     const { instance, allowForceRelease = false } = this.options;
     const locks = this.moduleRef.get<LockService>(lockServiceToken(instance), { strict: false });

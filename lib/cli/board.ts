@@ -13,14 +13,14 @@ import type { Session } from './session.js';
 import { print, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** The command holds no locks. */
+/** The keys that this process holds: none. */
 const NOTHING: ReadonlySet<string> = new Set();
 
-/** Size limit of a request of the page, in bytes: a number and ids. */
+/** Size limit of a request body from the page, in bytes. The page sends a number and ids. */
 const LONGEST_BODY = 1_024 * 1_024;
 
 /**
- * Serves the board on the loopback interface until the terminal's signal aborts.
+ * Serves the board on the loopback interface until the signal of the terminal aborts.
  *
  * @throws UsageError when the port is taken
  */
@@ -83,7 +83,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   const file = url.replace(/^\//, '').replace(/\?.*$/s, '');
   if (method === 'GET') return pages.get({ request, response }, url, file);
   if (method !== 'POST' || file !== 'release')
-    return refuse(response, 405, 'The board takes no such request.');
+    return refuse(response, 405, 'The board does not accept this request.');
   const body = await jsonOf(request);
   await pages.release({ request, response }, body, userName());
 }

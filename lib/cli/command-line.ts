@@ -1,11 +1,11 @@
-// node:util has all that is needed to read a command line; a package for it would be a dependency of every application
-// that installs this library for its locks.
+// node:util can read this command line. A package for it would be a dependency of every application that installs this
+// library.
 import { parseArgs } from 'node:util';
 import { oneKey } from '../core/keys.js';
 import { isIdentifier } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 
-/** Access to the nodes, and the prefix of keys there. */
+/** The nodes of a command, and the prefix of the keys there. */
 export interface Target {
   /** URLs; they may hold passwords. */
   readonly nodes: readonly string[];
@@ -16,7 +16,7 @@ export interface Target {
   readonly cert?: string | undefined;
   readonly key?: string | undefined;
   readonly insecure: boolean;
-  /** Of the tables in PostgreSQL. */
+  /** Schema of the tables in PostgreSQL. */
   readonly schema?: string | undefined;
 }
 
@@ -42,14 +42,14 @@ export type Request =
   | (Common & {
       readonly command: 'release';
       readonly key: string;
-      /** The one holder that is to be ended. */
+      /** Id of the only holder to end; `undefined` to end all holders. */
       readonly id: string | undefined;
       readonly yes: boolean;
     })
   | (Common & { readonly command: 'doctor' })
   | (Common & {
       readonly command: 'board';
-      /** 0 for any that is free. */
+      /** TCP port; 0 for any free port. */
       readonly port: number;
       readonly allowRelease: boolean;
     });
@@ -86,7 +86,7 @@ const COMMON = ['node', 'key-prefix', 'ca', 'cert', 'key', 'insecure', 'schema',
 
 const MIGRATION = 'postgres-migration';
 
-/** Options of each command beside the common ones, and its required or optional operand. */
+/** Options of each command beside the common options, and its operand: required, or optional in brackets. */
 const COMMANDS: Readonly<
   Record<Exclude<NodeRequest['command'], 'list-declared'>, { options: readonly string[]; operand?: string }>
 > = {
@@ -100,7 +100,7 @@ const COMMANDS: Readonly<
   describe: { options: ['locks'], operand: 'NAME' },
 };
 
-/** The shortest `--interval`: the nodes have other things to do. */
+/** Shortest `--interval`, so that polls do not slow down the nodes. */
 const SHORTEST_INTERVAL_MS = 100;
 
 export const HELP = `Looks at the locks of nestjs-redlock, and ends them.
@@ -172,7 +172,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   checkIdentifier('--schema', values.schema);
   if (name === MIGRATION) return migrationOf(values, operands);
   if (!isCommand(name)) {
-    // Not shown when it may be a URL with a password.
+    // The name may be a URL with a password. Show it only when it cannot be one.
     const shown = /^\w+$/.test(name) ? ` "${name}"` : '';
     throw new UsageError(`Unknown command${shown}. Write one of ${commands}`);
   }
@@ -181,7 +181,7 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   if (stray !== undefined) throw new UsageError(`${name} does not take --${stray}`);
   const usage = ['nestjs-redlock', name, ...(operand === undefined ? [] : [operand])].join(' ');
   if (operands.length > (operand === undefined ? 0 : 1))
-    throw new UsageError(`Too much after ${name}. Write ${usage}`);
+    throw new UsageError(`Too many arguments after ${name}. Write ${usage}`);
   const [text = ''] = operands;
   if (operand === 'KEY') checkKey(text, usage);
 
@@ -189,7 +189,8 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
   switch (name) {
     case 'list':
       if (values.declared) return listDeclaredOf(common, values, text);
-      if (values.locks !== undefined) throw new UsageError('--locks goes with list --declared: write both');
+      if (values.locks !== undefined)
+        throw new UsageError('--locks works only with list --declared: write both');
       return { command: name, ...common, prefix: text, limit: wholeNumber('--limit', values.limit, 1) };
     case 'watch': {
       const interval = wholeNumber('--interval', values.interval, SHORTEST_INTERVAL_MS) ?? 1_000;
@@ -201,13 +202,13 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
     case 'inspect':
       return { command: name, ...common, key: text };
     case 'release':
-      if (values.id === '') throw new UsageError('No id after --id. Write one that inspect names');
+      if (values.id === '') throw new UsageError('No id after --id. Write an id from the output of inspect');
       return { command: name, ...common, key: text, id: values.id, yes: values.yes ?? false };
     case 'leaders':
     case 'doctor':
       return { command: name, ...common };
     case 'board':
-      if (common.json) throw new UsageError('board does not take --json: it is a page');
+      if (common.json) throw new UsageError('board does not take --json: it serves a page');
       return {
         command: name,
         ...common,
@@ -219,15 +220,15 @@ export function readCommandLine(args: readonly string[], env: NodeJS.ProcessEnv)
 
 function listDeclaredOf(common: Common, values: Values, prefix: string): RequestFor<'list-declared'> {
   if (prefix !== '' || values.limit !== undefined)
-    throw new UsageError('list --declared lists all that is declared: leave out PREFIX and --limit');
+    throw new UsageError('list --declared lists all declared locks: leave out PREFIX and --limit');
   return { command: 'list-declared', ...common, locks: locksFileOf(values, 'list --declared') };
 }
 
 function locksFileOf({ locks }: Values, command: string): string {
   if (locks !== undefined && locks !== '') return locks;
   throw new UsageError(
-    `Which locks are declared? Write nestjs-redlock ${command} --locks FILE, where FILE is the JavaScript file that exports ` +
-      'what defineLocks returns, such as dist/locks.js',
+    `No file with declared locks. Write nestjs-redlock ${command} --locks FILE, where FILE is the JavaScript file ` +
+      'that exports the result of defineLocks, such as dist/locks.js',
   );
 }
 
@@ -235,7 +236,7 @@ function migrationOf(values: Values, operands: readonly string[]): RequestFor<'p
   const stray = Object.keys(values).find((option) => !['schema', 'role'].includes(option));
   if (stray !== undefined) throw new UsageError(`${MIGRATION} does not take --${stray}`);
   if (operands.length > 0)
-    throw new UsageError(`Too much after ${MIGRATION}. Write nestjs-redlock ${MIGRATION}`);
+    throw new UsageError(`Too many arguments after ${MIGRATION}. Write nestjs-redlock ${MIGRATION}`);
   checkIdentifier('--role', values.role);
   return { command: MIGRATION, schema: values.schema, role: values.role };
 }
@@ -261,7 +262,8 @@ function parse(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS, allowPositionals: true });
   } catch (error) {
-    // The text after the first sentence is about operands that begin with a dash, which no command has.
+    // Drop the text after the first sentence: Node advises there on operands that begin with a dash, which no command
+    // has.
     const [reason] = (error as Error).message.split(/\. |\n/);
     throw new UsageError(reason ?? 'Bad command line');
   }
@@ -288,7 +290,10 @@ function targetOf(values: Values, env: NodeJS.ProcessEnv): Target {
   return { nodes, source, keyPrefix: values['key-prefix'] ?? 'lock:', ca, cert, key, insecure, schema };
 }
 
-/** A comma also separates the hosts of one Sentinel or Cluster URL: a part without a scheme belongs to the part before it. */
+/**
+ * Joins the parts of a list that was split at commas. A comma also separates the hosts of one Sentinel or Cluster URL,
+ * so a part without a scheme belongs to the part before it.
+ */
 function joinHosts(parts: readonly string[]): string[] {
   const urls: string[] = [];
   for (const part of parts) {

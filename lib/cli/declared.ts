@@ -13,7 +13,7 @@ import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 import { UsageError } from './usage-error.js';
 
-/** A declared lock, and those of its keys that are held. */
+/** A declared lock, and its held keys. */
 interface Declared {
   readonly lock: DeclaredLock;
   readonly patterns: readonly KeyPattern[];
@@ -44,13 +44,13 @@ export async function listDeclared(
   const heading = ['LOCK', 'KEYS', 'MODE', 'TTL', 'HELD', 'LONGEST', 'TEAM'];
   print(terminal, ...table(heading, rows, terminal.output.columns));
   if (others.length > 0) {
-    print(terminal, '', 'Held, and of no declared lock as far as the forms of keys tell:');
+    print(terminal, '', 'Held keys that match no declared lock:');
     print(terminal, ...lockTable(others, terminal.output.columns));
   }
   return ExitCode.Ok;
 }
 
-/** A declared lock: its policy, and the holders of its keys. */
+/** Prints the policy of one declared lock, and the holders of its keys. */
 export async function describe(
   session: Session,
   { name, locks: file, json }: RequestFor<'describe'>,
@@ -75,14 +75,14 @@ export async function describe(
   if (patterns.length === 0)
     print(
       terminal,
-      'Its keys cannot be told from others: inspect one of them with nestjs-redlock inspect KEY',
+      'The pattern of its keys is not known: inspect one of its keys with nestjs-redlock inspect KEY',
     );
   else if (held.length === 0) print(terminal, 'Nobody holds it.');
   else print(terminal, ...lockTable(held, terminal.output.columns));
   return ExitCode.Ok;
 }
 
-/** Held keys, by the declared lock with the closest key pattern. */
+/** Assigns each held key to the declared lock with the closest key pattern. */
 async function stateOf(
   session: Session,
   locks: readonly DeclaredLock[],
@@ -95,7 +95,7 @@ async function stateOf(
     const fitting = forms.filter(({ pattern }) => pattern.fits(info.key));
     const nearest = Math.max(...fitting.map(({ pattern }) => pattern.length));
     const near = fitting.filter(({ pattern }) => pattern.length === nearest).map(({ declared }) => declared);
-    // The readers of a key and its writers are declared apart.
+    // Readers and writers of one key are two declared locks.
     const declared = near.find(({ lock }) => modeOf(lock.policy) === info.mode) ?? near[0];
     (declared?.held ?? others).push(info);
   }
@@ -142,7 +142,7 @@ function oldestOf(held: readonly LockInfo[]): Date | undefined {
   return times.length === 0 ? undefined : new Date(Math.min(...times));
 }
 
-/** The default is that of the module, which the command does not know. */
+/** The lock's own ttl. The command does not know the default of the module. */
 function ttlOf({ ttl }: LockPolicy): string {
   return ttl === undefined ? 'default' : duration(ttl);
 }

@@ -12,7 +12,10 @@ import { adviceOn, examineRights, examineServer, type Finding, type ServerExam }
 import { NODE_LIMIT_MS } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** From three nodes on an application keeps those that restarted from voting, unless it says otherwise. */
+/**
+ * Number of nodes from which the restart guard is on by default: a restarted node of the application then does not
+ * vote.
+ */
 const GUARDED_FROM = 3;
 
 /** Smallest reported difference of clocks, in milliseconds; NTP keeps them much closer. */
@@ -43,7 +46,7 @@ export async function doctor({ target, json }: RequestFor<'doctor'>, terminal: T
     const nodes: NodeExam[] = [];
     const names = new Set<string>();
     for (const [index, channel] of channels.entries()) {
-      // One after the other: concurrent measurements of round trips disturb each other.
+      // Examines one node after another: concurrent measurements of round trips disturb each other.
       const name = nameOf(channel.client, names);
       nodes.push(await examineNode(name, channel, opening[index], target.keyPrefix, guarded));
     }
@@ -80,7 +83,10 @@ async function examineNode(
   }
 }
 
-/** Why a node is not connected: what went wrong last, if that is known, else that it took too long. */
+/**
+ * Returns the reason why a node is not connected: the last connection error if there is one, else the exceeded time
+ * limit.
+ */
 async function reasonOf(channel: CommandChannel, failure: Error): Promise<Error> {
   const refusal: unknown = await channel.send(() => Promise.resolve()).catch((error: Error) => error.cause);
   return refusal instanceof Error ? refusal : failure;
@@ -90,13 +96,13 @@ function serversOf(client: Redis | Cluster): Redis[] {
   return client.isCluster ? (client as Cluster).nodes('master') : [client as Redis];
 }
 
-/** Adds what shows only when the nodes are compared. */
+/** Adds the findings that need a comparison of all nodes. */
 function diagnose(nodes: readonly NodeExam[]): Diagnosis {
   const firstWith = new Map<string, string>();
   const compared = nodes.map((node) => {
     const findings = [...node.findings];
     for (const { name, report } of node.servers) {
-      // Not every server that speaks the protocol has a run id.
+      // Some servers that speak the Redis protocol have no run id.
       if (!report || report.runId === '') continue;
       const twin = firstWith.get(report.runId);
       const same = unsafeBecause({ ...report, mode: 'standalone', role: 'master' }, twin);
@@ -113,7 +119,7 @@ function diagnose(nodes: readonly NodeExam[]): Diagnosis {
     findings.push({ level: 'warning', text });
   }
   if (nodes.length % 2 === 0) {
-    const text = `${nodes.length} nodes bear the failure of no more of them than ${nodes.length - 1}; use an odd number`;
+    const text = `${nodes.length} nodes tolerate no more failures than ${nodes.length - 1}; use an odd number`;
     findings.push({ level: 'warning', text });
   }
   const answering = nodes.filter(({ servers }) => servers.some(({ roundTrip }) => roundTrip)).length;
@@ -140,7 +146,7 @@ function linesOf(diagnosis: Diagnosis): string[] {
     ...findings.map((finding) => lineOf(finding)),
   ];
   const sum =
-    `${answering} of ${nodes.length} nodes answer, ${quorum} must; ` +
+    `${answering} of ${nodes.length} nodes answer, and ${quorum} are needed; ` +
     `problems: ${count(diagnosis, 'problem')}, warnings: ${count(diagnosis, 'warning')}`;
   return [...table(heading, rows), '', ...said, ...(said.length > 0 ? [''] : []), sum];
 }

@@ -5,13 +5,13 @@ import { UsageError } from './usage-error.js';
 
 const SCHEME = /^https?:\/\//;
 
-/** True if the nodes are an etcd. */
+/** `true` if the target is an etcd. */
 export function isEtcd({ nodes }: Target): boolean {
   return nodes.some((url) => SCHEME.test(url));
 }
 
 /**
- * The store that a target names; it does not connect yet.
+ * Makes the store of a target, without connecting it.
  *
  * @throws UsageError that does not name the URL, because it may hold a password
  */
@@ -22,7 +22,7 @@ export async function openEtcd(target: Target): Promise<Store> {
   const urls = nodes.map((url) => new URL(url));
   const [username, password] = [urls[0]?.username ?? '', urls[0]?.password ?? ''].map(decodeURIComponent);
   const isSecure = urls.some(({ protocol }) => protocol === 'https:');
-  // Not loaded for who locks in Redis.
+  // Loaded on demand: a command for Redis needs no code of etcd.
   const { etcd } = await import('../etcd/index.js');
   try {
     return etcd({
@@ -31,7 +31,7 @@ export async function openEtcd(target: Target): Promise<Store> {
       ...(isSecure ? { tls: tlsOf(target) } : {}),
     }).openStore({
       keyPrefix,
-      // `doctor` says all that.
+      // `doctor` prints these warnings.
       warnOnce: () => undefined,
       lost: () => undefined,
       ready: () => undefined,

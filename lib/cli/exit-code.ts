@@ -1,11 +1,11 @@
 /** Exit codes of the command; documented in docs/cli.md. */
 export const ExitCode = {
   Ok: 0,
-  /** Asked for something that is not so: the key is not held, `doctor` found a problem. */
+  /** The answer is no: the key is not held, or `doctor` found a problem. */
   No: 1,
   Usage: 2,
   /** Too few nodes answered. */
   Unavailable: 3,
-  /** Something that should not happen. */
+  /** An error that no other code is for. */
   Unexpected: 4,
 } as const;

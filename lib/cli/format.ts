@@ -2,14 +2,14 @@ import { stripVTControlCharacters } from 'node:util';
 import { printable as escaped } from '../core/printable.js';
 import type { LockHolder, LockInfo, LockVote } from '../core/lock-info.js';
 
-/** The first column is not made narrower than this. */
+/** Width below which the first column is never shortened, in characters. */
 const NARROWEST = 16;
 
 /**
- * Rows under a heading, in columns as wide as their widest cell. A few lines, where a package for tables would be a
- * dependency of every application.
+ * Formats rows under a heading, each column as wide as its widest cell. A package for tables would be a dependency of
+ * every application.
  *
- * @param most - how wide a line of the terminal is: where rows would be wider, cells of the first column are shortened
+ * @param most - width of the terminal: cells of the first column are shortened when a row would be wider
  */
 export function table(
   heading: readonly string[],
@@ -37,7 +37,7 @@ export function table(
   );
 }
 
-/** Without its middle, if it is too long: keys differ at their ends. */
+/** Cuts out the middle of a text that is too long, because keys differ at their ends. */
 function shortened(text: string, width: number): string {
   if (widthOf(text) <= width) return text;
   const characters = [...text];
@@ -54,23 +54,23 @@ function shortened(text: string, width: number): string {
   return `${start}\u2026${end}`;
 }
 
-/** Chinese, Japanese and Korean characters and emoji are two columns wide, most accents on their own none. */
+/** Characters that are two columns wide: Chinese, Japanese, Korean and emoji. */
 const WIDE =
   /[\u1100-\u115F\u2E80-\uA4CF\uAC00-\uD7A3\uF900-\uFAFF\uFE30-\uFE6F\uFF00-\uFF60\uFFE0-\uFFE6\u{1F300}-\u{1FAFF}\u{20000}-\u{3FFFD}]/u;
 
-/** Number of terminal columns of a text. */
+/** Number of terminal columns that a text takes. */
 function widthOf(text: string): number {
   let width = 0;
   for (const character of text) width += WIDE.test(character) ? 2 : /\p{Mn}/u.test(character) ? 0 : 1;
   return width;
 }
 
-/** Keys and owners can be any text; what would move the cursor or begin a new line is written as an escape. */
+/** Escapes characters that would move the cursor or begin a new line: keys and owners can be any text. */
 export function printable(text: string): string {
   return escaped(stripVTControlCharacters(text));
 }
 
-/** Milliseconds for people. */
+/** Formats milliseconds for people. */
 export function duration(milliseconds: number): string {
   if (milliseconds === Infinity) return 'for ever';
   if (milliseconds < 1_000) return `${Math.round(milliseconds)} ms`;
@@ -82,7 +82,7 @@ export function duration(milliseconds: number): string {
   return hours < 48 ? `${hours} h ${minutes % 60} min` : `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** A key for people. */
+/** Formats a key for people. */
 export function quoted(key: string): string {
   return `"${printable(key)}"`;
 }
@@ -90,9 +90,9 @@ export function quoted(key: string): string {
 const HEADING = ['KEY', 'MODE', 'OWNER', 'HELD FOR', 'ENDS IN', 'TOKEN', 'NODES'];
 
 /**
- * A table of locks.
+ * Formats a table of locks.
  *
- * @param most - how wide a line of the terminal is
+ * @param most - width of the terminal
  */
 export function lockTable(infos: readonly LockInfo[], most?: number): string[] {
   return table(HEADING, infos.map(lockRow), most);
@@ -107,12 +107,12 @@ function lockRow(info: LockInfo): string[] {
   return [key, modeOf(info), owner + others, ageOf(since), duration(remaining), token, nodes];
 }
 
-/** Mode of a lock, and the number of its taken permits. */
+/** Mode of a lock; with permits, the number of taken permits. */
 export function modeOf({ mode, permits, holders }: LockInfo): string {
   return permits === undefined ? (mode ?? '') : `${holders.length} of ${permits}`;
 }
 
-/** Holders of a lock, sorted by their end. */
+/** Formats the holders of a lock as a table, the first to end first. */
 export function holderTable(holders: readonly LockHolder[]): string[] {
   const hasSlots = holders.some(({ slot }) => slot !== undefined);
   const columns = ['OWNER', 'ID', 'HELD FOR', 'ENDS IN', 'TOKEN'];
@@ -123,7 +123,7 @@ export function holderTable(holders: readonly LockHolder[]): string[] {
   return table(hasSlots ? ['SLOT', ...columns] : columns, rows);
 }
 
-/** Answers of the nodes about one key. */
+/** Formats the answers of the nodes about one key as a table. */
 export function voteTable(votes: readonly LockVote[]): string[] {
   const rows = votes.flatMap((vote) => {
     if (vote.vote === 'error') return [[vote.node, 'error', vote.error.message]];
@@ -137,19 +137,21 @@ export function voteTable(votes: readonly LockVote[]): string[] {
       String(fencingToken),
     ]);
   });
-  // An error is a sentence, and would make its column too wide for the others.
+  // An error is a long text and would make its column too wide, so rows with errors stand below the table.
   const errors = rows.filter(([, vote]) => vote === 'error').map((cells) => cells.join('  '));
   const others = rows.filter(([, vote]) => vote !== 'error');
   const heading = ['NODE', 'SAYS', 'OWNER', 'ID', 'ENDS IN', 'TOKEN'];
   return [...(others.length > 0 ? table(heading, others) : []), ...errors.map(printable)];
 }
 
-/** Time since the start of a hold. The holder's clock may differ from ours. */
+/**
+ * Formats the time since the start of a hold. 0 at least, because the holder's clock may be ahead of this machine's.
+ */
 export function ageOf(since: Date | undefined): string {
   return since === undefined ? '' : duration(Math.max(0, Date.now() - since.getTime()));
 }
 
-/** A lock for programs. JSON has no Infinity, so `remaining` is `null` for a key without expiry. */
+/** Formats a lock as JSON for programs. JSON has no Infinity, so `remaining` is `null` for a key without expiry. */
 export function lockJson(info: LockInfo): object {
   const { key, held, mode, permits, id, owner, since, remaining, fencingToken, holders, votes } = info;
   return {
@@ -171,7 +173,7 @@ export function lockJson(info: LockInfo): object {
   };
 }
 
-/** A holder, for programs. */
+/** Formats a holder as JSON for programs. */
 export function holderJson({ remaining, fencingToken, ...holder }: LockHolder): object {
   return { ...holder, remaining: finite(remaining), fencingToken: fencingToken ?? null };
 }

@@ -7,7 +7,7 @@ import { locksOf } from './list.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** Leader of each name. */
+/** Prints the leader of each name. */
 export async function leaders(
   session: Session,
   { json }: RequestFor<'leaders'>,

@@ -5,13 +5,13 @@ import { lockJson, lockTable } from './format.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** The locks at present, by key. */
+/** Returns the present locks, sorted by key. */
 export async function locksOf(
   { inspection }: Session,
   prefix: string,
   limit: number | undefined,
 ): Promise<LockInfo[]> {
-  // Shows a key once that occurs twice.
+  // A scan may return a key twice; the map keeps it once.
   const infos = new Map<string, LockInfo>();
   for await (const info of inspection.list({ prefix, ...(limit !== undefined && { limit }) }))
     infos.set(info.key, info);

@@ -5,8 +5,8 @@ import { type DeclaredLock, isDeclaredLock } from '../core/declared-lock.js';
 import { UsageError } from './usage-error.js';
 
 /**
- * The locks that a file of the application declares, by name: all that it exports of `defineLocks`, as an ES module or in
- * CommonJS.
+ * Loads the declared locks that a file of the application exports, as an ES module or in CommonJS, and sorts them by
+ * name.
  *
  * @throws UsageError; Error when the file throws
  */
@@ -14,7 +14,7 @@ export async function readLocks(file: string): Promise<readonly DeclaredLock[]> 
   const found = locksIn(await load(file));
   if (found.size === 0)
     throw new UsageError(
-      `${file} exports nothing that defineLocks returns. Export it from there, or give its file`,
+      `${file} does not export a result of defineLocks. Export it there, or give the file that exports it`,
     );
   const names = [...found].map(({ name }) => name);
   const twice = names.find((name, index) => names.indexOf(name) !== index);
@@ -26,7 +26,9 @@ export async function readLocks(file: string): Promise<readonly DeclaredLock[]> 
 async function load(file: string): Promise<unknown> {
   const path = resolve(file);
   await access(path).catch(() => {
-    throw new UsageError(`There is no file ${path}. Build the application first, and give a path from here`);
+    throw new UsageError(
+      `There is no file ${path}. Build the application first, and give the path from the current folder`,
+    );
   });
   try {
     return await import(pathToFileURL(path).href);

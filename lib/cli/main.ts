@@ -20,11 +20,11 @@ import { DEFAULT_SCHEMA, schemaSql } from '../stores/postgres/schema.js';
 import { UsageError } from './usage-error.js';
 import { watch } from './watch.js';
 
-// The command `nestjs-redlock`. It needs ioredis, for PostgreSQL pg, and nothing of Nest.
+// The command `nestjs-redlock`. It needs ioredis, and pg for PostgreSQL, but no package of Nest.
 
 const ending = new AbortController();
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  // The reader has gone, as in `... | head`.
+  // The program that reads the output has ended, such as `head` in `... | head`.
   if (error.code === 'EPIPE') ending.abort();
   else throw error;
 });
@@ -46,7 +46,7 @@ async function main(): Promise<number> {
     }
     return await run(request);
   } catch (error) {
-    // The message alone: errors of ioredis carry the command that failed, and for AUTH that is the password.
+    // Print only the message: an error of ioredis also carries its command, and the command AUTH contains the password.
     const { message } = error as Error;
     if (error instanceof UsageError) {
       process.stderr.write(`nestjs-redlock: ${printable(message)}\nTry nestjs-redlock --help\n`);
@@ -65,7 +65,7 @@ async function run(request: NodeRequest): Promise<number> {
     return doctor(request, terminal);
   if (request.command === 'release') checkRelease(request, terminal);
   if (request.command === 'watch' || request.command === 'board') {
-    // The second signal ends the process as without a listener.
+    // Each signal has its listener only once, so a second Ctrl-C ends the process at once.
     for (const name of ['SIGINT', 'SIGTERM'] as const) process.once(name, () => ending.abort());
   }
   const session = await openSession(request.target);

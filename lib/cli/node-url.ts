@@ -8,7 +8,7 @@ const FORMS =
   'redis://host:6379, rediss://host:6379 (TLS), unix:///path, redis+sentinel://host:26379,host:26379/name ' +
   'or redis+cluster://host:6379,host:6379';
 
-/** The scheme, what is before the last `@`, the hosts, the path and the query. */
+/** The parts of a URL: scheme, text before the last `@`, hosts, path and query. */
 const URL_PARTS = /^(rediss?)(\+sentinel|\+cluster)?:\/\/(?:(.*)@)?([^/?#@]+)(?:\/([^?#]*))?(\?[^#]*)?$/s;
 
 interface Address {
@@ -17,14 +17,14 @@ interface Address {
 }
 
 /**
- * Makes a client for each node of a target; they do not connect yet.
+ * Makes a client for each node of a target, without connecting it.
  *
- * @throws UsageError that names the URL by its place, because it may hold a password
+ * @throws UsageError that gives the number of the URL, not its text, which may hold a password
  */
 export function openNodes(target: Target): Client[] {
   const tls = tlsOf(target);
   return target.nodes.map((url, index) => {
-    const where = `${target.source}${target.nodes.length > 1 ? ` (the URL in place ${index + 1})` : ''}`;
+    const where = `${target.source}${target.nodes.length > 1 ? ` (URL number ${index + 1})` : ''}`;
     return openNode(url, where, tls);
   });
 }
@@ -83,7 +83,7 @@ function openCluster(hosts: Address[], options: RedisOptions): Cluster {
     lazyConnect: true,
     enableOfflineQueue: false,
     clusterRetryStrategy: retryDelay,
-    // A certificate names hosts, and a Cluster tells addresses.
+    // A certificate names hosts, and a Cluster announces addresses.
     ...(options.tls && { dnsLookup: (address: string, callback: LookupCallback) => callback(null, address) }),
     redisOptions: {
       ...options,
@@ -106,7 +106,7 @@ function addressesOf(hosts: string, defaultPort: number, where: string): Address
       /^(?:\[([0-9a-fA-F:.]+)\]|([^:[\]]+))(?::(\d{1,5}))?$/.exec(each) ?? [];
     const host = ipv6 ?? name;
     if (host === undefined || Number(port) > 65_535) {
-      // An invalid part is not shown: when the @ is missing it is a piece of the password.
+      // The message does not show an invalid part: when the @ is missing, the part is a piece of the password.
       throw new UsageError(
         `Expected ${where} to have hosts such as localhost:6379 or [::1]:6379; ` +
           'write special characters of a password as %XX, such as %2F for "/" and %40 for "@"',
@@ -158,7 +158,7 @@ function contentOf(option: string, file: string): Buffer {
   }
 }
 
-/** Options of the command line about certificates. */
+/** The options of the command line for TLS. */
 interface TlsTerms {
   readonly ca?: Buffer;
   readonly cert?: Buffer;

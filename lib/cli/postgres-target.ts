@@ -5,13 +5,13 @@ import { UsageError } from './usage-error.js';
 
 const SCHEME = /^postgres(ql)?:\/\//;
 
-/** True if the nodes are a PostgreSQL. */
+/** `true` if the target is a PostgreSQL. */
 export function isPostgres({ nodes }: Target): boolean {
   return nodes.some((url) => SCHEME.test(url));
 }
 
 /**
- * The store that a target names; it does not connect yet.
+ * Makes the store of a target, without connecting it.
  *
  * @throws UsageError that does not name the URL, because it may hold a password
  */
@@ -19,12 +19,12 @@ export async function openPostgres(target: Target): Promise<Store> {
   const { nodes, source, schema, keyPrefix } = target;
   const [connectionString = '', second] = nodes;
   if (second !== undefined)
-    throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL is one node, and stands alone`);
-  // Loads pg, which is not there for who locks in Redis.
+    throw new UsageError(`Expected ${source} to be one URL: a PostgreSQL must be the only node`);
+  // Loaded on demand: a command for Redis does not need pg, which may not be installed.
   const { postgres } = await import('../postgres/index.js');
   const terms: StoreTerms = {
     keyPrefix,
-    // `doctor` says all that.
+    // `doctor` prints these warnings.
     warnOnce: () => undefined,
     lost: () => undefined,
     ready: () => undefined,

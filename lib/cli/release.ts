@@ -11,7 +11,7 @@ import { UsageError } from './usage-error.js';
 export function checkRelease({ yes }: RequestFor<'release'>, { input }: Terminal): void {
   if (!yes && !input.isTTY) {
     throw new UsageError(
-      'release asks before it deletes a lock, and there is no terminal to ask. Write --yes to do it',
+      'release asks for confirmation, and the input is not a terminal. Write --yes to release without it',
     );
   }
 }
@@ -43,7 +43,7 @@ export async function release(
   return released ? ExitCode.Ok : ExitCode.No;
 }
 
-/** Holders of the key, or, without a quorum, those on any node. */
+/** Holders of the key. Without a quorum, holders on any node. */
 function holdersOf({ holders, votes }: LockInfo): readonly LockHolder[] {
   const all = votes.flatMap((vote) => (vote.vote === 'held' ? vote.holders : []));
   const known = new Map([...all, ...holders].map((holder) => [holder.id, holder]));
@@ -59,15 +59,16 @@ async function agrees(
   const more = others.length > 0 ? ` and ${others.length} more` : `, for ${ageOf(holder?.since)}`;
   const name = printable(holder?.owner ?? '') + more;
   const asking = createInterface({ input, output: questions });
-  // Without a listener for Ctrl-C, and at the end of the input, the question would never be settled.
+  // The question of readline stays unanswered for ever after Ctrl-C or the end of the input, unless a signal aborts it.
   const gone = new AbortController();
   asking.once('SIGINT', () => gone.abort());
   asking.once('close', () => gone.abort());
   try {
-    const until = others.length > 0 ? 'its holders notice, they work' : 'its holder notices, it works';
-    const question =
-      `${quoted(key)} is held by ${name}. Until ${until} on as if nothing had happened.\n` +
-      'Release it? [y/N] ';
+    const until =
+      others.length > 0
+        ? 'Its holders notice that at their next renewals, and work until then.'
+        : 'Its holder notices that at its next renewal, and works until then.';
+    const question = `${quoted(key)} is held by ${name}. ${until}\nRelease it? [y/N] `;
     const answer = await asking.question(question, { signal: AbortSignal.any([signal, gone.signal]) });
     return /^y(es)?$/i.test(answer.trim());
   } catch (error) {

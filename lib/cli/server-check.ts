@@ -22,11 +22,11 @@ export interface ServerExam {
   readonly name: string;
   readonly version: string | undefined;
   readonly report: ServerReport | undefined;
-  /** `appendfsync`, `'yes'` where that is not told, or `'none'`. */
+  /** `appendfsync`; `'yes'` when the server does not tell its value; `'none'` without an append-only file. */
   readonly persistence: string | undefined;
-  /** Milliseconds, of several round trips. */
+  /** Median and longest of several round trips, in milliseconds. */
   readonly roundTrip: { readonly median: number; readonly worst: number } | undefined;
-  /** Milliseconds that the server's clock is ahead of this machine's; exact to half a round trip. */
+  /** Milliseconds by which the server's clock is ahead of this machine's, accurate to half a round trip. */
   readonly clockAhead: number | undefined;
   readonly findings: readonly Finding[];
 }
@@ -34,7 +34,7 @@ export interface ServerExam {
 /** The number of round trips that are measured. */
 const SAMPLES = 20;
 
-/** Major and minor. Nothing older is supported: see docs/choosing-nodes.md. */
+/** Major and minor number of the oldest supported version: see docs/choosing-nodes.md. */
 const OLDEST_VERSION = [6, 2] as const;
 
 /** Process and lock name of the tested channel, which no application uses. */
@@ -90,7 +90,8 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   const key = probeKey(keyPrefix);
   try {
     await withTimeout(channel.run(PROBE, [1, key]), NODE_LIMIT_MS);
-    // A server that knows the script was not sent its text, which locks need after a restart.
+    // A server that has the script in its cache did not get the text. Send the text, because locks must send it after a
+    // restart.
     await withTimeout(client.eval(PROBE.lua, 1, key), NODE_LIMIT_MS);
     const advice = adviceOnKinds(await withTimeout(channel.run(PROBE_KINDS, [1, key]), NODE_LIMIT_MS));
     if (advice !== undefined) findings.push({ level: 'warning', text: advice });
@@ -103,15 +104,16 @@ export async function examineRights(channel: CommandChannel, keyPrefix: string):
   } catch (error) {
     const reason = (error as Error).message;
     const rights = `+publish +subscribe +spublish +ssubscribe &${keyPrefix}*`;
-    const text = `messages do not work (${reason}), so who waits for a lock asks again and again; allow them with ACL SETUSER <user> ${rights}`;
+    const text = `messages do not work (${reason}), so waiters for a lock have to poll; allow them with ACL SETUSER <user> ${rights}`;
     findings.push({ level: 'warning', text });
   }
   return findings;
 }
 
-/** Meaning of an error of a server or of a connection, with advice. */
+/** Explains an error of a server or of a connection, with advice. */
 export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
-  // When no node of a Cluster helps, ioredis says only that it gave up.
+  // When all nodes of a Cluster fail, the message of ioredis says only that it gave up; the cause is in
+  // `lastNodeError`.
   const { message } = (error as { lastNodeError?: Error }).lastNodeError ?? error;
   const advice = ADVICE.find(([pattern]) => pattern.test(message))?.[1] ?? adviceOnConnection(message);
   return advice === undefined ? message : `${message}; ${advice.replace('{prefix}', keyPrefix)}`;
@@ -120,17 +122,17 @@ export function adviceOn(error: Error, keyPrefix = 'lock:'): string {
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority with --ca FILE, and the host by the name that is in its certificate',
+    'give the certificate authority with --ca FILE, and use the host name in the certificate',
   ],
   [
     /NOPERM|user executing the script|ACL failure in script/,
     'allow it with ACL SETUSER <user> ~{prefix}* +@read +@write +@scripting +time +info',
   ],
-  [/^OOM/, 'nothing can be locked until there is memory; raise maxmemory'],
+  [/^OOM/, 'nothing can be locked without free memory; raise maxmemory'],
   [/^MISCONF/, 'nothing can be locked until it can write to its disk; see its log'],
   [
     /^NOREPLICAS/,
-    'nothing can be locked until as many replicas are connected as min-replicas-to-write wants; set it to 0 for locks',
+    'nothing can be locked while fewer replicas are connected than min-replicas-to-write; set it to 0 for locks',
   ],
   [/^READONLY/, 'give the master instead'],
   [/^LOADING/, 'wait until it has loaded its data'],
@@ -144,7 +146,7 @@ async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundT
     const sent = performance.now();
     const [seconds, micros] = await withTimeout(server.time(), NODE_LIMIT_MS);
     const took = performance.now() - sent;
-    // The server looked at its clock about half-way.
+    // The server read its clock about halfway through the round trip.
     const ahead = Number(seconds) * 1_000 + Number(micros) / 1_000 - (Date.now() - took / 2);
     samples.push({ took, ahead });
   }
@@ -155,12 +157,12 @@ async function measure(server: Redis): Promise<Required<Pick<ServerExam, 'roundT
   return { roundTrip, clockAhead: toMicros(quickest.ahead) };
 }
 
-/** Milliseconds, without digits that mean nothing. */
+/** Rounds milliseconds to microseconds; further digits carry no information. */
 function toMicros(milliseconds: number): number {
   return Math.round(milliseconds * 1_000) / 1_000;
 }
 
-/** `undefined` when the server does not say, as many that are hosted by others. */
+/** `undefined` when the server does not tell its value, as on many managed services. */
 async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   try {
     const [, value] = (await withTimeout(server.config('GET', 'appendfsync'), NODE_LIMIT_MS)) as string[];
@@ -171,7 +173,7 @@ async function appendfsyncOf(server: Redis): Promise<string | undefined> {
   }
 }
 
-/** Uses the same commands as locks do. */
+/** Tests messages with the same commands that locks use. */
 async function publishAndSubscribe(client: Redis | Cluster, channel: string): Promise<void> {
   await withTimeout(
     client.isCluster ? (client as Cluster).spublish(channel, '') : client.publish(channel, ''),
@@ -195,12 +197,12 @@ async function publishAndSubscribe(client: Redis | Cluster, channel: string): Pr
   }
 }
 
-/** Advice about a version that is too old; none for an unknown or non-numeric version. */
+/** Advice about a version that is too old; `undefined` for a supported, unknown or non-numeric version. */
 export function adviceOnVersion(version: string): string | undefined {
   const [major = NaN, minor = NaN] = version.split('.').map((part) => Number.parseInt(part, 10));
   const [oldest, leastMinor] = OLDEST_VERSION;
   return major < oldest || (major === oldest && minor < leastMinor)
-    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later, 7.0 is what locks are tested on`
+    ? `it is version ${version}; upgrade to ${oldest}.${leastMinor} or later; locks are tested on 7.0`
     : undefined;
 }
 

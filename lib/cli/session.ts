@@ -11,7 +11,7 @@ import { isPostgres, openPostgres } from './postgres-target.js';
 /** Time limit for a node to connect, and then to answer, in milliseconds. */
 export const NODE_LIMIT_MS = 2_000;
 
-/** Connected nodes, to look at locks with. */
+/** Connected nodes, and the reader of their locks. */
 export interface Session {
   readonly inspection: LockInspector;
   readonly nodeCount: number;
@@ -19,8 +19,8 @@ export interface Session {
 }
 
 /**
- * Connects the nodes of a target. Those that cannot be reached are tried again in the background, and say why in every
- * answer until then.
+ * Connects the nodes of a target. An unreachable node is tried again in the background; until it is connected, each
+ * answer of the node is the reason.
  *
  * @throws UsageError
  */
@@ -49,12 +49,12 @@ async function openStores(target: Target): Promise<readonly Store[]> {
 function openRedis(target: Target): readonly Store[] {
   const context: StoreContext = {
     keyPrefix: target.keyPrefix,
-    // The guard writes a marker to each node. A command that only reads locks must not change the nodes.
+    // The restart guard writes a marker to each node, and a command that reads locks must not change the nodes.
     guarded: false,
     several: false,
     names: new Set(),
     runIds: new Map(),
-    // `doctor` says all that, at length.
+    // `doctor` prints these warnings.
     warnOnce: () => undefined,
   };
   return openNodes(target).map((client) => new RedisStore(client, true, context));

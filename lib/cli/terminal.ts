@@ -4,9 +4,9 @@ import type { Readable, Writable } from 'node:stream';
 export interface Terminal {
   readonly input: Readable & { readonly isTTY?: boolean };
   readonly output: Writable & { readonly isTTY?: boolean; readonly rows?: number; readonly columns?: number };
-  /** Output for questions, separate from the results. */
+  /** Output for questions. It is not the output of results, which may go to a file. */
   readonly questions: Writable;
-  /** Aborts on Ctrl-C, or when the reader of the output has gone. */
+  /** Aborts on Ctrl-C, or when the program that reads the output has ended. */
   readonly signal: AbortSignal;
 }
 

@@ -1,4 +1,4 @@
-/** The command line does not say what to do, or how. The message says what to write, and never what a password is. */
+/** The command line is incomplete or wrong. The message says what to write, and never shows a password. */
 export class UsageError extends Error {
   override readonly name = 'UsageError';
 }

@@ -8,15 +8,15 @@ import { locksOf } from './list.js';
 import type { Session } from './session.js';
 import { print, printJson, type Terminal } from './terminal.js';
 
-/** Cursor to the upper left corner, and nothing after it. */
+/** Terminal codes: move the cursor to the upper left corner, and clear the screen after it. */
 const CLEAR = '\u001B[H\u001B[J';
 
 /** Change of a lock between two polls. */
 type Change = 'held' | 'acquired' | 'released';
 
 /**
- * Polls until the terminal's signal aborts. A terminal gets a table that is redrawn, other outputs a line for every
- * change. Nodes that do not answer are reported, and asked again.
+ * Polls until the signal of the terminal aborts. A terminal gets a table that is redrawn; any other output gets a line
+ * for each change. A node that does not answer is reported, and asked again at the next poll.
  */
 export async function watch(
   session: Session,
@@ -46,7 +46,7 @@ interface View {
 
 function screen(terminal: Terminal): View {
   const draw = (...body: readonly string[]): void => {
-    // Lines beyond the screen would scroll, and the next table would be drawn below.
+    // A table longer than the screen would scroll, and the next table would be drawn below it.
     const rows = Math.max(5, (terminal.output.rows ?? 24) - 4);
     const more = body.length > rows ? [`... and ${body.length - rows} more`] : [];
     const head = `${new Date().toISOString()}   Ctrl-C ends`;
@@ -60,12 +60,12 @@ function screen(terminal: Terminal): View {
         ...(infos.length > 0 ? lockTable(infos, terminal.output.columns) : []),
       ),
     unavailable: (error) => draw(printable(error.message)),
-    // The terminal has written ^C, where the shell would go on.
+    // Begin a new line: the terminal shows ^C on the last one.
     end: () => terminal.output.write('\n'),
   };
 }
 
-/** A holder of a key. */
+/** A holder, with its key. */
 interface Held extends LockHolder {
   readonly key: string;
 }
@@ -83,7 +83,7 @@ function lines(terminal: Terminal, json: boolean): View {
   return {
     locks(infos) {
       const seen = new Map<string, Held>();
-      // A key without holders is a running attempt or release, which exists on some nodes for a moment.
+      // A key without holders is left out: an attempt or a release is under way, and only some nodes store the key.
       for (const { key, holders } of infos)
         for (const holder of holders) seen.set(JSON.stringify([key, holder.id]), { key, ...holder });
       for (const [name, held] of known ?? []) if (!seen.has(name)) say('released', held);

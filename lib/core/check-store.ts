@@ -26,8 +26,8 @@ const PORTS: Readonly<Record<string, readonly (keyof Store)[]>> = {
 const MODES: readonly LockMode[] = ['exclusive', 'shared', 'permits'];
 
 /**
- * Checks that a store has all methods of `LockStore`, and all or none of each other port. A store with half a port
- * would pass start-up and fail at the first lock that needs the other half.
+ * Checks that a store has all methods of `LockStore`, and all or none of each other port. Otherwise a store without one
+ * method of a port would pass start-up, and fail at the first lock that needs the method.
  *
  * @param what - the store's name in error messages
  * @throws TypeError naming the missing methods
@@ -42,7 +42,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
     const begun = port === 'LockStore' ? '' : `, which has ${listed(methods.filter(has))},`;
     throw new TypeError(
       `Expected ${what}${begun} to have all methods of \`${port}\`: it has no ${listed(missing)}. ` +
-        'nestjs-redlock/store has the ports, and a contract suite for stores',
+        'See the ports and the contract suite of nestjs-redlock/store',
     );
   }
   const { name, modes, available, subscribed, listen } = store as Store;
@@ -51,7 +51,7 @@ export function checkStore(store: unknown, what: string): asserts store is Store
   if (!isModes(modes))
     throw badValue(
       `\`modes\` of ${what}`,
-      `a list with 'exclusive', and others of ${inspect(MODES)} that it can store`,
+      `a list with 'exclusive', and possibly others of ${inspect(MODES)}`,
       modes,
     );
   if (typeof available !== 'boolean') throw badValue(`\`available\` of ${what}`, 'true or false', available);

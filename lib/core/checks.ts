@@ -1,10 +1,10 @@
 import { inspect } from 'node:util';
 import { likelyNames } from './near-names.js';
 
-/** The longest delay that `setTimeout` accepts. It fires at once when given a longer one. */
+/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** The milliseconds of each unit, for advice about a duration that is given as text. */
+/** Length of each unit in milliseconds, for advice about a duration that is given as text. */
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, min: 60_000, h: 3_600_000 };
 
 /**
@@ -31,10 +31,10 @@ export function checkBoolean(option: string, value: unknown): void {
 }
 
 /**
- * A property that is `undefined` counts as not given, even if only other code reads it.
+ * Checks that all given options are known. A property that is `undefined` counts as not given.
  *
  * @param of - the owner of the options, for the message
- * @param remedy - advice about an option that is unknown here but valid elsewhere
+ * @param remedy - advice about an option that is unknown here, but valid in another place
  * @throws TypeError unless `options` is an object whose every given property is one of `known`
  */
 export function checkOptionNames(
@@ -53,7 +53,7 @@ export function checkOptionNames(
   }
 }
 
-/** Advice about an unknown option: those that it may be a misspelling of, or else all. */
+/** Advice about an unknown option: the known names that resemble it, or else all known names. */
 export function optionsLike(name: string, known: readonly string[]): string {
   const likely = likelyNames(name, known);
   return likely.length > 0 ? `Did you mean ${listed(likely)}?` : `The options are ${listed(known)}`;
@@ -64,19 +64,19 @@ export function listed(names: readonly string[]): string {
   return names.map((name) => `\`${name}\``).join(', ');
 }
 
-/** The error for a bad option that must be something other than a number. */
+/** Makes the error for an option with a bad value that must not be a number. */
 export function badOption(option: string, rule: string, value: unknown): TypeError {
   return badValue(`\`${option}\``, rule, value);
 }
 
-/** Like {@link badOption}, for a value that is not an option. */
+/** Makes the error for a bad value that is not an option; see {@link badOption}. */
 export function badValue(what: string, rule: string, value: unknown): TypeError {
   return new TypeError(`Expected ${what} to be ${rule}, got ${inspect(value, { depth: 1 })}`);
 }
 
 /**
- * The error for a bad option that must be a number: a `RangeError` for a number out of range, a `TypeError` for
- * anything else.
+ * Makes the error for an option that must be a number: a `RangeError` for a number out of range, a `TypeError` for any
+ * other value.
  */
 export function badNumber(option: string, rule: string, value: unknown): RangeError | TypeError {
   const refusal = badOption(option, rule, value);

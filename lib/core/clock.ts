@@ -16,17 +16,14 @@ export function now(): Instant {
 }
 
 /**
- * Milliseconds since `start`: the larger of the two clocks' results, so that a lease is never taken to last longer than
- * it does (S11).
+ * Milliseconds since `start`: the larger of the two clocks' results, so that the age of a lease is never underestimated
+ * (S11).
  */
 export function elapsedSince(start: Instant): number {
   return Math.max(performance.now() - start.monotonic, Date.now() - start.wall);
 }
 
-/**
- * The earlier moment on each clock. A period that began at one of the two is then never taken to last longer than it
- * does.
- */
+/** The earlier moment on each clock. The age of a period that began at either moment is then never underestimated. */
 export function earlier(a: Instant, b: Instant): Instant {
   return { monotonic: Math.min(a.monotonic, b.monotonic), wall: Math.min(a.wall, b.wall) };
 }

@@ -7,7 +7,7 @@ import { quoted } from './printable.js';
 /** The key of a declared lock: a fixed key, a list of keys that make one lock, or a function that returns either. */
 export type DeclaredKey = LockKey | ((...args: never[]) => LockKey);
 
-/** The definition that {@link defineLocks} takes for each name. */
+/** The definition of one lock in {@link defineLocks}. */
 export interface LockDefinition<Key extends DeclaredKey = DeclaredKey> extends LockPolicy {
   /**
    * The key to lock. A function computes it from arguments such as an id. Write out the types of its parameters, and
@@ -29,31 +29,31 @@ export interface LockDefinition<Key extends DeclaredKey = DeclaredKey> extends L
  * @typeParam Args - the parameters of its key function; none for a fixed key
  */
 export interface DeclaredLock<Args extends readonly unknown[] = never[]> {
-  /** The name under which it is declared: its label in events, traces and metrics. */
+  /** The name of the declaration: the label of the lock in events, traces and metrics. */
   readonly name: string;
 
-  /** Its options as they are declared; a module can override some of them. */
+  /** The declared options; a module can override some of them. */
   readonly policy: LockPolicy;
 
-  /** Its key or keys, unless a function computes them. */
+  /** The fixed key or keys; `undefined` when a function computes them. */
   readonly keys: readonly string[] | undefined;
 
-  /** The team that is responsible for it. */
+  /** The team that is responsible for the lock. */
   readonly team: string | undefined;
 
-  /** Its purpose. */
+  /** The purpose of the lock. */
   readonly about: string | undefined;
 
   /**
-   * Binds the arguments, for calls that take more than a lock and its arguments:
-   * `acquire(locks['order:settle'].for(42), { signal })`.
+   * Binds the arguments of the key function, for calls that also take options: `acquire(locks['order:settle'].for(42),
+   * { signal })`.
    *
    * @throws TypeError when the key function does not return a usable key
    */
   readonly for: (...args: Args) => KeyedLock;
 }
 
-/** A declared lock with its arguments. Every method that takes a key takes it. */
+/** A declared lock with bound arguments. Every method that takes a key also takes this object. */
 export interface KeyedLock {
   readonly lock: DeclaredLock;
 
@@ -61,22 +61,22 @@ export interface KeyedLock {
   readonly keys: readonly string[];
 }
 
-/** Any result of {@link defineLocks}: declared locks by their names. */
+/** The type of any result of {@link defineLocks}: declared locks by their names. */
 export type DeclaredLocks = Readonly<Record<string, DeclaredLock>>;
 
-/** The parameters of a key function; a fixed key has none. */
+/** The parameters of a key function; none for a fixed key. */
 type ArgsOf<Key> = Key extends (...args: infer Args) => unknown ? Args : [];
 
-// Symbols and not a class identify a declared lock, because the application and the command can load two copies of this
-// package.
+// Symbols identify a declared lock, and `instanceof` does not: the application and the command can load two copies of
+// this package.
 const DECLARED = Symbol.for('nestjs-redlock:declared-lock');
 const KEYED = Symbol.for('nestjs-redlock:keyed-lock');
 
 const NAMES: readonly string[] = ['key', ...LOCK_POLICY_NAMES, 'instance', 'team', 'about'];
 
 /**
- * Declares locks in one place: the key, the ttl, the module instance and the responsible team of each. A module that
- * gets them as `locks` can forbid all other locks with `strict`.
+ * Declares locks in one place: the key, the ttl, the module instance and the responsible team of each. A module with
+ * these locks in its option `locks` can forbid all other locks with `strict`.
  *
  * @returns the locks by their names, frozen
  * @throws TypeError or RangeError naming the lock, the option, the rule and the value
@@ -103,7 +103,7 @@ export function defineLocks<const Keys extends Readonly<Record<string, DeclaredK
 }): { readonly [Name in keyof Keys]: DeclaredLock<ArgsOf<Keys[Name]>> };
 export function defineLocks(definitions: Readonly<Record<string, LockDefinition>>): DeclaredLocks {
   if (typeof definitions !== 'object' || definitions === null || Array.isArray(definitions))
-    throw badOption('definitions', 'an object that gives each lock a name', definitions);
+    throw badOption('definitions', 'an object with a lock under each name', definitions);
   const declared = Object.entries(definitions).map(([name, definition]) => [name, declare(name, definition)]);
   return Object.freeze(Object.fromEntries(declared) as Record<string, DeclaredLock>);
 }
@@ -125,7 +125,8 @@ function declare(name: string, definition: LockDefinition): DeclaredLock {
     about,
     for: (...args: unknown[]) => {
       const given =
-        keys ?? keysOf(keyOf!(...args), `what the key function of the declared lock ${quoted([name])} gives`);
+        keys ??
+        keysOf(keyOf!(...args), `the result of the key function of the declared lock ${quoted([name])}`);
       return marked(KEYED, { lock, keys: given });
     },
   };
@@ -136,7 +137,9 @@ function check(name: string, definition: LockDefinition): void {
   if (name === '')
     throw new TypeError('Expected a name that is not empty: metrics, traces and errors show it');
   checkOptionNames(name, definition, NAMES, (option) =>
-    option === 'label' ? 'The name of a declared lock is its label: leave it out' : whereItBelongs(option),
+    option === 'label'
+      ? 'The name of a declared lock is its label: leave out `label`'
+      : whereItBelongs(option),
   );
   const { key, team, about } = definition;
   if (typeof key !== 'function') keysOf(key);
@@ -147,7 +150,7 @@ function check(name: string, definition: LockDefinition): void {
   }
 }
 
-/** Copies the error of an option, with the same class and with `place` before its message. */
+/** Copies the error about an option: the same class, and `place` before the message. */
 export function withPlace(place: string, error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;
   return new Kind(`${place}: ${(error as Error).message}`);
@@ -162,7 +165,7 @@ export function isDeclaredLock(value: unknown): value is DeclaredLock {
   return typeof value === 'object' && value !== null && DECLARED in value;
 }
 
-/** `true` for a declared lock with its arguments. */
+/** `true` for a declared lock with bound arguments. */
 export function isKeyedLock(value: unknown): value is KeyedLock {
   return typeof value === 'object' && value !== null && KEYED in value;
 }

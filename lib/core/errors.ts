@@ -31,23 +31,24 @@ export class RedlockError extends Error {
 export type RetryLimit = { readonly timeout: number } | { readonly attempts: number };
 
 /**
- * A quorum of nodes answered. Another caller holds the lock, or waits for it and came earlier. Redis works: wait, or do
- * without the lock.
+ * A quorum of nodes answered. Another caller holds the lock, or came earlier and waits for the lock. The nodes work:
+ * try again later, or skip the work.
  */
 export class LockHeldError extends RedlockError {
   override readonly name = 'LockHeldError';
 
   constructor(
-    /** The keys that were asked for. */
+    /** The requested keys. */
     readonly keys: readonly string[],
     /**
-     * Readable name of the holder (the module option `owner` of its process). With several holders, the one whose end
-     * can admit this call: the first permit to end, or for an exclusive lock the last reader.
+     * Readable name of the holder (the module option `owner` of its process). With several holders, `owner` is the
+     * holder whose end can admit this call: the holder of the first permit to end, or the last reader when this call
+     * wants an exclusive lock.
      */
     readonly owner: string,
     /**
-     * The longest time in milliseconds until that lock ends, if its holder does not renew it; `Infinity` if the key has
-     * no expiry.
+     * The longest time in milliseconds until the lock of `owner` ends, if `owner` does not renew it; `Infinity` if the
+     * key has no expiry.
      */
     readonly retryAfter: number,
     details: LockHeldDetails = {},
@@ -57,7 +58,7 @@ export class LockHeldError extends RedlockError {
       'LOCK_HELD',
       ranTick === undefined
         ? `${titleOf(keys, details.lock)} is ${whoHasIt(owner, details)}${whatToDo(retryAfter, details)}`
-        : `${titleOf(keys, details.lock)} is not to be locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
+        : `${titleOf(keys, details.lock)} is not locked again: ${nameOfTick(ranTick)} has run already, by ${printable(owner)}`,
     );
     if (details.lock !== undefined) this.lock = details.lock;
     this.heldByCaller = details.heldByCaller ?? false;
@@ -65,24 +66,25 @@ export class LockHeldError extends RedlockError {
     this.limit = details.limit;
     this.holders = details.holders ?? [];
     this.permitsSeen = details.permitsSeen;
-    // A copy of this error needs it. Not enumerable: a log shows only what helps a person.
+    // `afterTrying` and `named` need it for their copies. The property is not enumerable, so that a log does not print
+    // it.
     Object.defineProperty(this, 'kind', { value: details.kind });
   }
 
   /**
-   * The holders that the nodes named when they refused. The first is the one that this call waits for. With permits the
-   * list has up to ten; `LockService.inspect` returns all. The list is empty when the lock is reserved for `owner`, who
-   * waits and came earlier.
+   * The holders that the nodes named in their refusals. This call waits for the first of the list. With permits the
+   * list has up to ten holders; `LockService.inspect` returns all. The list is empty when the lock is reserved for
+   * `owner`, which came earlier and waits.
    */
   readonly holders: readonly LockHolder[];
 
-  /** `true` if the call itself runs under a lock of one of the keys, and so waited for itself. */
+  /** `true` if the call was made under a lock of one of its keys, and so waited for itself. */
   readonly heldByCaller: boolean;
 
   /**
-   * Only with `oncePerTick`, when nobody holds the lock but the tick has run already: the time of the tick in
-   * milliseconds since 1970, or 0 for an `@Interval`. `owner` ran it, and the nodes remember that for another
-   * `retryAfter` milliseconds.
+   * The time of the tick that has already run, in milliseconds since 1970, or 0 for an `@Interval`. Only with
+   * `oncePerTick`, and only when nobody holds the lock; otherwise `undefined`. The process `owner` ran the tick, and
+   * the nodes remember that for another `retryAfter` milliseconds.
    */
   readonly ranTick: number | undefined;
 
@@ -90,20 +92,21 @@ export class LockHeldError extends RedlockError {
   readonly limit: RetryLimit | undefined;
 
   /**
-   * Only with `permits`, when another caller lately asked for a larger number than this call: that number at least. The
-   * largest number is the limit. Otherwise `undefined`.
+   * The number of permits that another caller recently asked for, or a smaller number that is still larger than this
+   * call's. Only with `permits`, when another caller asked for more permits than this call; otherwise `undefined`. The
+   * limit of the key is the largest number.
    */
   readonly permitsSeen: number | undefined;
 
   /** The name of the declared lock; absent for other locks. */
   declare readonly lock?: string;
 
-  /** A copy for a wait that a limit of `retry` ended. */
+  /** Copies the error, with the limit of `retry` that ended the wait. */
   afterTrying(limit: RetryLimit): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, limit });
   }
 
-  /** A copy for a caller that asked for a declared lock. */
+  /** Copies the error, with the name of the declared lock. */
   named(lock: string): LockHeldError {
     return new LockHeldError(this.keys, this.owner, this.retryAfter, { ...this, kind: this.kind, lock });
   }
@@ -117,7 +120,7 @@ export interface LockHeldDetails {
   readonly heldByCaller?: boolean;
   readonly ranTick?: number | undefined;
   readonly limit?: RetryLimit | undefined;
-  /** Empty if nobody holds the lock and it is reserved for a waiter. */
+  /** The list is empty when nobody holds the lock and the lock is reserved for a waiter. */
   readonly holders?: readonly LockHolder[];
   readonly permitsSeen?: number | undefined;
   /** The requested kind of lock. */
@@ -126,12 +129,12 @@ export interface LockHeldDetails {
   readonly lock?: string | undefined;
 }
 
-/** Keys for a message, with the name of the declared lock if there is one. */
+/** Formats keys for a message, with the name of the declared lock if there is one. */
 export function titleOf(keys: readonly string[], lock: string | undefined): string {
   return lock === undefined ? quoted(keys) : `${quoted(keys)} (${printable(lock)})`;
 }
 
-/** The name of a tick for messages. */
+/** Formats a tick for a message. */
 export function nameOfTick(at: number): string {
   return at === 0 ? 'this interval' : `the tick of ${new Date(at).toISOString()}`;
 }
@@ -140,7 +143,7 @@ function whoHasIt(owner: string, details: LockHeldDetails): string {
   const { holders, heldByCaller } = details;
   const name = printable(owner);
   if (holders?.length !== 0) return `held by ${name}${otherKind(details)}`;
-  return `kept for ${name}, who ${heldByCaller ? 'waits in line' : 'came earlier and waits in line'}`;
+  return `reserved for ${name}, who ${heldByCaller ? '' : 'came earlier and '}waits in the queue`;
 }
 
 /** Two kinds of lock on one key are usually a mistake, so the message says that the kinds differ. */
@@ -156,19 +159,21 @@ function whatToDo(retryAfter: number, { heldByCaller, limit, holders = [], kind 
     const [holder] = holders;
     if (!holder) {
       return (
-        ' until the very call that asks for it lets go of the lock that it is under. Set `reentrant` to join that one ' +
-        '(calls side by side do not join), or move what both methods do to one that is not locked.'
+        '. That waiter cannot get the lock before this call ends, because this call already runs under it. Set ' +
+        '`reentrant` to join the held lock (calls side by side do not join), or move the common work of both methods ' +
+        'to a method without a lock.'
       );
     }
     if (holder && kind && !joins(kind.mode, holder.mode)) {
       return (
-        ', by the very call that asks for it. Such a lock cannot join the one that the call is under: give both the same ' +
-        '`mode` or `permits`, with `reentrant`, or move what both methods do to one that is not locked.'
+        ', and this call already runs under that lock, so it would wait for itself. The two kinds of lock cannot join: ' +
+        'give both the same `mode` or `permits`, with `reentrant`, or move the common work of both methods to a ' +
+        'method without a lock.'
       );
     }
     return (
-      ', by the very call that asks for it. Set `reentrant` to join the lock that a call is under (calls side by side ' +
-      'do not join), or move what both methods do to one that is not locked.'
+      ', and this call already runs under that lock, so it would wait for itself. Set `reentrant` to join the held lock ' +
+      '(calls side by side do not join), or move the common work of both methods to a method without a lock.'
     );
   }
   return Number.isFinite(retryAfter)
@@ -190,15 +195,15 @@ function gaveUp(limit: RetryLimit | undefined, verb: string): string {
 export interface NodeVote {
   /** The node's address, without credentials. */
   readonly node: string;
-  /** `'pending'`: the other votes decided the attempt before this one arrived. */
+  /** `'pending'`: the votes of other nodes decided the attempt before the vote of this node arrived. */
   readonly vote: 'granted' | 'held' | 'free' | 'error' | 'pending';
   /** The reason for a missing or unusable vote; only with `'error'`. */
   readonly error?: Error;
 }
 
-/** The restart guard keeps a node from voting, because the node may have forgotten locks. */
+/** A node may have forgotten locks, so the restart guard does not count its votes yet. */
 export class GuardedNodeError extends Error {
-  /** @param votesIn - the milliseconds until it votes again */
+  /** @param votesIn - the milliseconds until its votes count again */
   constructor(votesIn: number) {
     super(
       'started or lost its data a short while ago and may have forgotten locks; ' +
@@ -207,7 +212,7 @@ export class GuardedNodeError extends Error {
   }
 }
 
-const WAIT_AT_START = ' Set `waitForQuorum` to have start-up wait for that.';
+const WAIT_AT_START = ' Set `waitForQuorum` to make the start-up wait for that.';
 
 /** Fewer than a quorum of nodes answered in time and were fit to vote, so it is unknown if the lock is free. */
 export class LockUnavailableError extends RedlockError {
@@ -218,7 +223,7 @@ export class LockUnavailableError extends RedlockError {
     readonly keys: readonly string[],
     private readonly reason: string,
     votes: readonly NodeVote[] = [],
-    /** The operation that failed. */
+    /** The operation that failed, as a verb with its object. */
     private readonly what = `lock ${quoted(keys)}`,
     /** The limit of `retry` that ended the wait; `undefined` when the call did not wait. */
     readonly limit?: RetryLimit,
@@ -233,7 +238,8 @@ export class LockUnavailableError extends RedlockError {
       `${[`Could not ${what}: ${reason}`, ...errors].join('; ')}${end}${advice}`,
       first && { cause: first.error },
     );
-    // Not enumerable: the message has the reasons already, and a log would print every error of the list at length.
+    // Both properties are not enumerable: the message contains the reasons, and a log would print each error of the
+    // votes at length.
     Object.defineProperty(this, 'votes', { value: votes });
     Object.defineProperty(this, 'reason', { enumerable: false });
     Object.defineProperty(this, 'what', { enumerable: false });
@@ -243,12 +249,12 @@ export class LockUnavailableError extends RedlockError {
   /** The name of the declared lock; absent for other locks. */
   declare readonly lock?: string;
 
-  /** A copy for a wait that a limit of `retry` ended. */
+  /** Copies the error, with the limit of `retry` that ended the wait. */
   afterTrying(limit: RetryLimit): LockUnavailableError {
     return new LockUnavailableError(this.keys, this.reason, this.votes, this.what, limit);
   }
 
-  /** A copy for a caller that asked for a declared lock. */
+  /** Copies the error, with the name of the declared lock. */
   named(lock: string): LockUnavailableError {
     const { keys, reason, votes, limit } = this;
     return new LockUnavailableError(keys, reason, votes, `lock ${titleOf(keys, lock)}`, limit, lock);
@@ -259,8 +265,8 @@ export class LockUnavailableError extends RedlockError {
 }
 
 /**
- * The lock ended while its holder still needed it: its validity ran out, or the nodes say that another holder has the
- * key. Another process may hold the lock now. Write nothing more to what it protects.
+ * The lock ended while its holder still needed it: its validity ran out, or too few nodes still store it. Another
+ * process may hold the lock now. Stop writing to the resource that the lock protects.
  */
 export class LockLostError extends RedlockError {
   override readonly name = 'LockLostError';
@@ -284,7 +290,7 @@ export function asError(thrown: unknown): Error {
   return thrown instanceof Error ? thrown : new Error(String(thrown));
 }
 
-/** There was no time for a node's answer, so its vote is unknown. */
+/** No time was left to wait for the answer of a node, so its vote is unknown. */
 export class NoTimeError extends Error {}
 
 /** A store was closed while it connected, as at a shutdown during the start: no node is missing. */
@@ -297,7 +303,8 @@ export class ClosedStoreError extends Error {
 }
 
 /**
- * A store is not fit for locks, such as a standby, so the start fails. The message continues after the store's name.
+ * A store cannot be used for locks, such as a standby, so the start fails. The name of the store comes before the
+ * message.
  */
 export class UnfitStoreError extends Error {
   override readonly name = 'UnfitStoreError';

@@ -1,30 +1,32 @@
 import type { DeclaredLock } from './declared-lock.js';
 
-/** Marks the position of an argument in a key; no key contains it. */
+/** Marks an argument in a pattern. It is a noncharacter of Unicode, so no key contains it. */
 const HOLE = '\u{10FFFF}';
 
-/** The number of stand-ins that a key function gets: more than any function takes, and enough for a rest parameter. */
+/** Number of stand-in arguments for a key function: more than its parameters, and enough for a rest parameter. */
 const ARGUMENTS = 8;
 
-/** The most operations on the stand-ins in one call. No key needs so many, and the limit ends an endless loop. */
+/**
+ * Limit of operations on the stand-ins in one call, which ends an endless loop. A usual key function needs far fewer.
+ */
 const MOST_ASKED = 1_000;
 
 /** The pattern of the keys of a lock. */
 export interface KeyPattern {
   /** The key with `*` for each argument, for people. */
   readonly text: string;
-  /** The number of characters that all matching keys share. */
+  /** The number of characters that all matching keys have in common. */
   readonly length: number;
   readonly fits: (key: string) => boolean;
 }
 
 /**
- * The key patterns of a declared lock, which tell its keys from others in a list of locks. Calls the key function with
- * stand-ins, once with all of them and then with fewer, so that a branch on a missing argument shows both patterns. Any
- * other branch shows one. Every property of a stand-in is another stand-in.
+ * Finds the key patterns of a declared lock, which tell the keys of this lock from others in a list of locks. Calls the
+ * key function with stand-ins as arguments: first with all of them, then with fewer. A branch on a missing argument so
+ * yields both of its patterns; any other branch yields one. Every property of a stand-in is another stand-in.
  *
- * @returns an empty list if the function does more than insert its arguments into texts, or if a key is nothing but
- * arguments
+ * @returns an empty list if the function does anything else than insert its arguments into texts, or if a key consists
+ * of an argument alone
  */
 export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (lock.keys) return lock.keys.map(patternOf);
@@ -34,7 +36,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   if (texts.length === 0 || !texts.every((text) => text.includes(HOLE))) return [];
   const all = [...new Set([...texts, ...ofFewer.flat()])];
   const patterns = all.map(patternOf);
-  // `order:*` covers `order:all`, and it covers the key that a missing argument gives.
+  // `order:*` covers `order:all`, and also the key for a missing argument.
   const isCovered = (at: number): boolean =>
     patterns.some((pattern, other) => {
       const isAsWide = patterns[at]!.fits(all[other]!);
@@ -43,7 +45,7 @@ export function keyPatterns(lock: DeclaredLock): readonly KeyPattern[] {
   return patterns.filter((_, at) => !isCovered(at));
 }
 
-/** Empty if the function throws, or if an argument alone is a key. */
+/** The keys for `count` arguments. Empty if the function throws, or if an argument alone is a key. */
 function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   let asked = 0;
   const ask = (): void => {
@@ -57,7 +59,10 @@ function textsOf(lock: DeclaredLock, count: number): readonly string[] {
   }
 }
 
-/** Acts as a text inside a text, and as a function and an object elsewhere. Fails as a number. */
+/**
+ * Makes an argument that acts as a text inside a text, and as a function and an object elsewhere. Use as a number
+ * throws.
+ */
 function standIn(ask: () => void): unknown {
   const next = (): unknown => {
     ask();

@@ -7,7 +7,7 @@ export const LEADER_PREFIX = 'leader:';
 export type LockKey = string | readonly string[];
 
 /**
- * The keys of a lock, each once, in the same order in every process.
+ * Lists the keys of a lock without repetitions, in the same order in every process.
  *
  * @param what - the key's name in error messages
  * @throws TypeError when the list is empty, or a key is not a usable name
@@ -23,7 +23,7 @@ export function keysOf(key: LockKey, what = '`key`'): readonly string[] {
 }
 
 /**
- * Like {@link keysOf}, for operations on exactly one key.
+ * Checks the key of an operation on exactly one key, as {@link keysOf} does.
  *
  * @throws TypeError when it is not a usable name
  */

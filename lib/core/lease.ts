@@ -8,7 +8,7 @@ const ID_BYTES = 16;
 /** Length of the ids of leases, in characters. */
 export const ID_LENGTH = ID_BYTES * 2;
 
-/** Random bytes for the next ids: one request for 16 KiB costs hardly more than one for 16 bytes. */
+/** Random bytes for the next ids: one request for 16 KiB of random bytes costs hardly more than one for 16 bytes. */
 const pool = Buffer.alloc(1_024 * ID_BYTES);
 let used = pool.length;
 
@@ -22,29 +22,31 @@ function randomId(): string {
 }
 
 /**
- * One attempt to lock some keys, as every node is asked to store it. A store reads a lease and does not change it.
+ * One attempt to lock some keys, in the form that the client asks every node to store. A store reads a lease and does
+ * not change it.
  *
- * Every attempt makes a lease with an id of its own: if two attempts shared an id, the late reply to the first would
- * count for the second (S5).
+ * Each attempt makes a new lease with a new id: if two attempts shared an id, the late reply to the first would count
+ * for the second (S5).
  */
 export class Lease {
   readonly id = randomId();
 
   /**
-   * Set when the attempt has failed or the lock is released. For an ended lease a node must start nothing but its
-   * release: a write that arrives after the release would stay for the whole ttl (S15).
+   * Set when the attempt has failed or the lock is released. After that a node must start no request for the lease
+   * except its release: a write that arrives after the release would stay for the whole ttl (S15).
    */
   ended = false;
 
   /**
-   * The slot of each key, in the order of the keys; only with permits, once known. A node that stored the lease in
-   * another slot does not count as holding it.
+   * The slot of each key, in the order of the keys; only with permits, and from the time at which the slots are known.
+   * The vote of a node that stored the lease in another slot does not count.
    */
   slots: readonly number[] | undefined;
 
   /**
-   * The limit, if another caller lately asked for more permits of one of the keys than this lease did.
-   * @internal For the algorithm only, like the other members marked so.
+   * The number of permits that another caller recently asked for, if it is larger than this lease's; that number is the
+   * limit.
+   * @internal Used by the algorithm only, like the other internal members.
    */
   permitsSeen: number | undefined;
 
@@ -73,7 +75,8 @@ export class Lease {
   }
 
   /**
-   * Marks the lock as acquired. Only from now on does a release keep or leave data: a failed attempt leaves none.
+   * Marks the lock as acquired. A release keeps keys (`minHold`) or leaves a tick only after this call: a failed
+   * attempt leaves no data.
    *
    * @param sent - the `performance.now()` of the first request
    * @internal
@@ -91,13 +94,13 @@ export class Lease {
     this.permitsSeen = Math.max(this.permitsSeen ?? 0, permits);
   }
 
-  /** Milliseconds that nodes must keep the keys after a release now; 0 to free them. */
+  /** Milliseconds for which nodes must keep the keys when the lock is released now; 0 to free the keys. */
   get keepFor(): number {
     const { sent, minHold = 0 } = this.#afterwards ?? {};
     return sent === undefined ? 0 : leftUntil(sent + minHold);
   }
 
-  /** The tick that nodes must remember after a release now. */
+  /** The tick that nodes must remember when the lock is released now. */
   get mark(): TickMark | undefined {
     const { sent, tick } = this.#afterwards ?? {};
     if (!tick || sent === undefined) return undefined;
@@ -106,7 +109,7 @@ export class Lease {
   }
 
   /**
-   * Milliseconds after the release for which a node that missed it still needs it.
+   * Milliseconds after the release for which a node that did not receive the release still needs it.
    * @internal
    */
   get pendingFor(): number {
@@ -117,11 +120,12 @@ export class Lease {
 
 interface Afterwards {
   readonly tick: Tick | undefined;
-  /** Milliseconds that the keys are kept at least, although the lock is released sooner. */
+  /** Shortest time in milliseconds that the keys are kept, also when the lock is released sooner. */
   readonly minHold: number;
   /**
-   * The `performance.now()` of the first request; `undefined` before the lock is acquired. The monotonic clock, because
-   * a wall clock that is set forward must not shorten this period. A suspended machine makes it longer.
+   * The `performance.now()` of the first request; `undefined` before the lock is acquired. It is a time of the
+   * monotonic clock, because a wall clock that is set forward must not shorten this period. A suspended machine makes
+   * the period longer.
    */
   readonly sent: number | undefined;
 }

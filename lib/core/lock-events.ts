@@ -12,7 +12,7 @@ export interface LockSlots {
   readonly slots?: readonly number[];
 }
 
-/** @returns the properties for events: none without permits */
+/** @returns the properties for events; none without permits */
 export function slotsOf(lock: {
   readonly slot: number | undefined;
   readonly slots: readonly number[] | undefined;
@@ -48,8 +48,8 @@ export interface LockStateEvent extends LockSlots {
 export const LOCK_STATE_CHANNEL = 'nestjs-redlock:lock-state';
 
 /**
- * Costs next to nothing without subscribers. Node reports an error of a listener as an uncaught exception; the lock is
- * not affected.
+ * A message costs almost no time without subscribers. Node reports the error of a subscriber as an uncaught exception;
+ * the error does not affect the lock.
  */
 export const lockStates = channel(LOCK_STATE_CHANNEL);
 
@@ -66,7 +66,7 @@ export interface LockReleaseEvent extends LockSlots {
 }
 
 /**
- * The name of the tracing channel of `node:diagnostics_channel` for releases, each of which lasts until a quorum has
+ * The name of the tracing channel of `node:diagnostics_channel` for releases; a release ends when a quorum has
  * confirmed.
  */
 export const LOCK_RELEASE_CHANNEL = 'nestjs-redlock:release';
@@ -86,9 +86,9 @@ export const NODE_ERROR_CHANNEL = 'nestjs-redlock:node-error';
 
 export const nodeErrors = channel(NODE_ERROR_CHANNEL);
 
-/** `true` if anybody listens. `TracingChannel.hasSubscribers` came with later versions of Node. */
+/** `true` if the channel has subscribers. `TracingChannel.hasSubscribers` exists only in later versions of Node. */
 export function isWatched({ start, end, asyncStart, asyncEnd, error }: Watchable): boolean {
-  // Called for every lock, so it allocates nothing.
+  // Every lock calls this function, so it allocates nothing.
   return (
     start.hasSubscribers ||
     end.hasSubscribers ||

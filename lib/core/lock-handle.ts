@@ -17,30 +17,32 @@ export interface LockHandle extends AsyncDisposable {
 
   /**
    * The number of this lock's permit, from 0 on; only with `permits` and one key, otherwise `undefined`. No other
-   * holder has the same number while the lock is held, and it does not change: it can serve as a small number for this
-   * worker.
+   * holder has the same number while the lock is held, and it does not change: use it as a small number for a worker.
    */
   readonly slot: number | undefined;
 
-  /** With `permits`: the slot of each key, in the order of {@link keys}. Otherwise `undefined`. */
+  /** The slot of each key with `permits`, in the order of {@link keys}; otherwise `undefined`. */
   readonly slots: readonly number[] | undefined;
 
   /**
-   * Larger than the token of every earlier lock of any of these keys. That holds while the nodes keep their data, and no
-   * node's clock falls 10 s or more below a time that it has shown. A whole number below 2^53; `extend` keeps it.
+   * Larger than the token of every earlier lock of any of these keys. That is guaranteed while the nodes keep their
+   * data, and while no node's clock is set back by 10 s or more. The token is a whole number below 2^53, and `extend`
+   * does not change it.
    *
-   * Pass it to the resource that the lock protects, and let the resource refuse a token lower than one that it has
-   * seen. A holder that was paused past the end of its lock then cannot overwrite its successor.
+   * Pass it to the resource that the lock protects, and let the resource refuse a token that is lower than an earlier
+   * one. A holder that was paused until after the end of its lock then cannot overwrite the data of the next holder.
    *
-   * The order says nothing about holders of the same lock at the same time. Shared locks that overlap may have the same
-   * token: a resource compares a read with the writes that it has seen, and a write with everything. With permits each
-   * slot has tokens of its own: a resource remembers the highest token of each slot.
+   * Tokens do not order locks that are held at the same time. Shared locks that overlap may have the same token. So
+   * let the resource compare the token of a read with those of earlier writes, and the token of a write with all earlier
+   * tokens. With permits each slot has its own tokens: let the resource remember the highest token of
+   * each slot.
    */
   readonly fencingToken: number;
 
   /**
-   * `'held'`; `'unconfirmed'` when the last renewal failed but validity is left, so the lock is still held and ends
-   * unless a renewal succeeds in time; `'lost'`; `'released'`. The clock decides, as in {@link isHeld}.
+   * The state of the lock: `'held'`, `'unconfirmed'`, `'lost'` or `'released'`. `'unconfirmed'`: the last renewal
+   * failed, but the lock is held until its validity ends; a later renewal can still succeed. The value comes from the
+   * clock, as in {@link isHeld}.
    */
   readonly state: LockState;
 
@@ -48,18 +50,22 @@ export interface LockHandle extends AsyncDisposable {
    * Aborts with a `LockLostError` as its reason when the lock is lost, or when the application shuts down while it is
    * held. A release does not abort it.
    *
-   * A blocked event loop delays the signal. Before a write that must not come late, call {@link assertHeld}.
+   * A blocked event loop delays the signal. Call {@link assertHeld} before a write that must not happen after the end
+   * of the lock.
    */
   readonly signal: AbortSignal;
 
-  /** Milliseconds for which no other caller can hold the lock, by this machine's clock; 0 when it is not held. */
+  /**
+   * Milliseconds for which no other caller can hold the lock, measured with this machine's clock; 0 when the lock is
+   * not held.
+   */
   remaining(): number;
 
-  /** `true` while the lock is held. The clock decides, without a request to Redis (S10). */
+  /** `true` while the lock is held. The answer comes from the clock, without a request to Redis (S10). */
   isHeld(): boolean;
 
   /**
-   * Returns while the lock is held. The clock decides, without a request to Redis (S10).
+   * Checks that the lock is held. The answer comes from the clock, without a request to Redis (S10).
    * @throws LockLostError when the lock is lost or released
    */
   assertHeld(): void;
@@ -78,9 +84,9 @@ export interface LockHandle extends AsyncDisposable {
   extend(ttl?: number): Promise<void>;
 
   /**
-   * Releases the lock. Resolves when a quorum has confirmed, or when the time limit for that has passed: a key that
-   * could not be deleted ends with its ttl. Never rejects. A second call does nothing. The request is sent at the end
-   * of this turn of the event loop: await it before you close a Redis client of your own.
+   * Releases the lock. Resolves when a quorum has confirmed, or when the time limit of the request has passed: a key
+   * that could not be deleted ends with its ttl. Never rejects. A second call does nothing. The request is sent at the
+   * end of this turn of the event loop: await the release before you close your own Redis client.
    */
   release(): Promise<void>;
 }

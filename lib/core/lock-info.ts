@@ -6,28 +6,31 @@ export interface LockHolder {
   /** The `id` of its handle. */
   readonly id: string;
 
-  /** Readable name of the process that holds it (its module option `owner`). */
+  /** Readable name of the holder's process (its module option `owner`). */
   readonly owner: string;
 
-  /** The time at which it asked for the lock, by its own clock. */
+  /** The time at which the holder asked for the lock, by the holder's clock. */
   readonly since: Date;
 
   /**
-   * Milliseconds until it ends unless it is renewed; `Infinity` when its key has no expiry. The nodes' clocks measure
-   * it, so it is a little more than `remaining()` of the holder's handle.
+   * Milliseconds until the lock of this holder ends, unless it is renewed; `Infinity` when the key has no expiry. The
+   * value comes from the nodes' clocks, so it is a little larger than `remaining()` of the holder's handle.
    */
   readonly remaining: number;
 
-  /** `undefined` when too many nodes are unavailable for a quorum to confirm it. */
+  /** The fencing token; `undefined` when too many nodes are unavailable for a quorum to confirm it. */
   readonly fencingToken: number | undefined;
 
   readonly mode: LockMode;
 
-  /** The number of its permit; only with permits. */
+  /** The number of the holder's permit; only with permits. */
   readonly slot?: number;
 }
 
-/** A holder as one node knows it. The lock's token is the one that a quorum has. */
+/**
+ * A holder in the answer of one node. The node's token can differ from the lock's token, which is the token of a
+ * quorum.
+ */
 export interface NodeHolder extends LockHolder {
   readonly fencingToken: number;
 }
@@ -37,9 +40,9 @@ export type LockVote =
   | (NodeHolder & {
       /** The node's address, without credentials. */
       readonly node: string;
-      /** The key is held, by the holder named here, which is the first of `holders`. */
+      /** The key is held. The holder described here is the first of `holders`. */
       readonly vote: 'held';
-      /** The holders on this node, the first to end first; one unless the lock is shared or has permits. */
+      /** The holders on this node, the first to end first; a single one unless the lock is shared or has permits. */
       readonly holders: readonly NodeHolder[];
       /** The largest number of permits that any recent holder of the key asked for; only with permits. */
       readonly permits?: number;
@@ -52,14 +55,14 @@ export type LockVote =
       readonly error: Error;
     };
 
-/** The answers of the nodes about a key, at one moment. They may be out of date already. */
+/** The answers of the nodes about a key, at one moment. The state of the key may have changed since. */
 export interface LockInfo {
   readonly key: string;
 
   /**
-   * `true` if a quorum of nodes stores the key under one id, also while `minHold` keeps it after its release. If
-   * `false`, nobody holds the lock, unless nodes did not answer: then a lock that some node stores may be held; see
-   * {@link votes}.
+   * `true` if a quorum of nodes stores the key under one id, also while `minHold` keeps the key after the release. If
+   * `false` and all nodes answered, nobody holds the lock. If nodes did not answer, a lock that some node stores may be
+   * held; see {@link votes}.
    */
   readonly held: boolean;
 
@@ -67,8 +70,8 @@ export interface LockInfo {
   readonly mode: LockMode | undefined;
 
   /**
-   * The most holders at a time; only when held with permits. If processes ask for different numbers, which happens
-   * during a deployment, the largest recent one.
+   * The largest number of holders at a time; only when held with permits. Processes may ask for different numbers
+   * during a deployment; the largest recent number counts.
    */
   readonly permits: number | undefined;
 
@@ -76,21 +79,22 @@ export interface LockInfo {
   readonly holders: readonly LockHolder[];
 
   /**
-   * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, these properties,
-   * `remaining` and `fencingToken` describe the one whose end lets another caller in: the first to end with permits,
-   * the last to end when shared.
+   * The `id` of the holder's handle; only when held, like `owner` and `since`. With several holders, `id`, `owner`,
+   * `since`, `remaining` and `fencingToken` describe the holder whose end admits another caller: the first to end with
+   * permits, the last to end when shared.
    */
   readonly id: string | undefined;
 
-  /** Readable name of the process that holds it (its module option `owner`). */
+  /** Readable name of the holder's process (its module option `owner`). */
   readonly owner: string | undefined;
 
-  /** When the holder acquired it, by the holder's clock. */
+  /** The time at which the holder asked for the lock, by the holder's clock. */
   readonly since: Date | undefined;
 
   /**
-   * Milliseconds until no quorum has the key any more, unless it is renewed; 0 when it is not held, `Infinity` when it
-   * has no expiry. The nodes' clocks measure it, so it is a little more than `remaining()` of the holder's handle.
+   * Milliseconds until no quorum stores the key any more, unless the lock is renewed; 0 when the lock is not held,
+   * `Infinity` when the key has no expiry. The value comes from the nodes' clocks, so it is a little larger than
+   * `remaining()` of the holder's handle.
    */
   readonly remaining: number;
 
@@ -101,7 +105,7 @@ export interface LockInfo {
   readonly votes: readonly LockVote[];
 }
 
-/** One node's answer as a vote. */
+/** Converts the answer of one node into a vote. */
 export function voteOf({ name }: LockStore, state: KeyState): LockVote {
   if (state instanceof Error) return { node: name, vote: 'error', error: state };
   const holders = (state?.holders ?? []).map(asHolder);
@@ -135,7 +139,10 @@ export function infoOf(key: string, votes: readonly LockVote[], quorum: number):
   };
 }
 
-/** The holders that a quorum has, with permits in the same slot; the first to end first. */
+/**
+ * The holders that a quorum stores, the first to end first. With permits a quorum must store the holder in the same
+ * slot.
+ */
 function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
   const found = new Map<string, NodeHolder[]>();
   for (const vote of votes) {
@@ -151,19 +158,19 @@ function holdersOf(votes: readonly LockVote[], quorum: number): LockHolder[] {
   return held.map((same) => holderOf(same, quorum)).toSorted((a, b) => a.remaining - b.remaining);
 }
 
-/** Combines the answers of a quorum of nodes or more about one holder. */
+/** Combines the answers of at least a quorum of nodes about one holder. */
 function holderOf(same: readonly NodeHolder[], quorum: number): LockHolder {
   const [holder] = same as [NodeHolder];
   const remaining = same.map((each) => each.remaining).toSorted((a, b) => b - a)[quorum - 1] ?? 0;
-  // A node that granted the lock after the decision may have another token. The lock's token is the one that a quorum
-  // has.
+  // A node that granted the lock after the decision may store another token. The token of the lock is the token that a
+  // quorum stores.
   const fencingToken = same
     .map((each) => each.fencingToken)
     .find((token) => same.filter((each) => each.fencingToken === token).length >= quorum);
   return { ...holder, remaining, fencingToken };
 }
 
-/** A holder as the public interface shows it. */
+/** Converts a holder of a store into a holder of the public interface. */
 export function asHolder({ id, owner, since, remaining, fencingToken, mode, slot }: KeyHolder): NodeHolder {
   return {
     id,

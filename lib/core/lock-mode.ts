@@ -7,24 +7,24 @@ export type LockMode = 'exclusive' | 'shared' | 'permits';
 /** The largest number of permits of a key. */
 export const MOST_PERMITS = 1_000;
 
-/** The mode of a lock, with the number of permits where there is one. */
+/** The mode of a lock; in the mode `'permits'` also the number of permits. */
 export type LockKind =
   | { readonly mode: 'exclusive' | 'shared' }
   | {
       readonly mode: 'permits';
-      /** The number of holders at a time. Each has a slot of its own, below this number. */
+      /** The number of holders at a time. Each holder has its own slot, a number below this one. */
       readonly permits: number;
     };
 
 export const EXCLUSIVE: LockKind = { mode: 'exclusive' };
 export const SHARED: LockKind = { mode: 'shared' };
 
-/** The name of a kind of lock for messages. */
+/** Formats a kind of lock for messages. */
 export function nameOfKind(kind: LockKind): string {
   return kind.mode === 'permits' ? `a lock of ${kind.permits} permits` : `a lock of the mode '${kind.mode}'`;
 }
 
-/** `true` if a holder in one mode and a holder in the other can have a key at the same time. */
+/** `true` if a holder in one mode and a holder in the other can hold a key at the same time. */
 export function canHoldTogether(one: LockMode, other: LockMode): boolean {
   return one === other && one !== 'exclusive';
 }

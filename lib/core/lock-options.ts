@@ -10,65 +10,66 @@ export interface RetryOptions {
   readonly timeout?: number;
 
   /**
-   * Give up after this many attempts, the first included, with `delay` between them. A wait of the same length behind
-   * other calls of this process counts as an attempt, too.
+   * Give up after this many attempts, the first included, with `delay` between them. While this call waits behind other
+   * calls of its process, each time of `delay` also counts as an attempt.
    * @defaultValue no limit
    */
   readonly attempts?: number;
 
   /**
-   * Milliseconds between two attempts where no message announces a release: with `attempts`, while nodes do not answer,
-   * and while the connection for messages is down. A waiter in the queue gets a message, and otherwise asks only when
-   * the lock could have expired, or after 5 seconds.
+   * Milliseconds between two attempts when no message announces a release: with `attempts`, while nodes do not answer,
+   * and while the connection for messages is down. In all other cases a waiter gets a message; without one it asks
+   * again when the lock could have expired, or after 5 seconds.
    * @defaultValue 200
    */
   readonly delay?: number;
 
   /**
-   * Up to this many milliseconds are added at random to each delay, so that waiters do not collide again and again (S8).
+   * Largest number of random milliseconds that are added to each delay, so that waiters do not ask at the same time
+   * again and again (S8).
    * @defaultValue 100
    */
   readonly jitter?: number;
 }
 
-/** The options of every kind of lock, which a module can also set for all its locks. */
+/** The options of every kind of lock. A module can also set them for all its locks. */
 export interface LockOptions {
   /**
-   * Milliseconds that Redis keeps the lock if nobody renews or releases it. At least 10. Below 1000, an ordinary pause
-   * of the process or of the network is enough to lose the lock.
+   * Milliseconds for which Redis keeps the lock if nobody renews or releases it: a whole number, at least 10. Values
+   * below 1000 are risky: a usual pause of the process or of the network is then long enough to lose the lock.
    * @defaultValue 10000
    */
   readonly ttl?: number;
 
   /**
-   * How to wait while the lock is not free: `false` makes one attempt; otherwise the call repeats attempts until it
-   * reaches the first limit.
+   * The limits of the wait for a lock that is not free. `false` makes one attempt; otherwise the call repeats its
+   * attempts until it reaches the first limit.
    * @defaultValue `{ timeout: 5000, delay: 200, jitter: 100 }`
    */
   readonly retry?: false | RetryOptions;
 
   /**
-   * Extend the lock every third of the ttl while it is held.
+   * Extends the lock after each third of its ttl while the lock is held.
    * @defaultValue true
    */
   readonly renew?: boolean;
 
   /**
-   * Milliseconds that the keys are kept at least, counted from the request, even if the lock is released sooner: for
-   * short tasks that several instances begin at about the same time. The handle is released at once; other callers find
-   * the keys held until the rest has passed. Not with `mode: 'shared'`.
+   * Shortest time in milliseconds for which the keys are kept, counted from the request, also when the lock is released
+   * sooner. Use it for short tasks that several instances begin at about the same time. `release` returns at once, but
+   * other callers find the keys held until the time has passed. Not together with `mode: 'shared'`.
    *
-   * It may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data forget the rest,
-   * because `restartGuard` covers the ttl unless you set it to more. A nested call that joins a lock (`reentrant`) does
-   * not change the value of the call that acquired it.
+   * `minHold` may be longer than `ttl`; after a crash only the ttl applies. Nodes that lose their data may free the
+   * keys earlier, because by default `restartGuard` covers only the ttl. A nested call that joins a lock (`reentrant`)
+   * does not change the value of the call that acquired it.
    * @defaultValue 0
    */
   readonly minHold?: number;
 
   /**
-   * Milliseconds after the acquisition from which the lock is not extended any more. It then ends with the rest of its
-   * ttl, no later than `maxHold` plus one ttl after the acquisition, and its signal aborts if it is still held. A
-   * nested call that joins a lock (`reentrant`) does not change the limit of the call that acquired it.
+   * Time in milliseconds after the acquisition, from which the lock is not extended any more. The lock then ends with
+   * the rest of its ttl, at most one ttl later, and its signal aborts if it is still held. A nested call that joins a
+   * lock (`reentrant`) does not change the limit of the call that acquired it.
    * @defaultValue no limit
    */
   readonly maxHold?: number;
@@ -76,27 +77,28 @@ export interface LockOptions {
   /**
    * If `true`, a call that is made under a lock of the same keys, in the same asynchronous call chain, joins that lock
    * and keeps its fencing token, instead of waiting for itself. The call that acquired the lock releases it. If a
-   * nested call that nobody awaited still runs then, the lock is released when that call ends.
+   * nested call that nobody awaited is still running at that time, the lock is released when the nested call ends.
    *
-   * Calls that run side by side, as under `Promise.all`, do not join together: the second one waits as if it were
-   * another process. Joining a lost lock throws a `LockLostError`, also when the loss comes while the second call
-   * waits. A call joins a lock of its own kind, and a shared call also joins an exclusive lock, but not the other way
-   * round.
+   * Only one call at a time can join a lock: of several calls that start together, as under `Promise.all`, the second
+   * call waits as if it were in another process. A call that joins a lost lock throws a `LockLostError`, also when the
+   * lock is lost while the call waits. A call joins a lock of its own kind. A shared call also joins an exclusive lock,
+   * but an exclusive call does not join a shared lock.
    * @defaultValue false
    */
   readonly reentrant?: boolean;
 
   /**
-   * The reaction to a lock that was lost while the method ran: `'throw'` a `LockLostError` once the method has
-   * returned, or `'ignore'` the loss. The method's own error always comes first, and the signal aborts either way.
+   * The reaction to a lock that was lost while the method ran: `'throw'` throws a `LockLostError` after the method has
+   * returned, `'ignore'` does nothing. If the method itself throws, the caller gets that error. The signal aborts in
+   * both cases.
    * @defaultValue 'throw'
    */
   readonly onLost?: 'throw' | 'ignore';
 
   /**
-   * The time of the release: `'afterMethod'` when the method or task has ended; `'afterCommit'` when, besides, the
-   * surrounding database transaction has been committed or rolled back. Outside of a transaction the two are the same.
-   * `'afterCommit'` needs `inTransaction` and `afterTransaction` of the module.
+   * The time of the release. `'afterMethod'`: when the method or task has ended. `'afterCommit'`: when the method has
+   * ended and the surrounding database transaction has been committed or rolled back. Both are the same without a
+   * transaction. `'afterCommit'` needs `inTransaction` and `afterTransaction` of the module.
    *
    * Until the release the lock is renewed, within `maxHold`. After the method has returned, only the signal and the
    * events report a loss. The option does not apply to `acquire` and `tryAcquire`, whose caller releases the lock, and
@@ -110,8 +112,8 @@ export interface LockOptions {
 /** The number of holders that a lock admits at a time. Set it for each lock: a module has no default for it. */
 export interface LockKindOptions {
   /**
-   * `'shared'`: any number of readers hold it together, but none beside an exclusive holder. `'exclusive'`: one writer
-   * holds it alone. Not together with `permits`.
+   * `'shared'`: any number of readers hold the lock together, but no reader beside an exclusive holder. `'exclusive'`:
+   * one writer holds the lock alone. Not together with `permits`.
    * @defaultValue 'exclusive'
    */
   readonly mode?: 'shared' | 'exclusive';
@@ -128,16 +130,16 @@ export interface LockKindOptions {
 /** The options of {@link LockService.acquire} and {@link LockService.withLock}. */
 export interface AcquireOptions extends LockOptions, LockKindOptions {
   /**
-   * The name of the lock in events, traces and metrics. Use a fixed text without ids: metrics count by it.
+   * The name of the lock in events, traces and metrics. Use a fixed text without ids: metrics have one series for each name.
    * @defaultValue 'other'
    */
   readonly label?: string;
 
-  /** Ends the wait: the call rejects with the signal's reason and leaves no key behind. */
+  /** Ends the wait when it aborts: the call rejects with the signal's reason, and no key stays locked. */
   readonly signal?: AbortSignal;
 }
 
-/** {@link LockOptions} with every default filled in. */
+/** {@link LockOptions} with a value for every option. */
 export interface ResolvedLockOptions {
   /** The name of the declared lock; absent for other locks. */
   readonly lock?: string;
@@ -153,7 +155,7 @@ export interface ResolvedLockOptions {
   readonly release: 'afterMethod' | 'afterCommit';
 }
 
-/** {@link RetryOptions} with every default filled in; `Infinity` stands for no limit. */
+/** {@link RetryOptions} with a value for every option; `Infinity` means no limit. */
 export interface ResolvedRetry {
   readonly timeout: number;
   readonly attempts: number;
@@ -161,7 +163,7 @@ export interface ResolvedRetry {
   readonly jitter: number;
 }
 
-/** One attempt, with no retry. */
+/** One attempt, without a retry. */
 export const NO_RETRY: ResolvedRetry = { timeout: Infinity, attempts: 1, delay: 0, jitter: 0 };
 
 /** The options that {@link checkLockOptions} knows. */
@@ -179,7 +181,7 @@ export const LOCK_OPTION_NAMES = [
 /** The options that {@link checkLockKind} knows. */
 export const LOCK_KIND_OPTION_NAMES = ['mode', 'permits'] as const;
 
-/** The options in `retry`. */
+/** The options inside `retry`. */
 export const RETRY_OPTION_NAMES: readonly string[] = ['timeout', 'attempts', 'delay', 'jitter'];
 
 /** The options of a module. */
@@ -201,7 +203,7 @@ export const MODULE_OPTION_NAMES = [
   'shutdownTimeout',
 ] as const;
 
-/** The place of each option that is often given to a lock although it belongs elsewhere. */
+/** Advice by the name of an option that users often give to a lock, although it belongs to another object. */
 const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ...RETRY_OPTION_NAMES.map(
     (name) => [name, `It belongs in \`retry\`: \`retry: { ${name}: ... }\``] as const,
@@ -209,7 +211,7 @@ const ELSEWHERE: ReadonlyMap<string, string> = new Map([
   ...MODULE_OPTION_NAMES.map((name) => [name, 'It is an option of `RedlockModule.forRoot`'] as const),
 ]);
 
-/** Advice about an option that is unknown for a lock and belongs elsewhere. */
+/** Advice about an option that is unknown for a lock, but known for another object. */
 export function whereItBelongs(name: string): string | undefined {
   return ELSEWHERE.get(name);
 }
@@ -217,7 +219,7 @@ export function whereItBelongs(name: string): string | undefined {
 /** The ttl of a lock without a `ttl` option. */
 export const DEFAULT_TTL_MS = 10_000;
 
-/** A shorter ttl leaves no useful validity after drift and a round trip. */
+/** Shortest ttl: of a shorter one, the drift and a round trip would leave too little validity. */
 export const SHORTEST_TTL_MS = 10;
 
 const RETRY_RULE = '`false` or an object such as `{ timeout: 5000 }` or `{ attempts: 3 }`';
@@ -269,7 +271,7 @@ export function checkLockKind({
   if (mode !== undefined && mode !== 'shared' && mode !== 'exclusive') {
     const { message } = badOption(
       'mode',
-      "'shared' or 'exclusive' (for so many at a time give `permits`)",
+      "'shared' or 'exclusive' (for a number of holders give `permits`)",
       mode,
     );
     const remedy =
@@ -286,25 +288,28 @@ export function checkLockKind({
   if (mode !== undefined) {
     throw new TypeError(
       `Expected \`permits\` without a \`mode\`, got \`permits: ${permits}\` with \`mode: '${mode}'\`. ` +
-        'Leave out one of them: permits are a kind of lock of their own, beside which there are no readers',
+        'Leave out one of them: a lock with permits is another kind of lock, without readers and writers',
     );
   }
 }
 
-/** Each of many readers would keep writers out for the whole `minHold` after its release. */
+/**
+ * Makes the error for a shared lock with `minHold`: each of many readers would exclude writers for the whole `minHold`
+ * after its release.
+ */
 function minHoldOfShared(minHold: number, whose: string): TypeError {
   return new TypeError(
     `Expected no \`minHold\` with \`mode: 'shared'\`, got ${minHold}${whose}. A shared lock ends with its release; ` +
-      'for runs that are to be kept apart use an exclusive lock',
+      'use an exclusive lock if two runs need a shortest distance',
   );
 }
 
-/** Advice for `mode` and `permits` among options of all locks. */
+/** Advice about `mode` and `permits` when they are given as options for all locks. */
 export function kindBelongsToLock(name: string): string | undefined {
   if (!(LOCK_KIND_OPTION_NAMES as readonly string[]).includes(name)) return undefined;
   const example = name === 'mode' ? "mode: 'shared'" : 'permits: 5';
   return (
-    'How many may hold a lock is said with the lock, not for all locks of a module: ' +
+    'The number of holders is an option of one lock, not of all locks of a module: ' +
     `\`@WithLock(key, { ${example} })\`, \`acquire(key, { ${example} })\``
   );
 }
@@ -315,11 +320,11 @@ export function checkLabel(label: unknown): void {
     throw badOption('label', 'a string that is not empty', label);
 }
 
-/** The options given with a lock; `lock` is the name of a declared one. */
+/** The options of one call or decorator; `lock` is the name of a declared lock. */
 export type GivenLockOptions = LockOptions & LockKindOptions & Pick<ResolvedLockOptions, 'lock'>;
 
 /**
- * Fills in missing options, first from `defaults`, then from the defaults of the package. Both are checked already.
+ * Fills in missing options, first from `defaults`, then from the defaults of the package. The caller has checked both.
  *
  * @throws TypeError for a shared lock when `defaults` have a `minHold`
  */

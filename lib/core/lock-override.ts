@@ -20,14 +20,14 @@ const NAMES: readonly string[] = ['ttl', 'permits', 'onBusy'];
 /** @throws TypeError unless each is a declared lock under its own name */
 export function checkLocks(locks: unknown): asserts locks is DeclaredLocks {
   if (typeof locks !== 'object' || locks === null || isDeclaredLock(locks))
-    throw badOption('locks', 'what `defineLocks` returns', locks);
+    throw badOption('locks', 'the result of `defineLocks`', locks);
   for (const [name, lock] of Object.entries(locks)) {
     if (!isDeclaredLock(lock))
-      throw badOption(`locks[${quoted([name])}]`, 'one that `defineLocks` returns', lock);
+      throw badOption(`locks[${quoted([name])}]`, 'a lock that `defineLocks` returned', lock);
     if (lock.name !== name) {
       throw new TypeError(
-        `Expected \`locks\` to have each lock under its own name, got ${quoted([lock.name])} as ${quoted([name])}. ` +
-          'Declare it under the name that it is to have',
+        `Expected \`locks\` to have each lock under its own name, got the lock ${quoted([lock.name])} under ` +
+          `${quoted([name])}. Declare the lock under the name that it should have`,
       );
     }
   }
@@ -36,7 +36,7 @@ export function checkLocks(locks: unknown): asserts locks is DeclaredLocks {
 /** @throws TypeError or RangeError naming the lock, the option, the rule and the value */
 export function checkOverrides(overrides: LockOverrides, locks: DeclaredLocks): void {
   if (typeof overrides !== 'object' || overrides === null || Array.isArray(overrides))
-    throw badOption('overrides', 'an object of options by the names of declared locks', overrides);
+    throw badOption('overrides', 'an object with options under the names of declared locks', overrides);
   for (const [name, override] of Object.entries(overrides)) {
     const lock = Object.hasOwn(locks, name) ? locks[name] : undefined;
     if (!lock) {
@@ -63,12 +63,12 @@ function checkOverride(lock: DeclaredLock, override: LockOverride): void {
   checkLockPolicy(overridden(lock.policy, override));
   if (override.permits === undefined || lock.policy.permits !== undefined) return;
   throw new TypeError(
-    `Expected \`permits\` for a lock that is declared with \`permits\`, got ${override.permits} for one that is declared ` +
-      'without. An override does not let several in where one is to be alone: declare the lock with `permits`',
+    `Expected \`permits\` for a lock that is declared with \`permits\`, got ${override.permits} for a lock that is ` +
+      'declared without. An override cannot admit several holders to such a lock: declare the lock with `permits`',
   );
 }
 
-/** The policy with its overrides. An option that is `undefined` overrides nothing. */
+/** Applies the overrides to the policy. An override that is `undefined` changes nothing. */
 export function overridden(policy: LockPolicy, { ttl, permits, onBusy }: LockOverride): LockPolicy {
   return {
     ...policy,

@@ -10,35 +10,36 @@ import {
   type LockOptions,
 } from './lock-options.js';
 
-/** The options of a lock and of the method that it surrounds. */
+/** The options of a lock, and of the method that runs under the lock. */
 export interface LockPolicy extends LockOptions, LockKindOptions {
   /**
-   * The reaction when another caller holds the lock and waiting is over: `'throw'` the `LockHeldError`; `'skip'` the
-   * call; or a function that returns the value in place of the method's. A skipped call resolves to `undefined` (an
-   * Observable or async iterable ends without a value), and makes one attempt unless its own `retry` says otherwise.
+   * The reaction when another caller still holds the lock after the wait. `'throw'` throws the `LockHeldError`;
+   * `'skip'` skips the call; a function returns the result of the call in place of the method. A skipped call resolves
+   * to `undefined`; an Observable or async iterable ends without a value. With `'skip'` the call makes one attempt,
+   * unless the decorator has its own `retry`.
    * @defaultValue 'throw'; `'skip'` with `oncePerTick`
    */
   readonly onBusy?: 'throw' | 'skip' | ((error: LockHeldError) => unknown);
 
   /**
-   * For a method with `@Cron` or `@Interval` of @nestjs/schedule: runs each tick once, however many instances fire for
-   * it and however short the method is. This holds as long as their clocks differ by less than a minute, the nodes keep
-   * the record of the last run, and no run crashes or loses its lock.
+   * Runs each tick of a schedule once, although several instances fire for the tick, and also when the method is very
+   * short. The method must have `@Cron` or `@Interval` of @nestjs/schedule. Preconditions: the clocks of the instances
+   * differ by less than a minute, the nodes keep the record of the last run, and no run crashes or loses its lock.
    *
-   * An instance whose tick has run, or runs elsewhere, does as `onBusy` says, which is `'skip'` by default here. A tick
-   * that crashed may run again on an instance that fires for it later; a tick whose method threw counts as run. Not
+   * If the tick has already run or runs on another instance, `onBusy` decides; its default is `'skip'` here. A tick
+   * whose process crashed may run again on an instance that fires later; a tick whose method threw counts as run. Not
    * together with `mode: 'shared'` or `permits`.
    *
-   * With `@Cron` a tick is a moment that the expression names, in its time zone. Instances with `@Interval` share no
-   * such moments, and their clocks do not matter: a run begins no sooner than the interval after the run before it,
-   * less 10 % or one second, whichever is less.
+   * A tick of `@Cron` is a moment that the expression gives, in its time zone. Instances with `@Interval` have no
+   * common moments, and their clocks do not matter: the next run begins at the earliest one interval after the previous
+   * run. A tolerance of 10 % of the interval, at most one second, is subtracted.
    * @defaultValue false
    */
   readonly oncePerTick?: boolean;
 
   /**
    * The `name` of the `RedlockModule` instance that locks.
-   * @defaultValue the one without a name
+   * @defaultValue the instance without a name
    */
   readonly instance?: string;
 }
@@ -51,13 +52,16 @@ export const LOCK_POLICY_NAMES = [
   'oncePerTick',
 ] as const;
 
-/** A tick has run when its lock is released. Callers that hold the lock together would all run it. */
+/**
+ * Refuses `oncePerTick` for locks with several holders: a tick counts as run when its lock is released, so all holders
+ * would run it.
+ */
 function refuseTogether({ mode, permits }: LockPolicy): void {
   if (mode !== 'shared' && permits === undefined) return;
   const kind = permits === undefined ? "`mode: 'shared'`" : `\`permits: ${permits}\``;
   throw new TypeError(
-    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of a common lock would run the ` +
-      'tick: leave one of the two out',
+    `Expected \`oncePerTick\` with an exclusive lock, got ${kind}. All holders of such a lock would run the ` +
+      'tick: leave out one of the two',
   );
 }
 
@@ -78,7 +82,7 @@ export function checkLockPolicy(policy: LockPolicy): void {
   }
 }
 
-/** The mode that `mode` and `permits` describe. */
+/** Computes the mode of a lock from `mode` and `permits`. */
 export function modeOf({ mode = 'exclusive', permits }: LockKindOptions): LockMode {
   return permits === undefined ? mode : 'permits';
 }

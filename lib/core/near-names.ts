@@ -1,19 +1,20 @@
-/** The most names that a message shows. */
+/** Largest number of names in a message. */
 const MOST_SHOWN = 10;
 
-/** A name is near another if it shares at least this fraction of its letters, counted from both ends. */
+/**
+ * Two names are near each other if they have at least this fraction of their letters in common, counted from both ends.
+ */
 const NEAR = 0.5;
 
 /**
- * Suggestions for a message about an unknown name: the names that it may be a misspelling of, or all names if they are
- * few.
+ * Suggestions for a message about an unknown name: known names that resemble it, or all known names if they are few.
  */
 export function nearNames(name: string, known: readonly string[]): readonly string[] {
   const near = likelyNames(name, known);
   return near.length > 0 ? near : known.slice(0, MOST_SHOWN);
 }
 
-/** Up to three names that an unknown name may be a misspelling of, the most likely one first. */
+/** Up to three known names that resemble an unknown name, the most likely first. */
 export function likelyNames(name: string, known: readonly string[]): readonly string[] {
   const scored = known.map((each) => ({ each, score: likeness(name, each) }));
   const near = scored.filter(({ score }) => score >= NEAR).toSorted((a, b) => b.score - a.score);

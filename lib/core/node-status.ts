@@ -1,16 +1,16 @@
 /** A node's own report of its fitness to vote. */
 export interface NodeCheck {
   /**
-   * `'voting'`; `'guarded'` while it is kept from voting because it started or lost its data a short while ago
-   * (`restartGuard`). `'unfit'` when it must not be used for locks, such as a replica, or refuses the writes of a lock,
-   * such as one whose memory is full.
+   * The state of the node. `'voting'`: its votes count. `'guarded'`: its votes do not count yet, because the node
+   * started or lost its data a short time ago (`restartGuard`). `'unfit'`: the node must not be used for locks, such as
+   * a replica, or it refuses the writes of a lock, such as a node whose memory is full.
    */
   readonly state: 'voting' | 'guarded' | 'unfit';
-  /** Milliseconds until it votes again; only with `'guarded'`. */
+  /** Milliseconds until the votes of the node count again; only with `'guarded'`. */
   readonly votesIn?: number;
-  /** The reason why it does not vote. */
+  /** The reason why its votes do not count. */
   readonly reason?: string;
-  /** Settings that make its locks weaker, such as eviction, and how to change them. */
+  /** Settings of the node that make locks less safe, such as eviction, and how to change the settings. */
   readonly warnings: readonly string[];
 }
 
@@ -18,7 +18,7 @@ export interface NodeCheck {
 export interface NodeStatus extends Omit<NodeCheck, 'state'> {
   /** The node's address, without credentials; unique among the nodes of a module. */
   readonly node: string;
-  /** As {@link NodeCheck.state}; or `'unreachable'` when it did not answer in time. */
+  /** One of the values of {@link NodeCheck.state}, or `'unreachable'` when the node did not answer in time. */
   readonly state: NodeCheck['state'] | 'unreachable';
 }
 

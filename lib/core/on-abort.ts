@@ -1,11 +1,11 @@
 import { NO_SLOT, SlotList } from './slot-list.js';
 
-/** A listener to a signal. An object and not a function, because each lock would have to make one. */
+/** A listener to a signal. It is an object and not a function, because each lock would have to make a new function. */
 export interface Abortable {
   aborted(signal: AbortSignal): void;
 }
 
-/** All listeners to one signal. */
+/** All listeners of one signal. */
 interface Audience {
   readonly watches: SlotList<'slot', AbortWatch>;
   readonly stop: () => void;
@@ -13,9 +13,12 @@ interface Audience {
 
 const audiences = new WeakMap<AbortSignal, Audience>();
 
-/** One listener's wait for one signal, or for several in a chain. Usually there is one signal, so there is no list. */
+/**
+ * One listener's wait for one signal. For several signals the waits make a chain; a list would cost more, and usually
+ * there is one signal.
+ */
 export class AbortWatch {
-  /** The position in the list of all listeners to the signal. */
+  /** The position in the list of all listeners of the signal. */
   slot = NO_SLOT;
 
   constructor(
@@ -38,7 +41,7 @@ export class AbortWatch {
  * Calls `aborted` of the target when the signal aborts, unless the returned watch is stopped first. The order among
  * several targets is not defined.
  *
- * A signal gets one event listener for all targets: from 11 listeners on Node warns of a leak.
+ * A signal gets one event listener for all targets, because Node warns of a leak when a signal has 11 listeners.
  *
  * @param next - the watch of another signal, which is stopped together with the new one
  */
@@ -49,7 +52,7 @@ export function onAbort(signal: AbortSignal, target: Abortable, next?: AbortWatc
 function listenTo(signal: AbortSignal): Audience {
   const watches = new SlotList<'slot', AbortWatch>('slot');
   const abort = (): void => {
-    // One target's reaction can end the wait of another.
+    // The reaction of one target can end the wait of another target.
     for (const watch of [...watches]) if (watches.has(watch)) watch.target.aborted(signal);
   };
   const stop = (): void => {

@@ -1,6 +1,4 @@
-/**
- * Keys and owners can contain any text. Characters that would begin a new line or control a terminal become escapes.
- */
+/** Escapes characters that would begin a new line or control a terminal: keys and owners can contain any text. */
 export function printable(text: string): string {
   return text.replaceAll(
     /[\p{Cc}\u2028\u2029]/gu,

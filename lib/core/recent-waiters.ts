@@ -1,10 +1,10 @@
 /** Milliseconds for which a waiter is remembered. */
 const MEMORY_MS = 1_000;
 
-/** Below this number of keys a sweep is not worth its cost. */
+/** The fewest keys for which a sweep is worth its cost. */
 const LEAST_SWEPT = 1_000;
 
-/** Keys that other callers waited for a moment ago. */
+/** Keys that other callers waited for less than a second ago. */
 export class RecentWaiters {
   readonly #seen = new Map<string, number>();
   #sweepAt = LEAST_SWEPT;

@@ -1,23 +1,25 @@
 /**
- * Milliseconds for which an estimate counts: long enough to include a fast reply, short enough to follow a clock that
- * was set back.
+ * Milliseconds for which an estimate counts. The window is long enough to contain a fast reply, and short enough to
+ * follow a clock that was set back.
  */
 const WINDOW_MS = 30_000;
 
 /**
  * Estimates a server's clock from the time in its replies.
  *
- * When a reply arrives, its time is past by the reply's travel time. So every estimate is behind the server's clock,
- * and the largest recent one is the best. An estimate that is behind is safe: a deadline (S16) comes early rather than
- * late.
+ * A reply needs time to arrive, so every estimate is behind the server's clock, and the largest recent estimate is the
+ * best. An estimate that is behind is safe: the store acts as if a deadline (S16) came earlier.
  */
 export class ServerClock {
   #windowStart = -Infinity;
-  /** The largest difference to our monotonic clock, in this window and in the one before. */
+  /**
+   * The largest difference between the server's clock and this process's monotonic clock, in this window;
+   * `#largestBefore` is that of the window before.
+   */
   #largest = -Infinity;
   #largestBefore = -Infinity;
 
-  /** Records a reply's time, in milliseconds since 1970. */
+  /** Records the server's time from a reply, in milliseconds since 1970. */
   learn(time: number): void {
     const here = performance.now();
     if (here - this.#windowStart > WINDOW_MS) {
@@ -34,7 +36,7 @@ export class ServerClock {
     return Number.isFinite(difference) ? performance.now() + difference : undefined;
   }
 
-  /** Discards all estimates: a new connection may lead to another server, or to one whose clock was set. */
+  /** Discards all estimates: a new connection may lead to another server, or to a server whose clock was set. */
   forget(): void {
     this.#windowStart = this.#largest = this.#largestBefore = -Infinity;
   }

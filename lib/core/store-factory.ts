@@ -4,21 +4,21 @@ import type { Store } from './ports.js';
 export interface StoreTerms {
   /** The prefix of every key. */
   readonly keyPrefix: string;
-  /** Logs a warning about a weak setup. Logs the same message once. */
+  /** Logs a warning about a weak setup. Repeated calls log the same message only once. */
   readonly warnOnce: (message: string) => void;
-  /** Reports a lost connection or a failed attempt to connect; called for every attempt. */
+  /** Reports a lost connection or a failed attempt to connect. Called for every attempt. */
   readonly lost: () => void;
   /** Reports that the store accepts requests. */
   readonly ready: () => void;
-  /** If `true`, the store only reads locks, and ends some on request: it creates nothing, and nobody waits. */
+  /** If `true`, the store only reads locks and ends locks on request: it creates nothing, and has no waiters. */
   readonly looksOnly?: boolean;
 }
 
 /**
- * A store before it is opened, as `postgres(...)` of `nestjs-redlock/postgres` returns it. A module takes it as its
- * `nodes`, alone.
+ * A store before it is opened, as `postgres(...)` of `nestjs-redlock/postgres` returns it. It must be the only entry of
+ * `nodes` of a module.
  */
 export interface StoreFactory {
-  /** Opens no connection yet: `LockStore.connect` does. */
+  /** Makes the store without connecting it; `LockStore.connect` opens the connection. */
   openStore(terms: StoreTerms): Store;
 }

@@ -1,24 +1,32 @@
-/** One firing of a schedule that several processes share. Nodes remember it, so that each tick runs once. */
+/**
+ * One moment at which a schedule runs its method. Several processes have the same schedule. Nodes remember the tick, so
+ * that only one process runs the method for it.
+ */
 export interface Tick {
-  /** Tells the ticks of one schedule from those of other schedules with the same key. */
+  /** Name of the schedule. It distinguishes schedules that lock the same key. */
   readonly schedule: string;
 
   /**
-   * The time that the schedule names, in milliseconds since 1970: the same number in every process, whatever its clock
-   * says. A node that remembers this or a later tick refuses. 0 for a schedule without such times; a node then refuses
-   * for as long as it remembers the tick.
+   * Planned time of the tick, in milliseconds since 1970. It comes from the cron expression, so every process computes
+   * the same number, also with a wrong clock. A node that remembers this tick or a later one refuses the lock.
+   *
+   * 0 for an `@Interval`, which has no planned times. A node then refuses the lock as long as it remembers any tick of
+   * the schedule.
    */
   readonly at: number;
 
-  /** Milliseconds for which nodes remember that the tick has run, counted from the acquisition or from the release. */
+  /**
+   * Milliseconds for which nodes remember that the tick has run. `from` says whether the time counts from the
+   * acquisition or from the release.
+   */
   readonly life: number;
   readonly from: 'acquisition' | 'release';
 }
 
-/** The record of a completed tick, as nodes are asked to store it. */
+/** The record of a completed tick, in the form that the client asks nodes to store. */
 export interface TickMark {
   readonly schedule: string;
   readonly at: number;
-  /** Milliseconds, counted from now. */
+  /** Milliseconds from now for which nodes remember the tick. */
   readonly life: number;
 }

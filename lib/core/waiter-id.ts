@@ -4,9 +4,9 @@ import type { LockMode } from './lock-mode.js';
 export interface WaiterId {
   readonly keys: readonly string[];
   readonly mode: LockMode;
-  /** Random, 16 hexadecimal digits: the same for all waiters of one process. */
+  /** Random number of the process, 16 hexadecimal digits: the same for all its waiters. */
   readonly process: string;
-  /** Tells the waiters of one process apart. */
+  /** Number that distinguishes the waiters of one process. */
   readonly number: number;
   /** Readable name of the process. */
   readonly owner: string;

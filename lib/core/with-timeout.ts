@@ -1,5 +1,5 @@
 /**
- * Resolves to the answer, or rejects when it takes too long.
+ * Resolves to the answer, or rejects when the answer takes too long.
  *
  * @param limit - milliseconds
  */
@@ -7,7 +7,8 @@ export async function withTimeout<T>(answer: Promise<T>, limit: number): Promise
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
     const giveUp = (): void => reject(new Error(`no answer within ${limit} ms`));
-    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+    // answer first.
     timer = setTimeout(setImmediate, limit, giveUp);
   });
   try {

@@ -1,24 +1,25 @@
 import { Inject, type InjectionToken } from '@nestjs/common';
 import { LockInterceptor } from './lock.interceptor.js';
 
-// Nest injects the interceptor of a decorated method into a hidden property of its class, which the decorator
-// declares. That reaches singleton, request-scoped, transient and lazily loaded providers alike. A search of the
-// container at start-up would miss the last three, and would come too late for intervals.
+// The decorator declares a hidden property of the class, into which Nest injects the interceptor. This works for
+// singleton, request-scoped, transient and lazily loaded providers. A search of the container at start-up would miss
+// all but singletons, and would come too late for intervals.
 
 /** A class with a decorated method, or an instance of one. */
 type Decorated = Record<symbol, LockInterceptor | undefined>;
 
-/** Token under which a module provides its interceptor. */
+/** The injection token of the interceptor of a module instance. */
 export function interceptorToken(instance: string | undefined): InjectionToken {
   return instance === undefined ? LockInterceptor : Symbol.for(`LockInterceptor of '${instance}'`);
 }
 
-/** Has Nest inject the interceptor into instances of the class; once for a class and those that extend it. */
+/** Makes Nest inject the interceptor into instances of the class. Subclasses inherit the property. */
 export function injectInterceptor(prototype: object, instance: string | undefined): void {
   const property = propertyOf(instance);
   if (property in prototype) return;
-  // Hidden, so that it does not show when instances are logged, compared or serialized; and a property of the instance,
-  // so that a Proxy around it has it too. Only instances that are frozen cannot have one.
+  // The property is hidden, so that it does not show when instances are logged, compared or serialized. It is a
+  // property of the instance, so that a Proxy around the instance has it too. A frozen instance cannot get a property,
+  // so a WeakMap keeps its interceptor.
   const ofFrozen = new WeakMap<object, LockInterceptor>();
   Object.defineProperty(prototype, property, {
     get(this: object) {
@@ -39,8 +40,8 @@ export function interceptorOf(self: unknown, instance: string | undefined): Lock
 }
 
 /**
- * Gives the interceptor to an instance that Nest holds but did not create (`useFactory`, `useValue`). It may have that
- * of an application that ran before this one.
+ * Gives the interceptor to an instance that Nest has but did not create (`useFactory`, `useValue`). The instance may
+ * still have the interceptor of an application that ran before this one; it is replaced.
  */
 export function adopt(object: object, instance: string | undefined, interceptor: LockInterceptor): void {
   const property = propertyOf(instance);
@@ -49,7 +50,10 @@ export function adopt(object: object, instance: string | undefined, interceptor:
   if (!present || present.isClosed) (object as Decorated)[property] = interceptor;
 }
 
-/** Nest names the property when it cannot resolve it, so its description says what to do. */
+/**
+ * Makes the hidden property. When Nest cannot inject it, the error of Nest contains the description of this symbol, so
+ * the description contains the remedy.
+ */
 function propertyOf(instance: string | undefined): symbol {
   const name = instance === undefined ? '' : `, name: '${instance}'`;
   return Symbol.for(`@WithLock needs RedlockModule.forRoot({ nodes${name} }) in the imports`);

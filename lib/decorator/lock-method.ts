@@ -11,8 +11,9 @@ import { markOncePerTick } from './schedule/once-per-tick.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
 
 /**
- * @returns the class and the method
- * @throws TypeError or RangeError, naming them, unless the decorator stands on a method and what it is given fits
+ * @returns the name of the class and of the method
+ * @throws TypeError or RangeError naming the class and the method, unless the decorated member is a method and the key
+ * and the options are valid
  */
 export function checkedName(
   target: object,
@@ -23,7 +24,7 @@ export function checkedName(
   const method: unknown = descriptor?.value;
   if (typeof method !== 'function' || typeof target === 'function') {
     const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-    // Each object makes a property of its own, after the decorator has seen the class.
+    // A property has no descriptor here: each object creates it later, after the decorator has run.
     const isProperty = name !== undefined && descriptor === undefined && typeof target !== 'function';
     const remedy = isProperty
       ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
@@ -44,15 +45,15 @@ export interface MethodLock {
   readonly fullName: string;
   readonly label: string;
   readonly keyOf: (...args: unknown[]) => LockKey;
-  /** Its keys; `undefined` when a function gives them. */
+  /** The fixed keys; `undefined` when a function computes them. */
   readonly keys: readonly string[] | undefined;
-  /** The one that is declared, if it is. */
+  /** The declared lock, if the decorator was given one. */
   readonly lock: DeclaredLock | undefined;
-  /** Of the method itself. */
+  /** The options of the decorator. */
   readonly options: LockPolicy;
 }
 
-/** Puts the lock around the method. */
+/** Replaces the method by one that acquires the lock, runs the method and releases the lock. */
 export function lockMethod(
   target: object,
   name: string | symbol,
@@ -72,14 +73,14 @@ export function lockMethod(
   const locked = new Proxy(method, {
     apply(_method, self: unknown, args: unknown[]): unknown {
       const interceptor = interceptorOf(self, instance);
-      // The stand-in of a mocking library would answer `undefined` without running the method.
+      // A mock of the interceptor would return `undefined` without running the method.
       if (!(interceptor instanceof LockInterceptor)) {
         const why = interceptor === undefined ? notInjected : mocked;
         const error = why('@WithLock', fullName);
         if (kind === 'observable' || kind === 'generator') throw error;
         return Promise.reject(error);
       }
-      // Nest calls the object's property of that name on schedule: maybe a wrapper around this method.
+      // @nestjs/schedule calls the property of this name, which may be a wrapper around this method.
       const task = (): ScheduledTask => ({
         name: `${(self as object).constructor.name}.${String(name)}`,
         schedule: scheduleOf((self as Record<string | symbol, unknown>)[name]) ?? scheduleOf(locked),
@@ -101,7 +102,7 @@ export function lockMethod(
   descriptor.value = locked;
 }
 
-/** Told from the kind of function and the return type that the compiler recorded. */
+/** Finds the kind of result from the kind of function, and from the return type that the compiler recorded. */
 function resultKindOf(
   target: object,
   name: string | symbol,
@@ -111,7 +112,7 @@ function resultKindOf(
   if (method.constructor.name === 'AsyncFunction') return 'promise';
   let type: unknown = Reflect.getMetadata('design:returntype', target, name);
   for (; typeof type === 'function'; type = Object.getPrototypeOf(type)) {
-    // By name: the application may have another copy of rxjs.
+    // Compare the name: the application may have another copy of rxjs.
     if (type.name === 'Observable') return 'observable';
     if (type.name === 'Promise') return 'promise';
   }

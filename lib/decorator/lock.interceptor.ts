@@ -23,28 +23,31 @@ export type ResultKind = 'promise' | 'observable' | 'generator' | 'unknown';
 export interface LockedCall {
   readonly origin: LockOrigin & { readonly method: string };
   readonly key: () => LockKey;
-  /** The one that is declared, if it is: then `key` gives its keys, and `options` are what the method says itself. */
+  /**
+   * The declared lock, if the decorator was given one. `key` then returns the keys of that lock, and `options` are the
+   * options of the decorator alone.
+   */
   readonly lock: DeclaredLock | undefined;
   readonly options: LockPolicy;
   readonly kind: ResultKind;
-  /** The method as @nestjs/schedule finds it. */
+  /** The method in the form in which @nestjs/schedule finds it. */
   readonly task: () => ScheduledTask;
   /** Runs the method itself. */
   readonly proceed: () => unknown;
 }
 
 /**
- * Surrounds every call of a method decorated with `@WithLock`: acquires before the method runs, renews while it
- * runs, releases afterwards.
+ * Surrounds every call of a method with `@WithLock`: acquires the lock before the method runs, renews it while the
+ * method runs, and releases it afterwards.
  *
- * Nest's own interceptors see requests and messages only. The method itself calls this one, so that cron tasks and plain
- * service calls are locked too, and guards, pipes and interceptors keep their order around it.
+ * Interceptors of Nest run only for requests and messages. The decorated method itself calls this class, so that cron
+ * tasks and plain service calls are locked too, and the order of guards, pipes and interceptors does not change.
  */
 @Injectable()
 export class LockInterceptor {
   readonly #logger = new Logger('WithLock');
 
-  /** @internal Nest creates it. */
+  /** @internal Nest creates the object. */
   constructor(
     private readonly locker: LockRuntime,
     private readonly ticks: Ticks,
@@ -52,11 +55,11 @@ export class LockInterceptor {
   ) {}
 
   /**
-   * A method that returns an Observable or is an async generator acquires when it is subscribed to or first read. Any
-   * other returns a Promise, and what that resolves to is held to its end if it has one: an Observable, an async
-   * iterable, a stream.
+   * An Observable acquires the lock when it is subscribed to, and an async generator when it is first read. Any other
+   * method returns a Promise. If the Promise resolves to an Observable, an async iterable or a stream, the lock is held
+   * until that result ends.
    *
-   * @internal `@WithLock` calls it.
+   * @internal `@WithLock` calls this method.
    */
   intercept(call: LockedCall): unknown {
     if (call.kind === 'observable')
@@ -66,12 +69,12 @@ export class LockInterceptor {
     return call.kind === 'unknown' ? iterablePromise(settled) : settled;
   }
 
-  /** @internal `@OnlyLeader` calls it. */
+  /** @internal `@OnlyLeader` calls this method. */
   async onlyLeader(name: string, proceed: () => unknown): Promise<unknown> {
     return this.leaders.of(name)?.ifLeader(proceed);
   }
 
-  /** @internal `true` if its application has shut down. */
+  /** @internal `true` if the application has shut down. */
   get isClosed(): boolean {
     return this.locker.isClosed;
   }
@@ -119,14 +122,14 @@ export class LockInterceptor {
     }
   }
 
-  /** Why a call that was refused for this need not be an error. */
+  /** The reason to skip a call instead of throwing `error`; `undefined` when the error must be thrown. */
   #whySkip(error: unknown): Omit<LockSkippedEvent, 'method' | 'label' | 'keys' | 'mode'> | undefined {
     if (error instanceof LockHeldError) {
       const { owner, retryAfter, ranTick } = error;
       if (ranTick === undefined) return { reason: 'held', owner, retryAfter };
       return { reason: 'tick-ran', owner, tick: ranTick };
     }
-    // Schedules end at the same time as locks do, and their last ticks would be logged as errors.
+    // A shutdown ends schedules and locks at the same time, so the last ticks would be logged as errors.
     if (error instanceof LockUnavailableError && this.isClosed) return { reason: 'shutdown' };
     return undefined;
   }

@@ -7,7 +7,7 @@ import { checkLockPolicy, LOCK_POLICY_NAMES } from '../core/lock-policy.js';
 import { checkedName, lockMethod } from './lock-method.js';
 import { checkWithLockOptions, type WithLockOptions } from './with-lock.options.js';
 
-/** Methods that can be locked: their result can be asynchronous. */
+/** A method that can be locked: its result is asynchronous. */
 type LockableMethod = (
   ...args: never[]
 ) => PromiseLike<unknown> | Observable<unknown> | AsyncIterable<unknown>;
@@ -22,15 +22,16 @@ type DescriptorFor<Key, Method extends LockableMethod> = Key extends (...args: n
   : TypedPropertyDescriptor<Method>;
 
 /**
- * Runs the method under a lock: acquires before it runs, renews while it runs, releases afterwards.
+ * Runs the method under a lock: acquires the lock before the method runs, renews it while the method runs, and releases
+ * it afterwards.
  *
- * For methods of any class that Nest creates, above or below other decorators. Other decorators find the method's
- * metadata, `name` and `length` unchanged. The caller gets the method's result or error, unless the lock was lost
- * meanwhile (`onLost`).
+ * Works on methods of any class that Nest creates, above or below other decorators. The metadata, `name` and `length`
+ * of the method stay the same for other decorators. The caller gets the method's result or error, unless the lock was
+ * lost meanwhile (`onLost`).
  *
- * @param key - the key or keys to lock: a string, a list of them that makes one lock, or a function of the method's
- * arguments that gives either; its parameters need their types written out
- * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
+ * @param key - the key or keys to lock: a string, a list of strings that makes one lock, or a function that computes
+ * either from the method's arguments. Write out the types of the function's parameters
+ * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value
  * @example
  * ```ts
  * import { WithLock } from 'nestjs-redlock';
@@ -63,7 +64,7 @@ export function WithLock<const Key extends LockKey | ((...args: never[]) => Lock
   };
 }
 
-/** The options that a method can give to a declared lock: how it waits, and what it does about a refusal or a loss. */
+/** The options that a method can set for a declared lock: its wait, and its reaction to a refusal or a loss. */
 export type WithDeclaredLockOptions = Pick<
   WithLockOptions,
   'retry' | 'onBusy' | 'reentrant' | 'onLost' | 'oncePerTick'
@@ -71,16 +72,14 @@ export type WithDeclaredLockOptions = Pick<
 
 const DECLARED_NAMES = ['retry', 'onBusy', 'reentrant', 'onLost', 'oncePerTick'];
 
-// A namespace, as the bundled types keep no docstring of a property that is assigned.
-// oxlint-disable-next-line typescript/no-namespace
+// A namespace: the bundled types would drop the docstring of an assigned property.
 export namespace WithLock {
   /**
-   * Like {@link WithLock}, for a declared lock: `defineLocks` sets the key and the policy. The parameters of the method must
-   * fit those of its key function.
+   * Runs the method under a declared lock, as {@link WithLock} does for a key: `defineLocks` sets the key and the
+   * policy. The parameters of the method must fit those of the key function.
    *
-   * @param options - wait, refusal and loss of this method, in place of those of the declaration; an `onBusy` that the module
-   * overrides comes first
-   * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
+   * @param options - replace options of the declaration for this method, except an `onBusy` that the module overrides
+   * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value
    * @example
    * ```ts
    * import { defineLocks, WithLock } from 'nestjs-redlock';
@@ -104,7 +103,7 @@ export namespace WithLock {
     const declared = lock as unknown as DeclaredLock;
     return (target, name, descriptor: PropertyDescriptor) => {
       const fullName = checkedName(target, name, descriptor, () => {
-        if (!isDeclaredLock(lock)) throw badValue('the lock', 'one that `defineLocks` returns', lock);
+        if (!isDeclaredLock(lock)) throw badValue('the lock', 'a lock that `defineLocks` returned', lock);
         checkOptionNames('@WithLock.of', options, DECLARED_NAMES, whereDeclared);
         checkLockPolicy({ ...lock.policy, ...options });
       });
@@ -115,9 +114,9 @@ export namespace WithLock {
   }
 }
 
-/** Returns advice for an option that only the declaration can have. */
+/** Returns advice about an option that only the declaration can have. */
 function whereDeclared(name: string): string | undefined {
   return [...LOCK_POLICY_NAMES, 'instance'].includes(name)
-    ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+    ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
     : whereItBelongs(name);
 }

@@ -2,11 +2,11 @@ import { checkOptionNames } from '../core/checks.js';
 import { checkLabel, whereItBelongs } from '../core/lock-options.js';
 import { checkLockPolicy, LOCK_POLICY_NAMES, type LockPolicy } from '../core/lock-policy.js';
 
-/** Options of `@WithLock` besides those of every lock. */
+/** Options of `@WithLock`: those of every lock, and a name. */
 export interface WithLockOptions extends LockPolicy {
   /**
-   * Name of this method's locks in events, traces and metrics. Use a fixed text without ids, because metrics count by
-   * it.
+   * Name of this method's locks in events, traces and metrics. Use a fixed text without ids: metrics have one series
+   * for each name.
    * @defaultValue the key if it is a string, else the class and the method, such as `'Orders.settle'`
    */
   readonly label?: string;

@@ -9,9 +9,9 @@ export interface FencedRegisterOptions {
   readonly table?: string | undefined;
 
   /**
-   * Milliseconds that a transaction of `FencedRegister.transaction` may idle between two statements before the
-   * server ends it. The holder of a transaction that is paused keeps its successor waiting for so long, and no
-   * longer. 0 leaves it to the server's `idle_in_transaction_session_timeout`, which is unlimited by default.
+   * Milliseconds that a transaction of `FencedRegister.transaction` may idle between two statements before the server
+   * ends it. A later holder of the lock waits at most this time for the transaction of a paused process. With 0 the
+   * server's `idle_in_transaction_session_timeout` applies, which is unlimited by default.
    * @defaultValue `10_000`, the default ttl of a lock
    */
   readonly idleTimeout?: number | undefined;
@@ -19,11 +19,11 @@ export interface FencedRegisterOptions {
 
 const DEFAULTS = { table: 'fencing_tokens', idleTimeout: 10_000 };
 
-// PostgreSQL cuts longer names off without an error.
+// Longer names are not allowed, because PostgreSQL shortens them without an error.
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
 /**
- * @returns the options with the table's name quoted
+ * @returns the options, with the name of the table in quotation marks
  * @throws TypeError or RangeError that names the option
  */
 export function resolveRegisterOptions(
@@ -35,7 +35,7 @@ export function resolveRegisterOptions(
   return { table: quoted(table), idleTimeout };
 }
 
-/** Names cannot be parameters of a statement, so nothing but a plain name gets into one. */
+/** Quotes the name of the table. Names cannot be parameters of a statement, so only a plain name is accepted. */
 function quoted(table: unknown): string {
   const parts = typeof table === 'string' ? table.split('.') : [];
   if (parts.length < 1 || parts.length > 2 || !parts.every((part) => IDENTIFIER.test(part))) {

@@ -9,16 +9,16 @@ import { type CheckedHolder, checkedHolder, type TokenHolder } from './token-hol
 const NO_ACTIVE_TRANSACTION = '25P01';
 
 /**
- * A table in PostgreSQL with the highest fencing token of each key. It refuses lower tokens, so a holder that was paused
- * past the end of its lock cannot overwrite its successor.
+ * A table in PostgreSQL with the highest fencing token of each key. The table refuses lower tokens, so a holder that
+ * was paused until after the end of its lock cannot overwrite the data of the next holder.
  *
  * The check and the write are one transaction that begins with the check. The check locks the key's row, so no other
  * check succeeds until the transaction has ended. The transactions of one key run one after the other, in the order of
  * their tokens.
  *
- * Holders of one shared lock, or of different permits, do not succeed each other. A token of a permit is compared with
- * those of its slot. A token of a shared lock, which reads, is compared with those of writes. A token of any other lock is
- * compared with all tokens of the key. In each mode the transactions of one key run one after the other.
+ * Locks that are held together have no order. So the token of a permit is compared with earlier tokens of its slot, and
+ * the token of a shared lock (a read) with earlier tokens of writes. The token of an exclusive lock is compared with
+ * all earlier tokens of the key. In each mode the transactions of one key run one after the other.
  *
  * @see docs/fencing.md
  *
@@ -54,17 +54,18 @@ const NO_ACTIVE_TRANSACTION = '25P01';
  */
 export class FencedRegister {
   /**
-   * Creates the table unless it is there. For your migrations; when several processes may run it at the same time, one
-   * of them can fail, as with every `create table if not exists`.
+   * Statement that creates the table if it does not exist. Run it in your migrations. When several processes run it at
+   * the same time, one of them can fail, as with every `create table if not exists`.
    */
   readonly createTableSql: string;
   private readonly table: string;
   private readonly idleTimeout: number;
 
-  /** @throws TypeError or RangeError that names the option that is wrong */
+  /** @throws TypeError or RangeError naming the wrong option */
   constructor(options: FencedRegisterOptions = {}) {
     ({ table: this.table, idleTimeout: this.idleTimeout } = resolveRegisterOptions(options));
-    // A number above 2^53 would lock out all real tokens, and could not be told apart from its neighbours here.
+    // The table refuses a number above 2^53: it would exclude all real tokens, and JavaScript cannot represent it
+    // exactly.
     const token = `bigint not null default 0 check (%s between 0 and ${Number.MAX_SAFE_INTEGER})`;
     this.createTableSql =
       `create table if not exists ${this.table} (key text primary key, token ${token.replace('%s', 'token')}, ` +
@@ -72,15 +73,16 @@ export class FencedRegister {
   }
 
   /**
-   * Runs `task` in its own transaction, with the token checked at its start. Reads are protected as well: no earlier
+   * Runs `task` in a new transaction, and checks the token at its start. The check also protects reads: no earlier
    * holder can change the data afterwards.
    *
-   * Keep it short, and use only the database in it: later holders of the lock wait for its end.
+   * Keep the transaction short, and use only the database in `task`: later holders of the lock wait for the end of the
+   * transaction.
    *
    * @param pool - lends the connection
-   * @param lock - the lock that the call is made under; with several keys, all of them are checked
-   * @param task - reads and writes with the client that it is given; when it throws, nothing is written
-   * @returns what `task` returned, once that is committed
+   * @param lock - the lock under which the call is made; with several keys, all of them are checked
+   * @param task - reads and writes with its argument, the client; when `task` throws, nothing is written
+   * @returns the result of `task`, after the commit
    * @throws StaleTokenError when a higher token was seen, before `task` is called
    * @throws TypeError or RangeError when `lock` has no usable keys or token
    * @throws Error when a statement failed and `task` did not: the transaction was rolled back
@@ -93,8 +95,8 @@ export class FencedRegister {
     const holder = checkedHolder(lock);
     const client = await pool.connect();
     let broken: Error | undefined;
-    // The server ends the connection when `idleTimeout` has passed. That is an event between statements, and without
-    // a listener an uncaught error.
+    // The server ends the connection when `idleTimeout` has passed. The client reports that as an `error` event, which
+    // without a listener would be an uncaught error.
     const noteBroken = (error: Error): void => {
       broken = error;
     };
@@ -107,7 +109,7 @@ export class FencedRegister {
       if (command === 'ROLLBACK') {
         throw new Error(
           `Nothing was written for ${quoted(holder.keys)}: a statement failed, so PostgreSQL rolled the transaction ` +
-            'back. Let the error of the statement leave the task.',
+            'back. Do not catch the error of the statement in the task.',
         );
       }
       return result;
@@ -116,21 +118,22 @@ export class FencedRegister {
       throw error;
     } finally {
       client.off?.('error', noteBroken);
-      // A connection whose transaction may be open still must not go back to the pool.
+      // A connection whose transaction may still be open must not return to the pool.
       client.release(broken);
     }
   }
 
   /**
-   * Checks the token in your own transaction, for an application whose transactions are made by another library. Call it
-   * first: it protects the statements after it, and two transactions that write first and check afterwards can deadlock.
-   * When it throws, roll back.
+   * Checks the token in a transaction of yours, for an application that begins its transactions with another library.
+   * Call `advance` before all other statements: it protects only the statements after it, and two transactions that
+   * write first and check later can deadlock. Roll back when it throws.
    *
-   * With the isolation level repeatable read or serializable, PostgreSQL may refuse with a serialization failure
-   * (40001) in place of a `StaleTokenError`, and may refuse the later of two holders, too: try that one again.
+   * With the isolation level repeatable read or serializable, the call may fail with a serialization failure (40001)
+   * instead of a `StaleTokenError`. PostgreSQL may also refuse the later of two holders in this way: try its
+   * transaction again.
    *
-   * @param client - the connection that the transaction is open on
-   * @param lock - the lock that the call is made under; with several keys, all of them are checked
+   * @param client - the connection of the open transaction
+   * @param lock - the lock under which the call is made; with several keys, all of them are checked
    * @throws StaleTokenError when a higher token was seen
    * @throws TypeError when `client` has no open transaction, or `lock` no usable keys
    * @throws RangeError when `lock` has no usable token
@@ -167,7 +170,10 @@ export class FencedRegister {
     );
   }
 
-  /** Takes a lock on the table that the statement after it takes as well, but that PostgreSQL gives to transactions only. */
+  /**
+   * Checks that a transaction is open. PostgreSQL allows `lock table` only in a transaction. The later statement takes
+   * the same lock, so the check adds none.
+   */
   private async assertTransaction(client: SqlClient): Promise<void> {
     try {
       await client.query(`lock table ${this.table} in row exclusive mode`);
@@ -182,12 +188,15 @@ export class FencedRegister {
     }
   }
 
-  /** One statement, so that no other token comes between the comparison and the change; it also locks the rows. */
+  /**
+   * Compares and raises the tokens in one statement, so that no other token comes in between. The statement also locks
+   * the rows.
+   */
   private async raise(client: SqlClient, holder: CheckedHolder): Promise<void> {
     const { keys, fencingToken, mode, slots } = holder;
     const { insert, change, fits } = STATEMENTS[mode];
     const { rows } = await client.query<{ key: string }>(
-      // The keys are sorted: two locks with several keys take the rows in the same order and cannot deadlock.
+      // The keys are sorted, so two locks with several keys lock the rows in the same order and cannot deadlock.
       `insert into ${this.table} as register ${insert} ` +
         `on conflict (key) do update set ${change} where ${fits} returning key`,
       mode === 'permits' ? [keys, String(fencingToken), slots] : [keys, String(fencingToken)],
@@ -198,7 +207,7 @@ export class FencedRegister {
       throw new StaleTokenError(refused, fencingToken, await this.highest(client, refused, holder));
   }
 
-  /** Of the tokens that it was compared with. */
+  /** Reads the highest of the tokens with which the check compared the refused token. */
   private async highest(
     client: SqlClient,
     refused: readonly string[],
@@ -210,24 +219,25 @@ export class FencedRegister {
         `from ${this.table} join unnest($1::text[], $3::int[]) as given(key, slot) using (key)`,
       [refused, mode, mode === 'permits' ? refused.map((key) => slots[keys.indexOf(key)]) : []],
     );
-    // `pg` returns a bigint as a string by default. Every value that the table can hold is exact as a number.
+    // `pg` returns a bigint as a string by default. Every value that the table accepts is exact as a number.
     const token = rows[0]?.token ?? null;
     return token === null ? undefined : Number(token);
   }
 }
 
-/** No slot has seen a higher token than $2. */
+/** Condition: no slot has seen a token higher than $2. */
 const NO_SLOT_HIGHER =
   'not exists (select from jsonb_each_text(register.slots) as slot where slot.value::bigint > $2::bigint)';
 
 /**
- * For each mode what a new row has, what becomes of a row that is there, and when: `token` is the highest of exclusive locks,
- * `read_token` that of shared ones, and `slots` has that of each slot of the permits (S21).
+ * The parts of the statement for each mode: the values of a new row, the change of an existing row, and the condition
+ * of the change. `token` is the highest token of exclusive locks, `read_token` the highest of shared locks, and `slots`
+ * has the highest of each slot of permits (S21).
  */
 const STATEMENTS: Readonly<Record<LockMode, Readonly<Record<'insert' | 'change' | 'fits', string>>>> = {
   exclusive: {
     insert: '(key, token) select unnest($1::text[]), $2::bigint',
-    // From now on the token of the exclusive lock refuses lower tokens.
+    // The tokens of slots are no longer needed: `token` now refuses lower tokens for all slots.
     change: "token = excluded.token, slots = '{}'",
     fits: `greatest(register.token, register.read_token) <= $2::bigint and ${NO_SLOT_HIGHER}`,
   },

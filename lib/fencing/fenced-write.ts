@@ -2,26 +2,27 @@ import { inspect } from 'node:util';
 import { StaleTokenError } from './stale-token.error.js';
 import { checkedHolder, type TokenHolder } from './token-holder.js';
 
-/** Answer of a store to a write. */
+/** The answer of a store to a write. */
 export interface FencedAnswer {
-  /** `true` if it was written: the store had seen no higher token. */
+  /** `true` if the store has written, because it had seen no higher token. */
   readonly accepted: boolean;
-  /** The highest token that the store has seen, if it says so. */
+  /** The highest token that the store has seen, if the store reports it. */
   readonly highest?: number | undefined;
 }
 
 /**
- * Writes to a store of your own with the lock's token, and throws when the store has seen a higher one.
+ * Writes to any other store with the lock's token, and throws when the store has seen a higher token.
  *
- * The store must compare and write in one step, and keep the token with what it writes: a conditional update, a
- * script, a request that carries the token. Comparing first and writing afterwards protects nothing, since the writer
- * can be paused in between.
+ * The store must compare and write in one step, and keep the token with the written data: use a conditional update, a
+ * script, or a request that contains the token. A comparison before the write protects nothing, because the writer can
+ * be paused in between.
  *
- * @param lock - the lock that the write is made under
- * @param write - writes unless the store has seen a token higher than this one; the same token again is fine
+ * @param lock - the lock under which the write is made
+ * @param write - writes, unless the store has seen a token higher than its argument; the store must accept an equal
+ * token
  * @throws StaleTokenError when the store refused
- * @throws TypeError or RangeError when `lock` has no usable keys or token; TypeError when `write` does not say whether
- * it wrote
+ * @throws TypeError or RangeError when `lock` has no usable keys or token; TypeError when the result of `write` has no
+ * `accepted`
  *
  * @example
  * ```ts

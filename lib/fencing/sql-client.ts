@@ -3,12 +3,12 @@ export interface SqlResult<Row> {
   readonly rows: Row[];
   /** Number of rows that were read or changed. */
   readonly rowCount?: number | null;
-  /** Command that the server reports: after `commit`, `'ROLLBACK'` means that a statement had failed. */
+  /** The command that the server ran: `'ROLLBACK'` after a `commit` means that an earlier statement failed. */
   readonly command?: string;
 }
 
 /**
- * A connection to PostgreSQL: a `Client` or `PoolClient` of `pg`, or any object that has their `query`.
+ * A connection to PostgreSQL: a `Client` or `PoolClient` of `pg`, or any object with the same `query`.
  *
  * @example
  * ```ts
@@ -29,15 +29,15 @@ export interface SqlClient {
   query<Row extends object = any>(text: string, values?: unknown[]): Promise<SqlResult<Row>>;
 }
 
-/** A connection that a pool has lent. */
+/** A connection from a pool. */
 export interface SqlPoolClient extends SqlClient {
-  /** Gives it back; with an error, to be closed. */
+  /** Returns the connection to the pool; with an error, the pool closes the connection. */
   release(error?: Error): void;
   on?(event: 'error', listener: (error: Error) => void): unknown;
   off?(event: 'error', listener: (error: Error) => void): unknown;
 }
 
-/** Source of connections: a `Pool` of `pg`, or any object that has its `connect`. */
+/** A source of connections: a `Pool` of `pg`, or any object with the same `connect`. */
 export interface SqlPool {
   connect(): Promise<SqlPoolClient>;
 }

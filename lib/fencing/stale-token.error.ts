@@ -2,8 +2,9 @@ import { RedlockError } from '../core/errors.js';
 import { quoted } from '../core/printable.js';
 
 /**
- * The protected resource has seen a higher fencing token: another holder has acquired the lock after this one, and this
- * one's write was refused. Do not retry with the same lock: the data that it has read may be out of date, too.
+ * The protected resource has seen a higher fencing token: another caller has acquired the lock after this holder, so
+ * the resource refused this holder's write. Do not retry with the same lock: the data that was read under it may be out
+ * of date, too.
  *
  * @example
  * ```ts
@@ -22,16 +23,16 @@ export class StaleTokenError extends RedlockError {
   constructor(
     /** The keys of the lock for which a higher token has been seen. */
     readonly keys: readonly string[],
-    /** The token that was refused. */
+    /** The refused token. */
     readonly token: number,
-    /** The highest token that was seen; `undefined` where the store does not say. */
+    /** The highest token that was seen; `undefined` when the store does not report it. */
     readonly highest: number | undefined,
   ) {
     super(
       'TOKEN_STALE',
-      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than ` +
-        `${highest ?? 'one'} that was seen before, so another holder has come since. ` +
-        'Stop, acquire the lock again and start from what is stored now.',
+      `Nothing was written for ${quoted(keys)}: its fencing token ${token} is lower than the earlier token` +
+        `${highest === undefined ? '' : ` ${highest}`}, so another caller has acquired the lock since. ` +
+        'Stop, acquire the lock again, and start from the data that is stored now.',
     );
   }
 }

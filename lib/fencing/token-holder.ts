@@ -4,11 +4,11 @@ import type { LockHandle } from '../core/lock-handle.js';
 import type { LockMode } from '../core/lock-mode.js';
 
 /**
- * Keys of a lock, and its fencing token: a `LockHandle`, or the fields of one that came through a queue or an HTTP
+ * The keys of a lock and its fencing token: a `LockHandle`, or its fields after a transport through a queue or an HTTP
  * header.
  *
- * Tokens are ordered among the locks of one key, and of one set of nodes. So the key that guards a resource must
- * always be the same, and two module instances with nodes of their own must not use the same key in one register.
+ * Tokens are ordered only among locks of the same key on the same nodes. So always protect a resource with the same
+ * key. Two module instances with different nodes must not use the same key in one register.
  */
 export interface TokenHolder extends Pick<LockHandle, 'keys' | 'fencingToken'> {
   /**
@@ -17,19 +17,19 @@ export interface TokenHolder extends Pick<LockHandle, 'keys' | 'fencingToken'> {
    */
   readonly mode?: LockMode;
 
-  /** With `permits`: the slot of each key, in the order of `keys`. Each slot has tokens of its own. */
+  /** The slot of each key with `permits`, in the order of `keys`. Each slot has its own tokens. */
   readonly slots?: readonly number[] | undefined;
 }
 
-/** A {@link TokenHolder} that is complete. */
+/** A {@link TokenHolder} with valid values for all properties. */
 export interface CheckedHolder extends Required<TokenHolder> {
-  /** Slot of each key with permits; otherwise none. */
+  /** The slot of each key with permits; otherwise an empty list. */
   readonly slots: readonly number[];
 }
 
 /**
- * @returns the keys in the order in which every process names them
- * @throws TypeError or RangeError when it has no usable keys, token, mode or slots
+ * @returns the holder with sorted keys; the order is the same in every process
+ * @throws TypeError or RangeError when `lock` has no usable keys, token, mode or slots
  */
 export function checkedHolder(lock: unknown): CheckedHolder {
   if (typeof lock !== 'object' || lock === null) {
@@ -51,7 +51,7 @@ export function checkedHolder(lock: unknown): CheckedHolder {
   }
 }
 
-/** The slot of each of the sorted keys. */
+/** Returns the slots in the order of the sorted keys. */
 function slotsOf(keys: readonly string[], sorted: readonly string[], slots: unknown): number[] {
   const given: readonly unknown[] = Array.isArray(slots) ? slots : [];
   const isUsable =

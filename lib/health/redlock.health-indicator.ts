@@ -8,11 +8,11 @@ import type { NodeStatus } from '../core/node-status.js';
 
 /** Options of {@link RedlockHealthIndicator.isHealthy}. */
 export interface RedlockHealthOptions {
-  /** The `name` of the `RedlockModule` to look at. */
+  /** The `name` of the `RedlockModule` to check. */
   readonly instance?: string;
 
   /**
-   * Adds each node with its address and its problem to the answer. Leave it out of a health check that is public.
+   * Adds each node with its address and its problem to the result. Do not set it for a public health check.
    * @defaultValue false
    */
   readonly details?: boolean;
@@ -24,23 +24,27 @@ export interface RedlockHealth {
   readonly quorum: number;
   /** Number of nodes that vote. */
   readonly voting: number;
-  /** Number of nodes that do not vote yet, because they may have forgotten locks (`restartGuard`). */
+  /** Number of nodes whose votes do not count yet, because they may have forgotten locks (`restartGuard`). */
   readonly guarded: number;
   /** Number of nodes that must not be used for locks, such as a replica, or that refuse writes of locks (memory, rights). */
   readonly unfit: number;
   /** Number of nodes that did not answer. */
   readonly unreachable: number;
-  /** Problems that make locks weaker than they could be, such as eviction. */
+  /** Settings of nodes that make locks less safe, such as eviction. */
   readonly warnings: readonly string[];
-  /** For each name that this process campaigns for (`@Leader`): `true` if it leads; only if there is a name. */
+  /**
+   * `true` by each name (`@Leader`) under which this process leads, `false` by each other name for which it campaigns.
+   * Absent without such a name.
+   */
   readonly leads?: Readonly<Record<string, boolean>>;
-  /** Only with `details`. */
+  /** The state of each node; only with `details`. */
   readonly nodes?: readonly NodeStatus[];
 }
 
 /**
- * Tells `@nestjs/terminus` whether locks can be had: `up` while a quorum of nodes votes, `down` otherwise. While some
- * of the others do not vote it is `degraded`, which does not fail the check (up to terminus 11, `up`).
+ * Reports to `@nestjs/terminus` if locks can be acquired: `up` while a quorum of nodes votes, `down` otherwise. The
+ * result is `degraded` while a quorum votes and some other node does not; that does not fail the check. Terminus 11 and
+ * earlier get `up` in place of `degraded`.
  *
  * @example
  * ```ts
@@ -74,8 +78,8 @@ export class RedlockHealthIndicator {
   ) {}
 
   /**
-   * @param key - what the result is called
-   * @throws TypeError naming the option that does not fit; Nest's error when there is no such `instance`
+   * @param key - the name of the result
+   * @throws TypeError naming the wrong option; Nest's error when no `RedlockModule` has the name `instance`
    */
   async isHealthy<const Key extends string>(
     key: Key,
@@ -103,7 +107,7 @@ export class RedlockHealthIndicator {
     const session = this.indicators.check(key);
     const data = { ...health };
     if (!available) return session.down(data);
-    // Not in terminus 11.
+    // Terminus 11 has no `degraded`.
     const degraded = 'degraded' in session && health.voting < nodes.length;
     return degraded ? session.degraded(data) : session.up(data);
   }

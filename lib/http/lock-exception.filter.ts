@@ -4,38 +4,39 @@ import { LockHeldError, RedlockError, type RedlockErrorCode } from '../core/erro
 
 /** Response to a client in place of a {@link RedlockError}. It names no process, no Redis and no key. */
 export interface LockProblem {
-  /** The status of the HTTP response, also where the answer is not an HTTP response. */
+  /** The status of the HTTP response, also when the client gets no HTTP response. */
   readonly statusCode: number;
   readonly message: string;
   readonly code: RedlockErrorCode;
-  /** Whole seconds after which a retry makes sense; absent when that is unknown. */
+  /** Whole seconds after which a retry makes sense; absent when the number is unknown. */
   readonly retryAfter?: number;
 }
 
 const LATER = 'try again later';
 
 const ANSWERS: Readonly<Record<RedlockErrorCode, readonly [statusCode: number, message: string]>> = {
-  LOCK_HELD: [409, `Somebody else is at work on this; ${LATER}`],
+  LOCK_HELD: [409, `Somebody else is working on this; ${LATER}`],
   LOCK_UNAVAILABLE: [503, `This cannot be locked at the moment; ${LATER}`],
-  LOCK_LOST: [409, 'The lock on this was lost before the work was done; look what has become of it'],
-  MAX_HOLD_REACHED: [409, 'The work took too long; look what has become of it'],
-  TOKEN_STALE: [409, 'Somebody else has changed this meanwhile'],
+  LOCK_LOST: [409, 'The lock on this was lost before the work was done; check the result'],
+  MAX_HOLD_REACHED: [409, 'The work took too long; check the result'],
+  TOKEN_STALE: [409, 'Somebody else has changed this in the meantime'],
   LOCK_UPGRADE: [500, 'Internal server error'],
   LOCK_NOT_DECLARED: [500, 'Internal server error'],
   LOCK_NOT_INJECTED: [500, 'Internal server error'],
   NO_LEADER: [500, 'Internal server error'],
 };
 
-/** A client of ours tries to connect again once a second, so that may be enough. */
+/** Seconds after which a node may be available again: clients of this package reconnect once a second. */
 const UNAVAILABLE_FOR_S = 1;
 
 /**
  * Answers requests that ended in a {@link RedlockError}: `LockLostError` and `StaleTokenError` with 409,
- * `LockHeldError` with 409 and a `Retry-After`, `LockUnavailableError` with 503 and a `Retry-After`. This is for Express
- * and Fastify. GraphQL gets an error with `extensions.code`, microservices and gateways get their own error messages.
+ * `LockHeldError` with 409 and a `Retry-After`, `LockUnavailableError` with 503 and a `Retry-After`. These are the
+ * responses with Express and Fastify. GraphQL gets an error with `extensions.code`; microservices and gateways get
+ * errors of their own protocols.
  *
- * The response has no names of processes, servers or keys. Override {@link problem} to show more, or in other
- * words. Errors that an operator must know of are logged with all details.
+ * The response has no names of processes, servers or keys. Override {@link problem} for other contents. All errors
+ * except `LockHeldError` are logged with all details, for operators.
  *
  * @example
  * ```ts
@@ -51,10 +52,10 @@ const UNAVAILABLE_FOR_S = 1;
 export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
   readonly #logger = new Logger(LockExceptionFilter.name);
 
-  /** @throws what stands for the error in GraphQL; the error itself where the kind of request is not known */
+  /** @throws an error with the fields of the response for GraphQL; the error itself for an unknown kind of request */
   catch(error: RedlockError, host: ArgumentsHost): Observable<never> | void {
     const problem = this.problem(error);
-    // Somebody else at work is everyday life.
+    // A held lock is normal operation, so it is not logged.
     if (error.code !== 'LOCK_HELD') this.#logger.warn(error.message);
     const { message, ...details } = problem;
     switch (host.getType<string>()) {
@@ -80,7 +81,10 @@ export class LockExceptionFilter implements ExceptionFilter<RedlockError> {
   }
 }
 
-/** Without an expiry, a key is never free. */
+/**
+ * Returns the seconds until the lock may be free; `undefined` for a key without an expiry, which is never free by
+ * itself.
+ */
 function secondsUntilFree(error: RedlockError): number | undefined {
   if (error.code === 'LOCK_UNAVAILABLE') return UNAVAILABLE_FOR_S;
   if (!(error instanceof LockHeldError) || !Number.isFinite(error.retryAfter)) return undefined;
@@ -106,7 +110,7 @@ function respond(
   // The response of Fastify contains the response of Node.
   const sent = response.raw ?? response;
   if (sent.headersSent) {
-    // A part of the answer is on its way, as with a stream; all that is left is to end it.
+    // A part of the response is already sent, as with a stream: only its end is left to send.
     sent.end();
     return;
   }
@@ -119,11 +123,11 @@ function respond(
 interface SocketClient {
   emit(event: string, data: object): unknown;
   send(text: string): unknown;
-  /** Only of a WebSocket. */
+  /** Only a WebSocket has this property. */
   readonly readyState?: number;
 }
 
-/** As Nest itself sends exceptions. */
+/** Sends the error in the form in which Nest sends exceptions. */
 function emit(client: SocketClient, data: object): void {
   if (client.readyState === undefined) client.emit('exception', data);
   else client.send(JSON.stringify({ event: 'exception', data }));

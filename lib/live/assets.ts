@@ -1,14 +1,15 @@
-/** A file of the page. */
+/** A file of the board's page. */
 export interface Asset {
   readonly type: string;
-  /** Compressed with Brotli, in base64: an eighth less than with gzip. */
+  /** Compressed with Brotli, in base64. Brotli makes it an eighth smaller than gzip. */
   readonly brotli: string;
-  /** Of its content, for the browser's cache. */
+  /** Hash of the content, for the cache of the browser. */
   readonly hash: string;
 }
 
 /**
- * The files of the page, by name. In the package itself, so that it needs no file beside it and an application can be bundled;
- * `board/build.mjs` writes them into the compiled library. Without a build there are none.
+ * The files of the page, by name. They are part of the code, so that the package needs no other files and an
+ * application can be bundled. `board/build.mjs` writes them into the compiled library; the list is empty without a
+ * build.
  */
 export const ASSETS: Readonly<Record<string, Asset>> = {};

@@ -9,7 +9,7 @@ import { BOARD_HEADER, whyForeign } from './own-page.js';
 import { HEADERS, pageFor } from './page.js';
 import { redacted } from './redacted.js';
 
-/** A request and its response as Node has them, whatever the framework. */
+/** A request and its response in the form of Node, with any framework. */
 export interface Exchange {
   readonly request: IncomingMessage;
   readonly response: ServerResponse;
@@ -20,7 +20,9 @@ type AskedRelease =
   | { readonly asked: ReleaseRequest; readonly refusal?: undefined }
   | { readonly asked?: undefined; readonly refusal: readonly [status: number, message: string] };
 
-/** Answers the requests of the page, in a Nest application and in the command alike. Guards come before it. */
+/**
+ * Answers the requests of the page, in a Nest application and in the command. A request has already passed the guards.
+ */
 export class BoardServer {
   readonly #streams = new Set<() => void>();
   #isClosed = false;
@@ -31,7 +33,7 @@ export class BoardServer {
   ) {}
 
   /**
-   * @param url - the URL before a framework took parts of it away
+   * @param url - the whole URL, before a framework removed parts of it
    * @param file - the part after the path of the board; empty for the page itself
    */
   get({ request, response }: Exchange, url: string, file: string): void {
@@ -60,7 +62,7 @@ export class BoardServer {
    * Ends holders of a lock.
    *
    * @param body - the parsed body of the request
-   * @param actor - the name of the user who asks for it
+   * @param actor - the name of the user who sent the request
    */
   async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
     const { asked, refusal } = this.#asked(request, body);
@@ -75,7 +77,7 @@ export class BoardServer {
     }
   }
 
-  /** Ends all streams: a server waits for them when it closes. */
+  /** Ends all streams: a server that closes waits for its open streams. */
   close(): void {
     this.#isClosed = true;
     for (const end of [...this.#streams]) end();
@@ -85,9 +87,11 @@ export class BoardServer {
     const foreign = whyForeign(request);
     if (foreign !== undefined) return { refusal: [403, foreign] };
     if (request.headers[BOARD_HEADER] === undefined)
-      return { refusal: [403, `This request is not one of the board: it has no header ${BOARD_HEADER}.`] };
+      return {
+        refusal: [403, `This request does not come from the board: it has no header ${BOARD_HEADER}.`],
+      };
     if (!this.allowForceRelease)
-      return { refusal: [403, 'This board shows locks and ends none: its option allowForceRelease is off.'] };
+      return { refusal: [403, 'This board only shows locks: its option allowForceRelease is off.'] };
     if (!isReleaseRequest(body)) return { refusal: [400, 'Expected { epoch, n, ids }.'] };
     const { length } = body.ids;
     if (length <= MOST_RELEASED) return { asked: body };
@@ -101,7 +105,7 @@ export class BoardServer {
 
   #stream(request: IncomingMessage, response: ServerResponse): void {
     if (this.#isClosed) return refuse(response, 503, 'The application is shutting down.');
-    // A browser that left while a guard was asked sends no second `close`, so its stream would never end.
+    // The browser may disconnect while a guard runs. It sends no second `close`, so the stream would never end.
     if (response.destroyed) return;
     const { 'last-event-id': after } = request.headers;
     const end = streamTo(response, this.locks, typeof after === 'string' ? after : undefined);
@@ -110,7 +114,7 @@ export class BoardServer {
   }
 }
 
-/** Answers with the reason for a refusal, which the page shows. */
+/** Refuses a request. The page shows `message`. */
 export function refuse(response: ServerResponse, status: number, message: string): void {
   json(response, status, { message });
 }
@@ -135,7 +139,7 @@ function sendAsset(
     return;
   }
   const accepted = String(headers['accept-encoding'] ?? '');
-  // Browsers accept Brotli over https and on the loopback interface only, and gzip always.
+  // Browsers accept Brotli only over https and on the loopback interface, and always accept gzip.
   const encoding = ['br', 'gzip'].find((name) => new RegExp(`\\b${name}\\b`).test(accepted));
   const bytes = Buffer.from(brotli, 'base64');
   response.writeHead(200, {

@@ -1,23 +1,23 @@
 import { randomBytes } from 'node:crypto';
 
-/** The number of changes kept for viewers whose stream was cut: half a minute at two changes a second. */
+/** Number of changes that are kept for viewers whose stream was interrupted: half a minute at two changes a second. */
 const MOST = 60;
 
-/** The most characters that all kept changes have together: 20,000 changed locks are about 5 million. */
+/** Largest number of characters of all kept changes together. A change of 20,000 locks has about 5 million. */
 const MOST_CHARACTERS = 8_000_000;
 
 /**
- * The latest changes as they are sent, by number. A viewer that missed a few gets those; one that missed more gets the
- * whole state again.
+ * The latest changes in the form in which they were sent, by number. A viewer that missed a few changes gets them
+ * later; a viewer that missed more gets the whole state again.
  */
 export class ChangeLog {
-  /** Identifies this log: the numbers of another process, or of an earlier start, mean nothing here. */
+  /** Identifies this log: numbers from another process, or from an earlier start, are not valid here. */
   readonly epoch = randomBytes(6).toString('hex');
   readonly #changes: string[] = [];
   #characters = 0;
   #version = 0;
 
-  /** Names the state after the last change. */
+  /** Id of the state after the last change. */
   get id(): string {
     return `${this.epoch}.${this.#version}`;
   }
@@ -30,7 +30,10 @@ export class ChangeLog {
       this.#characters -= this.#changes.shift()!.length;
   }
 
-  /** Returns the changes after the state with that `id`, each with its own id; `undefined` when they are not known. */
+  /**
+   * Returns the changes after the state with that `id`, each with its own id; `undefined` when the log does not have
+   * all of them.
+   */
   after(id: string): readonly (readonly [change: string, id: string])[] | undefined {
     const [epoch, text = ''] = id.split('.');
     const missed = this.#version - Number(text);

@@ -2,26 +2,29 @@ import type { ServerResponse } from 'node:http';
 import type { LiveLocks } from './live-locks.js';
 import { HEADERS } from './page.js';
 
-/** Milliseconds after which the browser connects again when the stream was cut. */
+/** Milliseconds after which the browser connects again when the stream was interrupted. */
 const RETRY_MS = 1_000;
 
-/** Milliseconds between two comments in the stream: proxies cut connections that are silent for a minute or so. */
+/** Milliseconds between two comments in the stream: proxies close connections that are silent for about a minute. */
 const HEARTBEAT_MS = 15_000;
 
-/** Most bytes that may wait for a slow reader, such as a suspended tab. With more, its stream ends, and it connects again. */
+/**
+ * Largest number of bytes that may wait for a slow reader, such as a suspended tab. With more bytes the stream ends,
+ * and the browser connects again.
+ */
 const MOST_UNREAD = 16 * 1_024 * 1_024;
 
 /**
  * Sends the changes as server-sent events until the browser disconnects.
  *
- * @param after - the id of the last event that the browser received, if its stream was cut
+ * @param after - the id of the last event that the browser received, if its stream was interrupted
  * @returns a function that ends the stream
  */
 export function streamTo(response: ServerResponse, locks: LiveLocks, after: string | undefined): () => void {
   response.writeHead(200, {
     ...HEADERS,
     'content-type': 'text/event-stream; charset=utf-8',
-    // Proxies must neither compress nor buffer the stream; the last header is for nginx.
+    // Proxies must neither compress nor buffer the stream. `x-accel-buffering` is for nginx.
     'cache-control': 'no-cache, no-transform',
     'x-accel-buffering': 'no',
   });
@@ -41,7 +44,7 @@ export function streamTo(response: ServerResponse, locks: LiveLocks, after: stri
     response.write(`id: ${id}\ndata: ${message}\n\n`);
     if (response.writableLength > MOST_UNREAD) end();
   }, after);
-  // The first message may have been too much already, before `stop` was there.
+  // The first message may already be too large; then `stop` did not exist yet.
   if (isOver) stop();
   return end;
 }

@@ -3,18 +3,18 @@ import type { HistoryEntry } from './messages.js';
 /** Milliseconds for which an entry is remembered. */
 const MEMORY_MS = 10 * 60_000;
 
-/** Most entries of one key: a key with many holders in turn does not push out the others. */
+/** Most entries of one key, so that a key with many successive holders does not remove the entries of other keys. */
 const MOST_OF_KEY = 200;
 
 /** Most entries of all keys; a few megabytes. */
 const MOST = 20_000;
 
-/** The number of entries that are left, about, when there were more than {@link MOST}. */
+/** Approximate number of entries that remain after there were more than {@link MOST}. */
 const LEAST = 16_000;
 
-/** The latest events of locks, bounded in time and number. */
+/** The latest events of locks. Their age and their number are limited. */
 export class History {
-  /** By key; the key that was noted last is at the end. */
+  /** The entries by key; the key with the latest entry is at the end. */
   readonly #entries = new Map<string, HistoryEntry[]>();
   #size = 0;
 
@@ -37,9 +37,9 @@ export class History {
   }
 
   /**
-   * Drops the keys without a new entry for longest, many at a time. To find the first key of a Map, the engine skips all
-   * that were deleted before it. With one key dropped for each new one, an addition to 20,000 keys took ten times as long
-   * (58 and 6 us on Node 20).
+   * Drops the keys whose latest entry is oldest, many at a time. To find the first key of a Map, V8 skips all entries
+   * that were deleted before it. When one key was dropped for each new one, an addition to 20,000 keys took ten times
+   * as long (58 us instead of 6 us on Node 20).
    */
   #forget(): void {
     for (const [oldest, { length }] of this.#entries) {
@@ -53,7 +53,10 @@ export class History {
     return recent(this.#entries.get(key) ?? []);
   }
 
-  /** Returns the latest entries of the keys that begin with `prefix`, those of each key in the order of their addition. */
+  /**
+   * Returns the latest entries of the keys that begin with `prefix`. The entries of each key are in the order of their
+   * addition.
+   */
   beginningWith(prefix: string, most: number): readonly HistoryEntry[] {
     const found: HistoryEntry[] = [];
     for (const key of [...this.#entries.keys()].toReversed()) {

@@ -21,7 +21,10 @@ export interface HolderRow {
 /** A waiter of a lock: a call in this process, or all calls of another process in one mode. */
 export interface WaiterRow {
   readonly owner: string;
-  /** By the clock of this process for its own calls; for others by the clock of the store, if it has one. */
+  /**
+   * Start of the wait. A call of this process has a time of this process's clock; other waiters have a time of the
+   * store's clock, if it has one.
+   */
   readonly since: number;
   readonly mode: LockMode;
   /** The class and the method, of a waiter of this process. */
@@ -187,7 +190,7 @@ export interface VoteRow {
 /** A lock with all that is known of it. */
 export interface LockDetails {
   readonly now: number;
-  /** Not cut. */
+  /** The whole key. */
   readonly key: string;
   readonly holders: readonly HolderRow[];
   readonly waiters: readonly WaiterRow[];

@@ -17,7 +17,7 @@ export function whyForeign({ headers }: Pick<IncomingMessage, 'headers'>): strin
     return site === 'same-origin' ? undefined : 'This request comes from a page of another site.';
   }
   if (origin === undefined || (host !== undefined && hostOf(origin) === host)) return undefined;
-  return 'This request comes from a page of another site. A proxy before this server must leave the header Host as it is.';
+  return 'This request comes from a page of another site. A proxy in front of this server must not change the header Host.';
 }
 
 /**
@@ -28,7 +28,7 @@ export function whyNotLoopback(request: Pick<IncomingMessage, 'headers' | 'socke
   const { headers, socket } = request;
   const { host = '', origin } = headers;
   const own = ['127.0.0.1', 'localhost', '[::1]'].map((name) => `${name}:${socket.localPort}`);
-  if (!own.includes(host)) return 'This page is on 127.0.0.1 and has no other name.';
+  if (!own.includes(host)) return 'This page is available only under the names 127.0.0.1 and localhost.';
   return origin === undefined || origin === `http://${host}`
     ? undefined
     : 'This request comes from a page of another site.';

@@ -1,4 +1,4 @@
-/** The browser loads files from this server only, and runs no script in the text of the page. */
+/** The browser may load files only from this server, and runs no script inside the page. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",
@@ -10,7 +10,7 @@ const POLICY = [
   "frame-ancestors 'self'",
 ].join('; ');
 
-/** The headers of every answer. */
+/** The headers of every response. */
 export const HEADERS = {
   'content-security-policy': POLICY,
   'x-content-type-options': 'nosniff',
@@ -19,9 +19,10 @@ export const HEADERS = {
 } as const;
 
 /**
- * Returns the page. The links to its files are relative, because the server does not know the path that a proxy gives it.
+ * Returns the page. The links to its files are relative, because the server does not know under which path a proxy
+ * offers it.
  *
- * @param path - the path of the request as this server gets it
+ * @param path - the path of the request as this server receives it
  */
 export function pageFor(path: string): string {
   const last = /[^/]*$/.exec(path)?.[0] ?? '';

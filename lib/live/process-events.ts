@@ -13,13 +13,13 @@ import { TICK_RAN_CHANNEL, type TickRanEvent } from '../telemetry/tick-ran.js';
 import type { History } from './history.js';
 import type { HistoryEntry, TickRow, WaiterRow } from './messages.js';
 
-/** Milliseconds of the shortest wait that is shown: each acquisition takes a round trip. */
+/** Shortest wait that the board shows, in milliseconds: an acquisition without a wait also takes a round trip. */
 const SHORTEST_WAIT_MS = 20;
 
-/** Milliseconds for which events are recorded after the last look: as far as a timeline goes back. */
+/** Milliseconds for which events are still recorded after nobody watches any more: the length of a timeline. */
 const RECORDED_FOR_MS = 10 * 60_000;
 
-/** Most methods with `oncePerTick`; an application has a few. */
+/** Largest number of methods with `oncePerTick` that are recorded; a usual application has a few. */
 const MOST_TICKS = 500;
 
 type Held = Extract<HistoryEntry, { kind: 'held' }>;
@@ -29,14 +29,14 @@ type Handlers = readonly (readonly [channel: string, handler: (message: unknown)
 /**
  * Records the events of the locks of one module instance in this process: waits, holds, and ticks.
  *
- * It subscribes to the events of locks only while somebody looks at the board, and for some time after that. In a process
- * that does nothing else, these events cost more than the rest of an acquisition (bench/board.mjs). Ticks are few, and are
- * counted from the start.
+ * The recorder subscribes to the events of locks only while somebody watches the board, and for some time after that.
+ * In a process that only locks, these events take more time than the rest of an acquisition (bench/board.mjs). Ticks
+ * are rare, so they are recorded from the start.
  */
 export class ProcessEvents {
-  /** Acquisitions in progress, and the time at which each began. */
+  /** Acquisitions in progress, each with the time at which it began. */
   readonly #asking = new Map<LockAcquireEvent, number>();
-  /** The start of each wait that ended with a lock, by keys and token, until its hold begins. */
+  /** Start of each wait that ended with a lock, by keys and token. An entry stays until the hold begins. */
   readonly #askedAt = new Map<string, number>();
   readonly #held = new Map<string, Held[]>();
   readonly #ticks = new Map<string, TickRow>();
@@ -45,7 +45,7 @@ export class ProcessEvents {
   #isRecording = false;
   #restTimer: NodeJS.Timeout | undefined;
 
-  /** @param owner - the name of this process among the holders */
+  /** @param owner - the name of this process , as holders show it */
   constructor(
     private readonly owner: string,
     private readonly instance: string | undefined,
@@ -76,9 +76,9 @@ export class ProcessEvents {
   }
 
   /**
-   * Records events from now on: somebody looks.
+   * Starts to record events, because somebody watches the board.
    *
-   * @returns `true` if it did not record before, so that nothing is known
+   * @returns `true` if the recorder did not record before, so that no events are known yet
    */
   record(): boolean {
     clearTimeout(this.#restTimer);
@@ -88,7 +88,7 @@ export class ProcessEvents {
     return true;
   }
 
-  /** Stops recording after some time: nobody looks. A user who comes back before that finds no gap. */
+  /** Stops to record after some time, because nobody watches. A user who returns earlier finds no gap. */
   rest(): void {
     clearTimeout(this.#restTimer);
     this.#restTimer = setTimeout(() => this.#forget(), RECORDED_FOR_MS).unref();
@@ -100,7 +100,7 @@ export class ProcessEvents {
     for (const [channel, handler] of this.#always) unsubscribe(channel, handler);
   }
 
-  /** `true` if it has recorded that this process holds the lease. */
+  /** `true` if an event has reported that this process holds the lease. */
   holds(id: string): boolean {
     return this.#held.has(id);
   }
@@ -109,12 +109,12 @@ export class ProcessEvents {
     return [...this.#ticks.values()];
   }
 
-  /** Returns the waiters in this process by key, the first to wait first. */
+  /** Returns the waiters in this process by key, in the order of their arrival. */
   waiters(): Map<string, WaiterRow[]> {
     const found = new Map<string, WaiterRow[]>();
     const least = Date.now() - SHORTEST_WAIT_MS;
     for (const [{ keys, mode, method }, since] of this.#asking) {
-      // The acquisitions are in the order in which they began.
+      // Acquisitions are in the order of their start, so all later ones are younger.
       if (since > least) break;
       const row: WaiterRow = { owner: this.owner, since, mode, ...(method && { method }), own: true };
       for (const key of keys) {
@@ -126,7 +126,7 @@ export class ProcessEvents {
     return found;
   }
 
-  /** Stops recording and drops the records: without the events of ends they would soon be wrong. */
+  /** Stops to record, and drops the records: without the events of ends they would soon be wrong. */
   #forget(): void {
     if (!this.#isRecording) return;
     this.#isRecording = false;

@@ -2,9 +2,9 @@ import type { KeyWaiter } from '../core/ports.js';
 import type { WaiterRow } from './messages.js';
 
 /**
- * Returns all waiters of one lock, in the order in which they came.
+ * Returns all waiters of one lock, in the order of their arrival.
  *
- * @param calls - the known calls of this process, in order
+ * @param calls - the waiting calls of this process, in order
  * @param queue - the queue in the store, where all calls of a process in one mode are one waiter
  * @param process - the name of this process in the queue; the command has none
  */

@@ -22,7 +22,7 @@ export interface LockMetricsOptions {
   readonly registry?: Registry;
 
   /**
-   * Largest number of distinct labels of locks; further ones are counted as `'other'`. At least 1.
+   * Largest number of distinct labels of locks, at least 1. Locks with further labels are counted as `'other'`.
    * @defaultValue 200
    */
   readonly maxLabels?: number;
@@ -42,22 +42,22 @@ const NAMES = [
   'redlock_is_leader',
 ];
 
-/** From the duration of a hand-over to the longest usual wait, in seconds. */
+/** Buckets for waits in seconds: from the duration of a hand-over to the longest usual wait. */
 const WAIT_BUCKETS = [0.001, 0.005, 0.02, 0.1, 0.5, 1, 2.5, 5, 10, 30];
 
-/** From one statement to a batch that runs for an hour, in seconds. */
+/** Buckets for holds in seconds: from one statement to a batch that runs for an hour. */
 const HOLD_BUCKETS = [0.005, 0.02, 0.1, 0.5, 1, 5, 15, 60, 300, 1_800, 3_600];
 
 /**
- * Makes metrics for prom-client of what happens to the locks of this process, of all modules.
+ * Makes metrics for prom-client about the locks of this process, of all its modules.
  *
- * They count by `lock`, which is the label of a lock and not its key, by `module`, the name of the `RedlockModule`
- * (`'default'` without one), and by `mode`: `'exclusive'`, `'shared'` or `'permits'`. `redlock_permits_taken` is for locks with
- * `permits` alone, so it has no `mode`.
+ * The metrics have the labels `lock` (the label of a lock, not its key), `module` (the name of the `RedlockModule`, or
+ * `'default'` without a name) and `mode` (`'exclusive'`, `'shared'` or `'permits'`). `redlock_permits_taken` counts
+ * only locks with `permits`, so it has no `mode`.
  *
- * @returns stops it, and takes the metrics out of the registry
- * @throws TypeError or RangeError naming the option that does not fit; prom-client's Error when the registry has them
- * already
+ * @returns a function that ends the collection and removes the metrics from the registry
+ * @throws TypeError or RangeError naming the wrong option; prom-client's Error when the registry already has these
+ * metrics
  * @example
  * ```ts
  * import { collectLockMetrics } from 'nestjs-redlock/metrics';
@@ -71,7 +71,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   if (!Number.isInteger(maxLabels) || maxLabels < 1) {
     throw badNumber('maxLabels', 'a whole number, at least 1', maxLabels);
   }
-  // Not `instanceof`: the application may have another copy of prom-client.
+  // `instanceof` would not do: the application may have another copy of prom-client.
   if (typeof registry?.registerMetric !== 'function')
     throw badOption('registry', 'a Registry of prom-client', registry);
   const registers = [registry];
@@ -79,27 +79,27 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   const of = [...ofPermits, 'mode'] as const;
   const waits = new Histogram({
     name: 'redlock_wait_seconds',
-    help: 'How long acquiring a lock took, by its outcome: acquired, held by somebody else, unavailable or aborted',
+    help: 'Time in seconds to acquire a lock, by its outcome: acquired, held by somebody else, unavailable or aborted',
     labelNames: [...of, 'outcome'],
     buckets: WAIT_BUCKETS,
     registers,
   });
   const holdTimes = new Histogram({
     name: 'redlock_hold_seconds',
-    help: 'How long locks were held, until they were released or lost',
+    help: 'Time in seconds that locks were held, until they were released or lost',
     labelNames: of,
     buckets: HOLD_BUCKETS,
     registers,
   });
   const held = new Gauge({
     name: 'redlock_held',
-    help: 'How many locks this process holds',
+    help: 'Number of locks that this process holds',
     labelNames: of,
     registers,
   });
   const taken = new Gauge({
     name: 'redlock_permits_taken',
-    help: 'How many permits this process has taken: one of each key of a lock',
+    help: 'Number of permits that this process holds: one of each key of a lock',
     labelNames: ofPermits,
     registers,
   });
@@ -126,11 +126,11 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   const lost = counter('redlock_lost_total', 'Locks that were lost while they were held', of);
   const isLeader = new Gauge({
     name: 'redlock_is_leader',
-    help: 'Whether this process leads: 1 or 0, for each name that it campaigns for',
+    help: '1 if this process leads, otherwise 0, for each name that it campaigns for',
     labelNames: ['leader', 'module'],
     registers,
   });
-  const nodeErrors = counter('redlock_node_errors_total', 'Requests that a node gave no usable answer to', [
+  const nodeErrors = counter('redlock_node_errors_total', 'Requests without a usable answer of the node', [
     'node',
   ]);
 
@@ -142,7 +142,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     const name = JSON.stringify(subject);
     if (!begun.has(name)) {
       begun.add(name);
-      // A counter that appears with its first event has, for Prometheus, not increased.
+      // Set each counter to 0 now: Prometheus sees no increase when a counter appears together with its first event.
       for (const each of [acquired, busy, unavailable, lost]) each.inc(subject, 0);
     }
     return subject;
@@ -153,7 +153,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
     taken.inc(subject, sign * event.keys.length);
   };
   const refusals = { held: busy, unavailable, aborted: undefined };
-  /** A hold that began before the collection did is not counted. */
+  /** The counted holds. A hold that began before the collection is not counted. */
   const counted = new WeakSet<LockHoldEvent>();
 
   const handlers: [channel: string, handler: (message: never) => void][] = [
@@ -210,7 +210,7 @@ interface Subject {
   readonly mode: LockMode;
 }
 
-/** Fields of the events. */
+/** Fields of the events from which labels are made. */
 interface Subjected {
   readonly label: string;
   readonly instance?: string;

@@ -10,7 +10,10 @@ export const NODES_RULE =
   "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
   'process only';
 
-/** Remedies for URLs that mean a known server, most of which the command `nestjs-redlock` accepts. */
+/**
+ * Remedies for URLs of known servers that this option does not accept. The command `nestjs-redlock` accepts most of
+ * them.
+ */
 const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
   [/^postgres(ql)?:\/\//, 'use `postgres({ connectionString })` of nestjs-redlock/postgres'],
   [/^https?:\/\//, 'use `etcd({ endpoints })` of nestjs-redlock/etcd'],
@@ -20,9 +23,9 @@ const OTHER_URLS: readonly (readonly [form: RegExp, remedy: string])[] = [
 ];
 
 /**
- * Checks one of the `count` nodes of the options. ioredis ignores what it does not understand, and connects to another
- * host or database than was meant. A database that is no number even ends the process: `SELECT NaN` is refused, and
- * ioredis leaves the rejection unhandled (seen with 5.11).
+ * Checks one of the `count` nodes of the options. ioredis ignores options that it does not know, and then connects to
+ * the wrong host or database. A database that is not a number even ends the process: the server refuses `SELECT NaN`,
+ * and ioredis does not handle the rejection (seen with 5.11).
  *
  * @throws TypeError or RangeError naming the rule; no password is in the message
  */
@@ -34,7 +37,7 @@ export function checkNode(node: unknown, count: number): void {
   if (typeof node === 'string') return checkUrl(node);
   if (node === undefined) {
     const { message } = badOption('nodes', NODES_RULE, node);
-    throw new TypeError(`${message}; is the variable set that it comes from?`);
+    throw new TypeError(`${message}; is its environment variable set?`);
   }
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
@@ -51,14 +54,18 @@ export function checkNode(node: unknown, count: number): void {
   else if (!isClient(node)) checkObject(node);
 }
 
-/** True for a store, such as one of `postgres(...)`. The test reads its methods, because the application may have two copies of this package. */
+/**
+ * `true` for the factory of a store, such as the result of `postgres(...)`. The function checks its method and not its
+ * class, because the application may have two copies of this package.
+ */
 export function isFactory(node: unknown): node is StoreFactory {
   return typeof node === 'object' && node !== null && 'openStore' in node;
 }
 
 /**
- * One method is enough, so that the error names the missing ones and the store is not taken for options of a client. A
- * Sentinel client of node-redis has its own `acquire`.
+ * `true` for an object with a method of a store. One method is enough: the next check then names the missing methods,
+ * and the store is not taken for options of a client. A client is excluded, because a Sentinel client of node-redis
+ * also has an `acquire`.
  */
 export function isStore(node: unknown): node is Store {
   return (
@@ -69,7 +76,7 @@ export function isStore(node: unknown): node is Store {
   );
 }
 
-/** A store that cannot agree on tokens with other nodes (S24). */
+/** `true` for a store that cannot agree on tokens with other nodes (S24). */
 export function isStandAlone(node: unknown): boolean {
   return isFactory(node) || (isStore(node) && !node.raise);
 }
@@ -88,7 +95,7 @@ function checkUrl(text: string): void {
     const [, remedy] = OTHER_URLS.find(([form]) => form.test(text)) ?? [];
     throw remedy === undefined ? refusal : new TypeError(`${refusal.message}; ${remedy}`);
   }
-  // The host of a path does not matter.
+  // Any host will do here: the URL is a path.
   const { hostname, username, password, pathname, searchParams } = new URL(
     path ? text.replace(/^(unix:\/\/)?/, 'redis://host') : text,
   );
@@ -100,7 +107,7 @@ function checkUrl(text: string): void {
 }
 
 function checkObject(node: object): void {
-  // No value is shown but those of `db` and `port`: it may hold a password.
+  // The message shows only the values of `db` and `port`, because any other value may be a password.
   const refuse = (got: string): never => {
     throw new TypeError(`Expected \`nodes\` to be ${NODES_RULE}, got ${got}`);
   };
@@ -112,8 +119,8 @@ function checkObject(node: object): void {
     refuse(`an object with \`${unknown}\`, which ioredis does not know; give ${remedy}`);
   if ('connect' in node && typeof node.connect === 'function') {
     refuse(
-      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, what `createClient` of ' +
-        'node-redis 5 or 6 returns, or `createCluster` or `createSentinel` of node-redis 6',
+      'a client of another package or version; give a `Redis` or `Cluster` of ioredis or iovalkey, the result of ' +
+        '`createClient` of node-redis 5 or 6, or that of `createCluster` or `createSentinel` of node-redis 6',
     );
   }
   const { db, port } = node as { readonly db?: unknown; readonly port?: unknown };
@@ -122,7 +129,7 @@ function checkObject(node: object): void {
   if (port !== undefined && !isPort(port)) throw badNumber('nodes.port', 'a port, from 1 to 65535', port);
 }
 
-/** Names of the address in other clients; ioredis would connect to localhost. */
+/** Options by which other clients name the address. ioredis would ignore them and connect to localhost. */
 const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] = [
   ['url', 'the URL itself'],
   ['uri', 'the URL itself'],
@@ -130,7 +137,7 @@ const UNKNOWN_TO_IOREDIS: readonly (readonly [name: string, remedy: string])[] =
   ['socket', '`host` and `port`'],
 ];
 
-/** As text, too: ioredis takes what comes from the environment. */
+/** Accepts a number and its text: ioredis also takes texts, such as those of environment variables. */
 function isDatabase(value: unknown): boolean {
   return /^\d{1,5}$/.test(String(value));
 }

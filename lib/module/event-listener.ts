@@ -1,7 +1,7 @@
 import type { Logger } from '@nestjs/common';
 import type { LockEvent } from '../telemetry/lock-telemetry.events.js';
 
-/** The option `onEvent` so that it never throws: what it throws, or what its promise rejects with, is logged. */
+/** Wraps the option `onEvent` so that it never throws: an error that it throws or rejects with is logged. */
 export function eventListener(
   onEvent: ((event: LockEvent) => unknown) | undefined,
   logger: Logger,

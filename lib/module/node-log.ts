@@ -2,33 +2,33 @@ import type { Logger } from '@nestjs/common';
 import { elapsedSince, type Instant, now } from '../core/clock.js';
 import { quorumOf } from '../redlock/quorum.js';
 
-/** Logs one line when a node is disconnected, and one when it is back. */
+/** Logs one line when a node is disconnected, and one line when it is connected again. */
 export class NodeLog {
   readonly #connected = new Set<string>();
   readonly #awaySince = new Map<string, Instant>();
 
-  /** @param isClosing - true while the application shuts down, which disconnects nodes on purpose */
+  /** @param isClosing - `true` while the application shuts down and so disconnects its nodes */
   constructor(
     private readonly logger: Logger,
     private readonly nodeCount: number,
     private readonly isClosing: () => boolean,
   ) {}
 
-  // A node is named as in the log, such as "Redis at 127.0.0.1:6379".
+  // The parameter `node` is the name of a node in the log, such as "Redis at 127.0.0.1:6379".
 
-  /** The node was not reached at start-up, which has been logged. */
+  /** Records a node that was not reached at start-up. The start has already logged it. */
   unreached(node: string): void {
     this.#awaySince.set(node, now());
   }
 
-  /** A connection was lost, or another attempt to connect has failed. */
+  /** Records a lost connection, or another failed attempt to connect. */
   lost(node: string): void {
     if (!this.#connected.delete(node) || this.isClosing()) return;
     this.#awaySince.set(node, now());
     const { size } = this.#connected;
     const message = `Lost the connection to ${node}: ${this.#count()}`;
     if (size >= quorumOf(this.nodeCount)) this.logger.warn(message);
-    else this.logger.error(`${message}. Nothing can be locked until more of them are back.`);
+    else this.logger.error(`${message}. Nothing can be locked until more of them are connected again.`);
   }
 
   ready(node: string): void {

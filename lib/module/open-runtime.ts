@@ -27,19 +27,22 @@ import { DEFAULT_DRIFT_FACTOR } from '../redlock/validity.js';
 /** Longest wait of start-up for a quorum of nodes, in milliseconds. */
 const CONNECT_LIMIT_MS = 5_000;
 
-/** Interval in milliseconds at which start-up asks for the nodes' votes when they do not say when they vote (`waitForQuorum`). */
+/**
+ * Interval in milliseconds at which start-up asks again when a node does not tell the time of its next vote
+ * (`waitForQuorum`).
+ */
 const VOTES_AGAIN_MS = 500;
 
-/** Additional wait for the other nodes, in milliseconds. */
+/** Additional wait for the other nodes when a quorum is connected, in milliseconds. */
 const STRAGGLER_LIMIT_MS = 200;
 
-/** Other dependencies of a locker. */
+/** Arguments of {@link makeRuntime} besides the options of the module. */
 export interface Parts {
   /** The name of the module. */
   readonly name?: string | undefined;
-  /** Nodes of the application's locks, as far as known yet. */
+  /** Decorated methods of the application that are known so far. */
   readonly sites?: readonly LockSite[];
-  /** The tests of users replace it, as the next. */
+  /** Replaced by `nestjs-redlock/testing`, like the next one. */
   readonly nodesOf?: (
     options: RedlockModuleOptions,
     context: StoreContext,
@@ -49,10 +52,10 @@ export interface Parts {
 }
 
 /**
- * Checks the options of a module, and creates its locker. {@link LockRuntime.open} connects the nodes: a start that fails
- * earlier has no connection that would stay open.
+ * Checks the options of a module, and creates its runtime. {@link LockRuntime.open} connects the nodes later, so that a
+ * start that fails earlier leaves no connection open.
  *
- * @throws TypeError or RangeError naming the option that does not fit
+ * @throws TypeError or RangeError naming the wrong option
  */
 export function makeRuntime(
   options: RedlockModuleOptions,
@@ -81,7 +84,7 @@ export function makeRuntime(
     driftFactor: options.driftFactor ?? DEFAULT_DRIFT_FACTOR,
     nodeTimeout: options.nodeTimeout,
     guard,
-    // At shutdown the module says it, in one line for all.
+    // During a shutdown the module logs all remaining locks in one line.
     lost: ({ message }) => {
       if (!isClosing()) logger.warn(message);
     },
@@ -109,7 +112,7 @@ export function makeRuntime(
 }
 
 /**
- * Like {@link makeRuntime}, and resolves when a quorum is connected.
+ * Creates a runtime as {@link makeRuntime} does, and resolves when a quorum is connected.
  *
  * @throws the errors of {@link makeRuntime} and {@link LockRuntime.open}
  */
@@ -126,7 +129,7 @@ function transactionsOf(
   return inTransaction && new Transactions({ inTransaction, afterTransaction }, logger);
 }
 
-/** Says the same thing once. */
+/** Wraps a log function so that it logs the same message only once. */
 function once(say: (message: string) => void): (message: string) => void {
   const said = new Set<string>();
   return (message) => {
@@ -135,7 +138,10 @@ function once(say: (message: string) => void): (message: string) => void {
   };
 }
 
-/** Two nodes need no guard: a quorum is both, so the one that kept its data refuses. One node cannot vote against itself. */
+/**
+ * Two nodes need no guard: a quorum is both nodes, and the node that kept its data refuses. A single node has no other
+ * node that could vote in its place.
+ */
 function isGuardedByDefault(options: RedlockModuleOptions): boolean {
   return countNodes(options) >= 3;
 }
@@ -148,8 +154,8 @@ function guardOf(options: RedlockModuleOptions): RestartGuard {
 }
 
 /**
- * Resolves when a quorum is connected. The application starts even if its nodes are away. They may connect later; until
- * then every acquisition fails with the reason.
+ * Resolves when a quorum is connected. The application starts even if its nodes are unreachable. The nodes may connect
+ * later; until then every acquisition fails with the reason.
  *
  * @throws Error when a server is not fit for locks, such as a replica
  */
@@ -163,7 +169,7 @@ async function connect(
   const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog, title)]));
   const asked = (node: Store): Promise<void> => connecting.get(node) ?? Promise.resolve();
   const first = await fanOut(nodes, CONNECT_LIMIT_MS, asked, (soFar) => connected(soFar) >= quorum);
-  // The others get a moment more, so that one that must not be used is noticed now and not some time later.
+  // Wait a little longer for the other nodes, so that the start already reports a node that must not be used.
   const answers =
     connected(first) < quorum ? first : await fanOut(nodes, STRAGGLER_LIMIT_MS, asked, () => false);
 
@@ -223,7 +229,7 @@ async function connectLoudly(
   } catch (error) {
     if (!(error instanceof UnfitStoreError) && !(error instanceof ClosedStoreError)) {
       nodeLog.unreached(title.of(node));
-      // The store says what to do about it.
+      // The message of the store contains the remedy.
       const reason = asError(error).message.replace(/\.$/, '');
       logger.warn(`Cannot reach ${title.of(node)}: ${reason}. Trying again in the background.`);
     }

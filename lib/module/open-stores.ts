@@ -14,7 +14,7 @@ export function countNodes({ nodes }: RedlockModuleOptions): number {
   return isList(nodes) ? nodes.length : 1;
 }
 
-/** The nodes that the checked options of a module name. */
+/** Makes the nodes of the checked options. */
 export function openStores(
   { nodes }: RedlockModuleOptions,
   context: StoreContext,
@@ -37,7 +37,7 @@ export function openStores(
         lost: () => nodeLog.lost(store.name),
         ready: () => nodeLog.ready(store.name),
       });
-      checkStore(store, 'what `openStore` in `nodes` returned');
+      checkStore(store, 'the result of `openStore` in `nodes`');
       return store;
     }
     return typeof node === 'object' && isClient(node)

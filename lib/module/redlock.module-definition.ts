@@ -12,7 +12,7 @@ import { Ticks } from '../decorator/schedule/ticks.js';
 import type { RedlockModuleOptions } from './redlock.options.js';
 import { badOption, checkBoolean } from '../core/checks.js';
 
-/** Options of `forRoot` and `forRootAsync` beside those of the locks. */
+/** Options of `forRoot` and `forRootAsync` that concern the module and not its locks. */
 export interface RedlockModuleExtras {
   /**
    * Lets other modules use the locks without importing this module.
@@ -21,15 +21,13 @@ export interface RedlockModuleExtras {
   isGlobal?: boolean | undefined;
 
   /**
-   * The name of a further instance with a configuration of its own: inject its service with
-   * `@InjectLockService(name)`, decorate with `{ instance: name }`.
+   * The name of an additional instance with its own configuration. Inject its service with `@InjectLockService(name)`,
+   * and decorate methods with `{ instance: name }`.
    */
   name?: string | undefined;
 }
 
-/**
- * @throws TypeError naming the option that does not fit
- */
+/** @throws TypeError naming the wrong option */
 export function checkModuleExtras({ name, isGlobal }: RedlockModuleExtras): void {
   if (name !== undefined && (typeof name !== 'string' || name === '')) {
     throw badOption('name', 'a string that is not empty', name);
@@ -37,7 +35,10 @@ export function checkModuleExtras({ name, isGlobal }: RedlockModuleExtras): void
   if (isGlobal !== undefined) checkBoolean('isGlobal', isGlobal);
 }
 
-/** Nest names it when `forRoot` was forgotten, so its description says what to do. */
+/**
+ * Token of the runtime. Nest shows the description in its error when `forRoot` was forgotten, so the description
+ * contains the remedy.
+ */
 export const RUNTIME = Symbol('RedlockModule needs .forRoot({ nodes }) or .forRootAsync({ ... })');
 
 /** Leaders of this application. */

@@ -30,7 +30,7 @@ import { checkModuleOptions } from './redlock.options.js';
 import { printable } from '../core/printable.js';
 
 /**
- * Provides `LockService`, and what `@WithLock` needs, to the application.
+ * Provides `LockService` to the application, and makes `@WithLock` work.
  *
  * @example
  * ```ts
@@ -46,7 +46,7 @@ export class RedlockModule
   extends ConfigurableModuleClass
   implements OnModuleInit, OnApplicationBootstrap, BeforeApplicationShutdown, OnApplicationShutdown
 {
-  /** @internal Nest creates it. */
+  /** @internal Nest creates the object. */
   constructor(
     @Inject(RUNTIME) private readonly locker: LockRuntime,
     @Inject(LEADERS) private readonly leaders: Leaders,
@@ -56,9 +56,7 @@ export class RedlockModule
     super();
   }
 
-  /**
-   * @throws TypeError or RangeError naming the option that does not fit
-   */
+  /** @throws TypeError or RangeError naming the wrong option */
   static override forRoot(options: typeof OPTIONS_TYPE): DynamicModule {
     const { name, isGlobal, ...own } = options ?? {};
     checkModuleExtras({ name, isGlobal });
@@ -67,9 +65,9 @@ export class RedlockModule
   }
 
   /**
-   * Like {@link forRoot}, with options from a factory; `name` and `isGlobal` are given beside it.
+   * Configures the module with options from a factory. Give `name` and `isGlobal` beside the factory.
    *
-   * @throws TypeError naming the invalid option; for those from the factory, when the application starts
+   * @throws TypeError naming the wrong option; an option from the factory is checked when the application starts
    */
   static override forRootAsync(options: typeof ASYNC_OPTIONS_TYPE): DynamicModule {
     const { useFactory, useClass, useExisting } = options ?? {};
@@ -84,14 +82,15 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name, as their locks would not exclude each other, when two
-   * classes would share the ticks of their `oncePerTick`, or when two methods lead under one name; RedlockError when
-   * `@OnlyLeader` has a name without a `@Leader`; TypeError when a method with `oncePerTick` has no schedule, or one with
-   * `release: 'afterCommit'` has no `afterTransaction`;
-   * RangeError when the ttl of a method is longer than `restartGuard`
+   * @throws Error when another module has the same name (the locks of the two would not exclude each other), when the
+   * ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have `@Leader` with one name
+   * @throws RedlockError when `@OnlyLeader` has a name without a `@Leader`
+   * @throws TypeError when a method with `oncePerTick` has no schedule, or a method with `release: 'afterCommit'` has
+   * no `afterTransaction`
+   * @throws RangeError when the ttl of a method is longer than `restartGuard`
    */
   onModuleInit(): void {
-    // By now what factories make is there, too.
+    // At this time the results of factories exist, too.
     const sites = lockSites(this.modules, this.instance.name);
     this.locker.declarations.check(sites);
     this.locker.foresee(sites);
@@ -101,7 +100,7 @@ export class RedlockModule
     for (const module of this.modules.values()) {
       this.#refuseTwin(module.instance);
       for (const wrapper of [...module.providers.values(), ...module.controllers.values()]) {
-        // Of a provider that is not static, an object that has the methods only.
+        // For a provider that is not static, this object has only the methods.
         const instance: unknown = wrapper.instance;
         if (typeof instance !== 'object' || instance === null) continue;
         const isStatic = wrapper.isDependencyTreeStatic() && !wrapper.isTransient;
@@ -119,14 +118,14 @@ export class RedlockModule
     const named =
       this.instance.name === undefined ? 'without a name' : `with the name '${this.instance.name}'`;
     throw new Error(
-      `RedlockModule is configured twice ${named}, and locks of the one would not exclude those of the other. ` +
+      `RedlockModule is configured twice ${named}, and the locks of one would not exclude the locks of the other. ` +
         'Call forRoot once, in the root module, which makes it global; or give one of them another `name`.',
     );
   }
 
   /**
-   * Connects the nodes, after everything else that can make start-up fail: Nest calls no hook after a failure, so the
-   * connections would stay open.
+   * Connects the nodes after all other steps that can make start-up fail. Nest calls no hook after a failure, so
+   * earlier connections would stay open.
    *
    * @throws Error when a server is not fit for locks, such as a replica
    */
@@ -145,8 +144,8 @@ export class RedlockModule
   }
 
   /**
-   * In the phase before the one in which most modules close their databases and queues, which the methods that are
-   * waited for still need.
+   * Runs before the phase in which most modules close their databases and queues: running methods, for which it waits,
+   * still need them.
    */
   async beforeApplicationShutdown(): Promise<void> {
     this.leaders.stop();

@@ -27,31 +27,32 @@ import {
 } from '../core/lock-options.js';
 
 /**
- * One Redis, or another store. A Redis is a URL, ioredis options, or your own client, which the module uses and never closes.
- * A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`, `createCluster` or
- * `createSentinel` of node-redis.
- * Another store is the result of a factory, such as `postgres(...)` of `nestjs-redlock/postgres` or `etcd(...)` of
- * `nestjs-redlock/etcd`, or your own object with the methods of a store. The module closes it.
+ * One Redis, or another store. A Redis is given as a URL, as ioredis options, or as your own client, which the module
+ * uses and never closes. A client is a `Redis` or `Cluster` of ioredis or iovalkey, or the result of `createClient`,
+ * `createCluster` or `createSentinel` of node-redis. Another store is the result of a factory, such as `postgres(...)`
+ * of `nestjs-redlock/postgres` or `etcd(...)` of `nestjs-redlock/etcd`, or your own object with the methods of a store.
+ * The module closes it.
  */
 export type RedlockNodeOption = string | RedisOptions | RedisClient | StoreFactory | Store;
 
 /** Options of `RedlockModule.forRoot`. */
 export interface RedlockModuleOptions {
   /**
-   * The Redis nodes. One, or several masters that know nothing of each other (3 or 5, not replicas), of which a
+   * The Redis nodes: one, or several independent masters (3 or 5, without replication between them), of which a
    * majority must agree. `'memory'` locks inside this process only, for development and tests. A store that replicates
-   * itself, such as `postgres(...)`, is one node, and stands alone.
+   * itself, such as `postgres(...)`, must be the only node.
    */
   readonly nodes: 'memory' | RedlockNodeOption | readonly RedlockNodeOption[];
 
   /**
-   * Put before every key in Redis, and in a store that the module opens.
+   * Prefix of every key in Redis, and in every other store that the module opens.
    * @defaultValue 'lock:'
    */
   readonly keyPrefix?: string;
 
   /**
-   * Milliseconds that one node may take to answer. At least 1; a fifth of a lock's ttl is the most that is used (S3).
+   * Time limit for the answer of one node, in milliseconds; at least 1. A limit above a fifth of the lock's ttl counts
+   * as a fifth (S3).
    * @defaultValue 5 % of the ttl, at least 50
    */
   readonly nodeTimeout?: number;
@@ -64,45 +65,47 @@ export interface RedlockModuleOptions {
   readonly driftFactor?: number;
 
   /**
-   * Milliseconds for which a node that (re)started, or lost its data, must not vote, because it may have forgotten
-   * locks that it granted (S12). At least the largest ttl of any process that locks there. `false` turns it off: then the
-   * nodes must not lose a write (`appendfsync always`). On 1 and 2 nodes, where it is off anyway, `false` says that you
-   * accept that a restart forgets locks, and the warning of that is not logged. A first start of all nodes costs this time, see
-   * `waitForQuorum`. A restart may also forget a lock that `minHold` keeps after its release, as a crash of the holder does; a
-   * guard as long as `minHold` prevents it.
+   * Milliseconds for which the votes of a node do not count after it started, restarted or lost its data, because it
+   * may have forgotten locks that it granted (S12). Give at least the largest ttl of all processes that lock there.
+   * `false` turns the guard off: the nodes must then never lose a write (`appendfsync always`).
+   *
+   * On 1 and 2 nodes the guard is off by default; an explicit `false` there also turns off the warning that a restart
+   * forgets locks. After a first start of all nodes the application waits for this time, see `waitForQuorum`. A restart
+   * may also forget a lock that `minHold` keeps after its release, as a crash of the holder does; a guard as long as
+   * `minHold` prevents it.
    * @defaultValue the largest ttl of all `@WithLock`, `defaults` and calls so far, at least 10000, for 3 nodes or more;
-   * `false` for 1 and 2 nodes. A call with a longer ttl keeps young nodes from voting for the difference.
+   * `false` for 1 and 2 nodes. A call with a longer ttl makes the guard of recently started nodes longer
    * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/ "Performance, crash recovery and fsync"
    */
   readonly restartGuard?: number | false;
 
   /**
-   * Milliseconds that start-up waits at most for a quorum of nodes to vote: connected, fit, and past the `restartGuard`.
-   * Then the application starts all the same.
+   * Time limit in milliseconds for start-up to wait for the votes of a quorum of nodes: connected, fit, and past the
+   * `restartGuard`. The application starts after this time in any case.
    * @defaultValue up to 5 seconds for a quorum to be connected, none for its votes
    */
   readonly waitForQuorum?: number;
 
   /**
-   * Readable name of this process, stored with its locks and shown to those who find them held.
+   * Readable name of this process, which is stored with its locks and shown to callers that find them held.
    * @defaultValue host:pid
    */
   readonly owner?: string;
 
-  /** Options for every lock of this module; those given with a lock come first. */
+  /** Options for every lock of this module; options that are given with a lock override them. */
   readonly defaults?: LockOptions;
 
   /**
-   * The locks that `defineLocks` has declared; those for another `instance` are left aside. Declared locks work
-   * without it, too: it is for `strict` and `overrides`, and to have the locks checked at start-up.
+   * The locks that `defineLocks` has declared; locks for another `instance` are ignored. `strict`, `overrides` and the
+   * check of all locks at start-up need this option. Declared locks also work without it.
    * @see docs/declared-locks.md
    */
   readonly locks?: DeclaredLocks;
 
   /**
-   * Refuses locks that `locks` does not declare, with a `RedlockError` of the code `LOCK_NOT_DECLARED`. A `@WithLock` with a
-   * key of its own is refused when the application starts, a call of `LockService` with a key when it is made. Leaders
-   * have names of their own and need no declaration.
+   * Refuses locks that `locks` does not declare, with a `RedlockError` with the code `LOCK_NOT_DECLARED`. A `@WithLock`
+   * with a key instead of a declared lock is refused when the application starts; a call of `LockService` with a key is
+   * refused when it is made. Leaders have names and need no declaration.
    * @defaultValue false
    */
   readonly strict?: boolean;
@@ -111,30 +114,31 @@ export interface RedlockModuleOptions {
   readonly overrides?: LockOverrides;
 
   /**
-   * Called with what happens to the locks of this module: acquired, refused, skipped, unconfirmed, lost, released. An
-   * error that it throws is logged and changes nothing; it is not waited for.
+   * Called with each event of the locks of this module, such as acquired, refused, skipped, unconfirmed, lost or
+   * released. An error of the listener is logged and has no other effect. A returned Promise is not awaited.
    */
   readonly onEvent?: (event: LockEvent) => unknown;
 
   /**
-   * Returns a truthy value if the running call is inside an open database transaction. That is `true`, or an object that
-   * identifies the transaction: the calls of one transaction can then join a lock that it keeps (`release`, `reentrant`).
-   * The module calls it for each acquisition, and logs a warning once for each method that releases a lock before the
-   * commit. An error is logged once. It reaches the caller only for a lock that is kept until the commit.
+   * Returns a truthy value if the running call is inside an open database transaction: `true`, or an object that
+   * identifies the transaction. With an object, calls of one transaction can join a lock that the transaction keeps
+   * (`release`, `reentrant`). The module calls the function for each acquisition, and logs a warning once for each
+   * method that releases a lock before the commit. An error of the function is logged once; only a lock with `release:
+   * 'afterCommit'` passes it to the caller.
    * @see docs/transactions.md, which has the line for each library
    */
   readonly inTransaction?: () => object | boolean | null | undefined;
 
   /**
-   * Calls back once when the transaction that the running call is in has ended, committed or rolled back: for locks with
-   * `release: 'afterCommit'`. With `inTransaction`. An error that it throws reaches the caller of the locked method, which
-   * then does not run; so does a TypeError when it returns a Promise.
+   * Calls back once when the transaction of the running call has ended, with a commit or a rollback. Locks with
+   * `release: 'afterCommit'` need it. It needs `inTransaction`. An error that it throws reaches the caller of the
+   * locked method, and the method does not run. The same happens with a TypeError when it returns a Promise.
    */
   readonly afterTransaction?: (callback: () => void) => void;
 
   /**
-   * Milliseconds that shutdown waits for running locked methods. A method that still runs then has its signal
-   * aborted, and its lock ends with its ttl.
+   * Milliseconds that shutdown waits for running locked methods. After that time the signals of methods that still run
+   * abort, and their locks end with their ttl.
    * @defaultValue 10000
    */
   readonly shutdownTimeout?: number;
@@ -142,13 +146,16 @@ export interface RedlockModuleOptions {
 
 const NAMES: readonly (keyof RedlockModuleOptions)[] = MODULE_OPTION_NAMES;
 
-/** Options beside those of `forRoot` and `forRootAsync`. They decide what the module provides, so they must be known at once. */
+/**
+ * Options of `forRoot` and `forRootAsync` themselves. They decide on the providers of the module, so a factory would
+ * return them too late.
+ */
 const EXTRAS: readonly string[] = ['name', 'isGlobal'];
 
 function remedyFor(name: string): string {
   if ((LOCK_OPTION_NAMES as readonly string[]).includes(name))
-    return `Options for every lock go in \`defaults\`: \`defaults: { ${name}: ... }\``;
-  // `forRoot` takes them out before it checks the rest.
+    return `Options for every lock belong in \`defaults\`: \`defaults: { ${name}: ... }\``;
+  // `forRoot` removes these options before it checks the others, so here they come from a factory.
   if (EXTRAS.includes(name))
     return `The module needs it before the factory runs. Give it beside the factory: \`forRootAsync({ ${name}: ..., useFactory })\``;
   return kindBelongsToLock(name) ?? optionsLike(name, [...NAMES, ...EXTRAS]);
@@ -159,7 +166,8 @@ function remedyFor(name: string): string {
  */
 export function checkModuleOptions(options: RedlockModuleOptions): void {
   if (typeof options === 'string') {
-    // Most likely a URL in place of `{ nodes: url }`, which can hold a password.
+    // The text is probably a URL in place of `{ nodes: url }`. The message does not show it, because it may contain a
+    // password.
     throw new TypeError(
       'Expected the options of RedlockModule to be an object such as `{ nodes: url }`, got a string',
     );
@@ -238,7 +246,10 @@ export function checkModuleOptions(options: RedlockModuleOptions): void {
   }
 }
 
-/** Names the option as it was given: `defaults.ttl` in place of `ttl`. Here, so that the check of a lock does not pay for it. */
+/**
+ * Names the option with its object: `defaults.ttl` in place of `ttl`. The name is changed here, so that the check of
+ * each lock takes no time for it.
+ */
 function ofDefaults(error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;
   return new Kind(
@@ -251,7 +262,7 @@ function ofDefaults(error: unknown): Error {
 
 function checkTransactionHooks({ inTransaction, afterTransaction, defaults }: RedlockModuleOptions): void {
   if (inTransaction !== undefined && typeof inTransaction !== 'function')
-    throw badOption('inTransaction', 'a function that tells whether a transaction is open', inTransaction);
+    throw badOption('inTransaction', 'a function that reports if a transaction is open', inTransaction);
   if (afterTransaction !== undefined && typeof afterTransaction !== 'function')
     throw badOption('afterTransaction', 'a function that takes a callback', afterTransaction);
   if (afterTransaction && !inTransaction) {

@@ -2,7 +2,7 @@ import type { LockStore } from '../core/ports.js';
 import { isFactory, isStore } from './check-node.js';
 import type { RedlockModuleOptions } from './redlock.options.js';
 
-/** Names of a store in the log. */
+/** The words for a store in log messages. */
 export interface StoreTitle {
   /** Singular. */
   readonly of: (store: LockStore) => string;
@@ -11,7 +11,7 @@ export interface StoreTitle {
 
 const REDIS: StoreTitle = { of: ({ name }) => `Redis at ${name}`, ofAll: 'Redis nodes' };
 
-/** A store of another kind says itself what it is. */
+/** Stores of other kinds, whose names already contain their kind. */
 const OTHERS: StoreTitle = { of: ({ name }) => name, ofAll: 'nodes' };
 
 export function titleIn({ nodes }: RedlockModuleOptions): StoreTitle {

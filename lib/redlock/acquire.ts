@@ -17,33 +17,33 @@ import { nodeTimeLimit, usableTtl } from './validity.js';
 /** Parameters of one attempt to lock some keys. */
 export interface LockRequest extends HoldTerms {
   readonly ttl: number;
-  /** Milliseconds that the keys are kept at least; 0 by default. */
+  /** Shortest time in milliseconds that the keys are kept; 0 by default. */
   readonly minHold?: number;
   /** The tick of a schedule that the lock is for. The request is refused if the tick has run already. */
   readonly tick?: Tick | undefined;
   /** The kind of lock on each key; exclusive by default. */
   readonly kind?: LockKind;
-  /** Each of them ends the attempt with its reason when it aborts. */
+  /** Signals, any of which ends the attempt: the attempt rejects with the reason of the signal. */
   readonly signals: readonly AbortSignal[];
 }
 
-/** How to make one attempt. */
+/** The settings of one attempt. */
 export interface AttemptPlan {
-  /** Milliseconds left for it. */
+  /** Milliseconds that are left for the attempt. */
   readonly left: number;
   /** The index of the node that keeps the queue of waiters. */
   readonly queueNode: number;
   readonly position?: QueuePosition | undefined;
   /**
-   * If `true`, ask the queue node alone first, and the others only when it grants. While others wait, asking all nodes
-   * costs more and splits the votes.
+   * If `true`, the attempt first asks only the queue node, and the other nodes after its grant. While other callers
+   * wait, requests to all nodes cost more and split the votes.
    */
   readonly queueNodeFirst: boolean;
 }
 
 /**
- * The attempt waits for the queue node alone, for all nodes, for the pause before it asks again, or for the nodes to
- * agree on a token.
+ * The attempt waits for the queue node alone, for all nodes, for the end of a pause before it asks again, or for the
+ * agreement of the nodes on one token.
  */
 type Phase = 'queue-node' | 'all' | 'pausing' | 'agreeing';
 
@@ -54,48 +54,49 @@ export interface AttemptResult {
   readonly outcome: Outcome;
   /**
    * The queue node's vote. When it granted, it removed the waiter from its queue; when it refused, it added the waiter.
-   * `'pending'`: the other votes decided the attempt before this one arrived.
+   * `'pending'`: the votes of other nodes decided the attempt before its vote arrived.
    */
   readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-  /** Nobody has a quorum, so it makes sense to try again soon. */
+  /** No caller has a quorum, so the next attempt should follow soon. */
   readonly split: boolean;
-  /** A node had less time to answer than its time limit, so a missing answer does not mean that the node is down. */
+  /** The attempt ended before the time limit of a node, so a missing answer does not show that the node is down. */
   readonly cutShort: boolean;
-  /** The lock was granted, and the next waiter of the process is the first in line. */
+  /** The lock was granted, and the next waiter of this process is the first of the queue. */
   readonly nextIsFirst: boolean;
 }
 
 /**
- * The most rounds of an attempt that the queue node granted. It repeats the requests that were refused because of a
- * holder without a quorum: one whose release is still under way, or another attempt, which the queue node refused and
- * which gives up.
+ * Largest number of rounds of an attempt that the queue node granted. Each round repeats requests that a
+ * holder without a quorum has blocked. Such a holder is a lock whose release is still under way, or another attempt
+ * that the queue node refused and that gives up.
  */
 const MOST_ROUNDS = 4;
 
 /**
- * The most restarts of an attempt for permits whose nodes could not agree on one slot (S20). Without restarts 34 % of
- * the attempts were refused where a single node would refuse 19 % (bench: permits; 10 permits, load 0.95).
+ * Largest number of restarts of an attempt for permits: it begins again when the nodes could not agree on one slot
+ * (S20). Without restarts 34 % of the attempts were refused, and on a single node 19 % (bench: permits; 10 permits,
+ * load 0.95).
  */
 const MOST_BEGINNINGS = 4;
 
 /**
- * The most requests to nodes that lack the slot of an acquired lock. On such a node the slot looks free, and splits the
- * votes of later callers.
+ * Largest number of requests to nodes that lack the slot of an acquired lock. The slot looks free on such a node, and
+ * so splits the votes of later callers.
  */
 const MOST_COMPLETIONS = 6;
 
-/** Milliseconds for which the first in line must not try after a failed attempt. */
+/** Milliseconds for which the first waiter must not try after a failed attempt. */
 const AFTER_SPLIT_VOTE_MS = 20;
 const AFTER_HELD_ELSEWHERE_MS = 200;
 
-/** The owner of an attempt; called once. */
+/** The owner of an attempt. The attempt calls one of the methods once. */
 export interface AttemptCaller {
   attempted(result: AttemptResult): void;
-  /** A signal ended the attempt, with this reason. */
+  /** Called when a signal ended the attempt, with the reason of the signal. */
   aborted(reason: unknown): void;
 }
 
-/** Shared by the attempts of one {@link Redlock}. */
+/** Objects that all attempts of one {@link Redlock} share. */
 export interface AcquireContext extends LeaseContext {
   /** Called with a lock that was acquired. */
   readonly began: (lock: HeldLock) => void;
@@ -104,9 +105,9 @@ export interface AcquireContext extends LeaseContext {
 }
 
 /**
- * One attempt to acquire a lock: asks the nodes, counts their votes and agrees on the fencing token. It then hands the
- * lock over, or undoes what was stored. Each attempt has an id of its own, so that a late reply counts for no other
- * (S5).
+ * One attempt to acquire a lock: asks the nodes, counts their votes and agrees on the fencing token. Then it passes the
+ * lock to the caller, or releases the lease on the nodes. Each attempt has a new id, so that a late reply does not
+ * count for another attempt (S5).
  */
 export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abortable {
   readonly lease: Lease;
@@ -117,7 +118,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   readonly #tally: Tally;
   /** The moment of the first request (S2). */
   readonly sent: Instant = now();
-  /** The start of the ttl: no later than the last confirmation of a store. */
+  /** The start of the ttl: the moment of the first request, or the last confirmation of a store if that was earlier. */
   #validFrom = this.sent;
   #phase: Phase;
   #rounds = 0;
@@ -133,7 +134,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     readonly plan: AttemptPlan,
     private readonly context: AcquireContext,
     private readonly caller: AttemptCaller,
-    /** The number of earlier beginnings. */
+    /** The number of earlier beginnings of this attempt, each with another lease. */
     private readonly beginnings = 0,
   ) {
     const { nodes, settings } = context;
@@ -161,7 +162,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   get position(): QueuePosition | undefined {
-    // A request after the lock was acquired only completes the other nodes, and nobody waits for it.
+    // A request after the acquisition only adds the lock to the other nodes, and no caller waits for it.
     return this.isSettled ? undefined : this.plan.position;
   }
 
@@ -182,18 +183,24 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     }
   }
 
-  /** Every phase uses part of the time that is left for all of them (S8). */
+  /** Milliseconds that are left. All phases share the time of the attempt (S8). */
   get #left(): number {
     return this.plan.left - elapsedSince(this.sent);
   }
 
-  /** The time limit of a node when this much is left. Whole milliseconds, so that many requests share one limit. */
+  /**
+   * The time limit of a node when `left` milliseconds are left, in whole milliseconds, so that many requests share one
+   * limit.
+   */
   #limit(left: number): number {
     this.#cutShort ||= left < this.#nodeLimit;
     return Math.max(1, Math.ceil(Math.min(this.#nodeLimit, left)));
   }
 
-  /** After the lock was acquired, a node that answers without the lock's slot is asked for that slot. */
+  /**
+   * Takes the answer of a node. After the acquisition, a node that answers without the slot of the lock is asked for
+   * that slot.
+   */
   override answered(node: number, reply: AcquireReply | Error): void {
     const isLate = this.isSettled;
     super.answered(node, reply);
@@ -224,8 +231,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Records that other callers lately asked for more permits. A refusal may show it only by their slots, which are
-   * below their number.
+   * Records that other callers recently asked for more permits. A refusal may show that only by a high slot: the slot
+   * of a holder is lower than its number of permits.
    */
   #seePermits(reply: AcquireReply): void {
     const { kind } = this.lease;
@@ -239,17 +246,17 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     if (seen > kind.permits) this.lease.seePermits(seen);
   }
 
-  /** Continues after the answer of the queue node, which was asked alone. */
+  /** Continues after the answer of the queue node, which was asked first. */
   #open(): void {
     const { granted, slots } = this.#tally;
     if (granted === 0) return this.#undo();
-    // The slots that it granted are free there, and most likely on the other nodes.
+    // The slots of the queue node are most likely free on the other nodes, too.
     if (slots) this.wish = { slots, exactly: false };
     this.#phase = 'all';
     this.#ask(this.#all & ~nodeSet(this.plan.queueNode));
   }
 
-  /** When the votes are split, the queue node decides who asks again. */
+  /** `true` while the votes are split and the answer of the queue node decides who asks again. */
   #waitsForQueueNode(): boolean {
     const tally = this.#tally;
     const isPending = hasNode(this.pending, this.plan.queueNode);
@@ -266,7 +273,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#handOver(tally.token);
   }
 
-  /** Asks the nodes that gave other slots for the slots that most nodes gave: one more round trip, once (S20). */
+  /** Asks the nodes that granted other slots for the slots of the majority: one more round trip, only once (S20). */
   #mend(): void {
     const { granted, together } = this.#tally;
     this.#hasMended = true;
@@ -274,7 +281,10 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.#askExactly(granted & ~together);
   }
 
-  /** Asks nodes that gave other slots for exactly these. The nodes free the other slots, even if they refuse these. */
+  /**
+   * Asks nodes that granted other slots for the slots of the tally, and for no others. A node frees its other slots
+   * even if it refuses these.
+   */
   #askExactly(asked: NodeSet): void {
     const { slots = [] } = this.#tally;
     this.wish = { slots, exactly: true };
@@ -284,9 +294,9 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * The attempt that the queue node granted asks the other nodes again. They are free soon, because the attempts that
-   * it refused give up. Only nodes that refused are asked for the same lease again: they have not stored it, so this
-   * equals a late first request.
+   * `true` if the attempt, which the queue node granted, may ask the other nodes again. They will soon be free, because
+   * the attempts that the queue node refused give up. Only nodes that refused are asked again with the same lease: they
+   * have not stored it, so the request is like a late first request.
    */
   #mayAskAgain(): boolean {
     const tally = this.#tally;
@@ -294,7 +304,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
       this.#rounds < MOST_ROUNDS &&
       !tally.isWon &&
       !tally.ran &&
-      // Another slot is more likely to be free than one that another caller took first.
+      // With permits, ask for another slot instead: it is more likely to be free than a slot that another caller took
+      // first.
       this.lease.kind.mode !== 'permits' &&
       tally.couldWin &&
       hasNode(tally.granted, this.plan.queueNode) &&
@@ -310,14 +321,17 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     setTimeout(() => {
       if (this.isSettled || this.#phase !== 'pausing') return;
       this.#phase = 'all';
-      // If a node is asked again and does not answer, it may have stored the lease, so its first refusal no longer
-      // counts (S6).
+      // A node that is asked again and does not answer may have stored the lease, so its first refusal no longer counts
+      // (S6).
       this.#tally.forget(refused);
       this.#ask(refused);
     }, delay);
   }
 
-  /** Raises the tokens of the granting nodes to the largest. It is the lock's token when a quorum has it. */
+  /**
+   * Raises the tokens of the nodes that granted the lock to the largest of them. When a quorum has it, it is the token
+   * of the lock.
+   */
   #agree(): void {
     const { token, quorum, together } = this.#tally;
     const { stores } = this.context.nodes;
@@ -335,7 +349,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
     void raised.then((answers) => {
       if (this.isSettled) return;
-      // Not the tally's token: a node may have granted a larger one meanwhile, and one node is no quorum.
+      // `token` is the token of the quorum. The tally may have a larger one by now, but a single node granted it.
       if (count(answers) >= quorum) this.#handOver(token);
       else this.#undo('the nodes that granted it did not agree on a fencing token in time');
     });
@@ -345,7 +359,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const { request, context, lease } = this;
     const validFrom = this.#validFrom;
     const taken = elapsedSince(validFrom);
-    // S4: checked after the last phase. An acquisition that took longer than the lease's validity is worth nothing.
+    // Check after the last phase: the validity may have run out during the acquisition (S4).
     if (taken >= usableTtl(lease.ttl, context.settings.driftFactor)) {
       const reason = `the nodes took ${Math.round(taken)} ms to answer, which uses up the ttl of ${lease.ttl} ms`;
       return this.#undo(reason);
@@ -359,7 +373,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Releases a failed lease on every node that may have stored it: the minority that granted it, and the nodes whose
+   * Releases a failed lease on every node that may have stored it: the nodes that granted it, and the nodes whose
    * answer is unknown (S6). A node that refused has stored nothing.
    *
    * @param late - the reason of a failure after a quorum had granted the lock
@@ -383,12 +397,15 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     this.caller.attempted(this.#result(outcome, !ran && !shut && !this.#isHeld));
   }
 
-  /** Nodes that were asked for one slot name only the holder of that slot, not the others. */
+  /**
+   * `true` if other callers hold the lock. A node that was asked for one slot names only the holder of that slot, so
+   * its answer does not show that all permits are taken.
+   */
   get #isHeld(): boolean {
     return !this.#hasMended && this.#tally.isHeld;
   }
 
-  /** Another caller took the slot first; a different one may be free. */
+  /** `true` if the attempt may begin again, because another caller took the slot first and another slot may be free. */
   #mayBeginAnew(): boolean {
     return (
       this.#hasMended &&
@@ -397,7 +414,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     );
   }
 
-  /** Begins again with a new lease (S5), whose requests follow the release of this one. */
+  /** Begins again with a new lease (S5). Its requests follow the release of the old lease. */
   #beginAnew(): void {
     const { lease, request, context, caller, beginnings } = this;
     const plan = { ...this.plan, left: this.plan.left - elapsedSince(this.sent) };
@@ -412,8 +429,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Completes the nodes that answered. A node that stores another slot of this lock keeps that slot from other callers
-   * for nothing.
+   * Adds the lock to nodes that answered without it. A node that stores another slot for this lock would refuse that
+   * slot to other callers without need.
    */
   #completeAll(): void {
     const { slots, granted, refused, together } = this.#tally;
@@ -423,7 +440,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     if (refused !== 0) this.#completeLater(refused, slots);
   }
 
-  /** Nobody waits for the answer. */
+  /** Asks nodes to store the slots of an acquired lock. No caller waits for their answers. */
   #complete(asked: NodeSet, slots: readonly number[]): void {
     if (this.lease.ended || this.#completions++ >= MOST_COMPLETIONS) return;
     this.wish = { slots, exactly: true };
@@ -431,8 +448,8 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 
   /**
-   * Waits first, until the node has processed the release of the slot's holder, or a failed attempt has given the slot
-   * back.
+   * Asks nodes for the slots after a pause. By then the node has processed the release of the slot's earlier holder, or
+   * a failed attempt has freed the slot.
    */
   #completeLater(asked: NodeSet, slots: readonly number[]): void {
     if (this.lease.ended || this.#completions >= MOST_COMPLETIONS) return;
@@ -447,11 +464,12 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
     const asked = this.#phase === 'queue-node' ? nodeSet(plan.queueNode) : this.#all;
     const suspects = asked & ~tally.refused;
     if (suspects === 0) return;
-    // Without a pause the first in line would fail too, and pass the turn on, as fast as the nodes answer.
+    // Without a pause the first waiter would fail too and pass its turn on, and so would all others, as fast as the
+    // nodes answer.
     const pause = this.#isHeld ? AFTER_HELD_ELSEWHERE_MS : AFTER_SPLIT_VOTE_MS;
     const after = Math.ceil(pause * (0.5 + Math.random() / 2));
     new Release(context.nodes, lease, this.#nodeLimit, after, suspects, Infinity, context.busy());
-    // Now and not at the end of the turn: the caller may close its client next (S6).
+    // Send the release now and not at the end of the turn: the caller may close its client next (S6).
     context.nodes.flush();
   }
 
@@ -474,7 +492,7 @@ export class Attempt extends Poll<AcquireReply> implements AcquireRequest, Abort
   }
 }
 
-/** Random, so that callers at the same time ask for different slots. */
+/** Random slots, so that callers at the same time ask for different slots. */
 function anySlots(keyCount: number, permits: number): SlotWish {
   const any = (): number => Math.floor(Math.random() * permits);
   return { slots: keyCount === 1 ? [any()] : Array.from({ length: keyCount }, any), exactly: false };

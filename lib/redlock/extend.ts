@@ -7,8 +7,8 @@ import { Poll } from './poll.js';
 import { quorumOf } from './quorum.js';
 
 /**
- * The combined answer of the nodes about one lease: a quorum extended it; or too many nodes no longer have it for a
- * quorum; or neither, so that its state is unknown.
+ * The combined answer of the nodes about one lease. `'extended'`: a quorum extended it. `'gone'`: too few nodes still
+ * store it. `'unconfirmed'`: neither is certain.
  */
 export type Verdict =
   | { readonly kind: 'extended' }
@@ -18,10 +18,13 @@ export type Verdict =
 const EXTENDED: Verdict = { kind: 'extended' };
 const GONE: Verdict = { kind: 'gone' };
 
-/** The receiver of an extension's result. */
+/** The owner of a lease, which receives the result of its extension. */
 export interface Extensible {
   readonly lease: Lease;
-  /** Called with the verdict on an extension to `ttl` sent at `sent`, as soon as the answers decide it. */
+  /**
+   * Called once, as soon as the answers decide the verdict. `ttl` is the requested ttl, and `sent` the moment of the
+   * request.
+   */
   extended(verdict: Verdict, ttl: number, sent: Instant): void;
   /** Called when late answers complete a quorum after the verdict `unconfirmed`. */
   extendedLate?(ttl: number, sent: Instant): void;
@@ -32,7 +35,7 @@ export class Extension extends Poll<boolean> {
   readonly lease: Lease;
   #extended: NodeSet = 0;
   #missing: NodeSet = 0;
-  /** The errors of nodes that gave no vote, if any. */
+  /** The errors of nodes without a vote; `undefined` when there are none. */
   #errors: (Error | undefined)[] | undefined;
 
   constructor(
@@ -59,7 +62,7 @@ export class Extension extends Poll<boolean> {
     this.target.extended(verdict, this.ttl, this.sent);
   }
 
-  /** Counts the late answer of a slow node, which need not extend again within a limit that it cannot keep. */
+  /** Counts the late answer of a slow node. Another request to that node would only miss the same limit. */
   protected override late(node: number, reply: boolean | Error): void {
     const quorum = quorumOf(this.nodes.stores.length);
     if (reply !== true || sizeOf(this.#extended) >= quorum) return;
@@ -67,7 +70,7 @@ export class Extension extends Poll<boolean> {
     if (sizeOf(this.#extended) >= quorum) this.target.extendedLate?.(this.ttl, this.sent);
   }
 
-  /** `undefined` while missing answers can still change it. */
+  /** Returns the verdict; `undefined` while missing answers can still change it. */
   #verdict(): Verdict | undefined {
     const { length } = this.nodes.stores;
     const quorum = quorumOf(length);

@@ -5,15 +5,15 @@ import { firstNodes } from './node-set.js';
 import { Nodes } from './nodes.js';
 import { Poll } from './poll.js';
 
-/** A node's answer: its reply, or the reason why it has none. */
+/** A node's answer: its reply, or the reason why there is no reply. */
 export type Answer<T, Node = LockStore> =
   | { readonly node: Node; readonly reply: T; readonly error?: undefined }
   | { readonly node: Node; readonly reply?: undefined; readonly error: Error };
 
 /**
- * Asks all nodes at once (S2). Resolves with the answers so far when `decided` returns `true` for them, when all nodes
- * have answered, when `limit` milliseconds have passed (S3), or when a signal aborts, whichever is first. Nodes that
- * missed the limit are among the answers, with an error. Never rejects. Keeps the process alive until it resolves.
+ * Asks all nodes at once (S2). Resolves with the answers so far at the first of these events: `decided` returns `true`
+ * for the answers; all nodes have answered; `limit` milliseconds have passed (S3); a signal aborts. A node that missed
+ * the limit has an error as its answer. Never rejects. Keeps the process alive until it resolves.
  */
 export function fanOut<T, Node extends LockStore>(
   nodes: readonly Node[],

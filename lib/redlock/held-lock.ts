@@ -29,13 +29,16 @@ export interface RedlockSettings {
   readonly owner: string;
   readonly driftFactor: number;
   readonly guard: RestartGuard;
-  /** Milliseconds; `undefined` derives it from each lock's ttl. */
+  /** Time limit of a node in milliseconds; `undefined` to compute it from each lock's ttl. */
   readonly nodeTimeout: number | undefined;
   /** Called for every lost lock. */
   readonly lost?: (error: LockLostError) => void;
 }
 
-/** Shared by the held locks of one {@link Redlock}: each of many thousand locks keeps one reference to it. */
+/**
+ * Objects that all held locks of one {@link Redlock} share. Each of many thousand locks keeps only one reference to
+ * them.
+ */
 export interface LeaseContext {
   readonly settings: RedlockSettings;
   readonly nodes: Nodes;
@@ -44,79 +47,79 @@ export interface LeaseContext {
   readonly ended: (lock: HeldLock) => void;
 }
 
-/** A nested call that has joined a lock, or the handle that it was given (S18). */
+/** A nested call that has joined a lock, or the handle that such a call received (S18). */
 export interface Joined {
-  /** `true` for a call, which releases when it ends. The owner of a handle may forget to release. */
+  /** `true` for a call, which always releases at its end; `false` for a handle, whose owner may forget to release. */
   readonly isRun: boolean;
 }
 
-/** The options that decide how long a lock is held. */
+/** The options that limit the time for which a lock is held. */
 export type HoldTerms = Pick<ResolvedLockOptions, 'renew' | 'lock'> &
   Partial<Pick<ResolvedLockOptions, 'maxHold'>>;
 
 const LOADED_AT = Date.now();
 
-/** If a lock is renewed, and how long it may be extended (`maxHold`). */
+/** Settings of the renewal: if the lock is renewed, and the limit of its extensions (`maxHold`). */
 interface HoldLimit {
   readonly renew: boolean;
   readonly since: Instant | undefined;
   readonly duration: number;
-  /** `true` once a renewal was left out because of the limit. */
+  /** `true` after a renewal was left out because of the limit. */
   reached: boolean;
 }
 
-/** Most locks have no limit, and all of those share these objects. */
+/** Shared by all locks without a limit, which are most locks. */
 const RENEWED: HoldLimit = { renew: true, since: undefined, duration: Infinity, reached: false };
 const NOT_RENEWED: HoldLimit = { ...RENEWED, renew: false };
 
 /**
  * The only implementation of {@link LockHandle}: counts down the validity, renews, and reports a loss.
  *
- * A process can hold many thousands of locks. A lock at rest is therefore this object and its lease: it has no timer,
- * no promise and no function of its own. A field that few locks need is not `#private`, and not set before it is
- * needed: V8 reserves space in each object for every `#private` name.
+ * A process can hold many thousands of locks. So a lock without pending work consists of this object and its lease
+ * only: it has no timer, no promise and no function. A field that few locks need is not `#private`, and is set only
+ * when needed: V8 reserves space in each object for every `#private` name.
  */
 export class HeldLock implements LockHandle, Renewable, Extensible {
   /**
-   * The state of an acquired lock. It is held, and unconfirmed between a renewal that failed and one that succeeds.
-   * Then it is released, or lost with the error that gives the reason, and never held again.
+   * The state of an acquired lock. `'unconfirmed'` lasts from a failed renewal to the next successful one. A lost lock
+   * has its error here, and is never held again; neither is a released lock.
    */
   #state: Exclude<LockState, 'lost'> | LockLostError = 'held';
   /** The name of the declared lock. */
   private declaredAs: string | undefined;
-  /** The lock's ttl after `extend` was called. The lease has the longest ttl requested so far. */
+  /** The ttl of the last `extend`, if it was called. The lease has the longest ttl that was requested so far. */
   private ownTtl: number | undefined;
   /**
-   * The end of the validity, on both clocks of this machine (S11). Whole milliseconds, and wall-clock time counted from
-   * {@link LOADED_AT}, because V8 stores a small integer in the object itself. Saves 32 bytes of heap for each held
-   * lock (`npm run bench -- held`).
+   * The end of the validity, on both clocks of this machine (S11). The values are whole milliseconds, and the
+   * wall-clock time counts from {@link LOADED_AT}: V8 stores small integers in the object itself. That saves 32 bytes
+   * of heap for each held lock (`npm run bench -- held`).
    */
   #endsAt = 0;
   #endsAtWall = 0;
   readonly #limit: HoldLimit;
   /** The planned work, if any: the renewal, or a check at the end of the validity. */
   #batch: Batch | undefined;
-  /** The slot in that batch; below it the slot among all held locks. */
+  /** Position in that batch; `heldSlot` is the position in the list of all held locks. */
   batchSlot = NO_SLOT;
   heldSlot = NO_SLOT;
-  /** A timer for the end of the validity, used when the end is near and no renewal is sure to come first. */
+  /** A timer for the end of the validity, used when the end may come before the next renewal. */
   private lapse: NodeJS.Timeout | undefined;
-  /** The calls that wait for the current extension (S9: one at a time), if there is one. */
+  /** The calls that wait for the current extension (S9: one at a time), if an extension is under way. */
   #waiting: (() => void)[] | undefined;
-  /** Made on first use: nobody reads the signal of most locks. */
+  /** The source of the signal, made on first use: most callers never read the signal. */
   private controller: AbortController | undefined;
   #release: Promise<void> | undefined;
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
   /**
-   * Called when the release has been sent, for the process's next call, if that is the first of all waiters. Its
-   * request uses the same connections, so the nodes answer it after the release.
+   * Starts the process's next call, when that call is the first of all waiters. Called when the release has been sent:
+   * the request of the next call uses the same connections, so the nodes answer it after the release.
    */
   follower: (() => void) | undefined;
 
   /**
    * @param validFrom - the moment of the first request of the acquisition
-   * @param taken - milliseconds since then: the caller has just read the clocks
+   * @param taken - milliseconds since `validFrom`, which the caller has just measured
    */
   constructor(
     readonly lease: Lease,
@@ -158,12 +161,12 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.lease.slots;
   }
 
-  /** The number of permits that another caller asked for, if it was larger. */
+  /** The number of permits that another caller asked for, if it is larger than this lock's. */
   get permitsSeen(): number | undefined {
     return this.lease.permitsSeen;
   }
 
-  /** Milliseconds that the nodes keep the lock. */
+  /** Milliseconds for which the nodes keep the lock after each request. */
   get ttl(): number {
     return this.ownTtl ?? this.lease.ttl;
   }
@@ -183,13 +186,13 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /**
-   * Makes the lock valid for a ttl that was requested at `sent` (S2, S4), unless it is valid for longer already.
+   * Makes the lock valid for a ttl that was requested at `sent` (S2, S4), unless it is already valid for longer.
    *
    * @returns the validity in milliseconds, counted from `sent`
    */
   #validFor(ttl: number, sent: Instant): number {
     const usable = usableTtl(ttl, this.context.settings.driftFactor);
-    // Rounded down, to be safe.
+    // Round down: the validity must not be too long.
     this.#endsAt = Math.max(this.#endsAt, Math.floor(sent.monotonic + usable));
     this.#endsAtWall = Math.max(this.#endsAtWall, Math.floor(sent.wall - LOADED_AT + usable));
     return usable;
@@ -220,7 +223,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       this.#assertExtensible();
       const sent = now();
       this.ownTtl = this.ttl;
-      // A node may store the new ttl although its answer is lost, so a release must be repeated for that long.
+      // A node may store the new ttl although its answer is lost, so a failed release must be repeated for that time.
       this.lease.ttl = Math.max(this.lease.ttl, ttl);
       const limit = Math.min(nodeTimeLimit(ttl, settings.nodeTimeout), this.remaining());
       const verdict = await new Promise<Verdict>((resolve) => {
@@ -269,18 +272,18 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.context.settings.lost?.(error);
   }
 
-  /** The error of the loss, if the lock was lost before it was released. */
+  /** The error of the loss; `undefined` when the lock is held or was released before a loss. */
   get loss(): LockLostError | undefined {
     this.#noticeLapse();
     return this.#state instanceof LockLostError ? this.#state : undefined;
   }
 
-  /** `true` for a held lock, confirmed or not, whose loss has not been noticed. */
+  /** `true` for a held or unconfirmed lock without a noticed loss. */
   #alive(): boolean {
     return this.#state === 'held' || this.#state === 'unconfirmed';
   }
 
-  /** @param error - makes the reason for listeners; not called without them */
+  /** @param error - makes the error for listeners; called only when there are listeners */
   #become(state: Exclude<LockState, 'lost'> | LockLostError, error?: () => Error): void {
     if (state === this.#state) return;
     this.#state = state;
@@ -304,7 +307,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return this.loss ?? new LockLostError(this.keys, 'it was released', this.declaredAs);
   }
 
-  /** The clock decides and not the timer, which a blocked thread delays (S10). */
+  /**
+   * Marks the lock as lost after the end of its validity. The clock decides, because a blocked event loop delays the
+   * timer (S10).
+   */
   #noticeLapse(): void {
     if (this.#alive() && this.remaining() === 0) this.lose(this.#whyLapsed());
   }
@@ -316,20 +322,21 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
       : `its validity ran out before a quorum renewed it (ttl ${this.ttl} ms)`;
   }
 
-  /** Part of {@link Renewable}; for the watchdog only. */
+  /** Renews the lock. A method of {@link Renewable}, for the watchdog only. */
   renew(limit: number, sent: Instant): boolean {
     this.#batch = undefined;
     this.#noticeLapse();
     if (!this.#alive()) return false;
     this.#waiting = [];
-    // Usually the answers or the time limit come long before the validity ends; a blocked thread can delay the renewal.
+    // Usually the answers or the time limit come long before the end of the validity. A blocked event loop can delay
+    // the renewal.
     if (this.remaining() <= limit) this.#watchValidity();
     const { nodes } = this.context;
     new Extension(nodes, this, this.ttl, limit, sent, nodes.limitsOfRenewals);
     return true;
   }
 
-  /** Part of {@link Renewable}; for the watchdog only. */
+  /** Checks the validity at its planned end. A method of {@link Renewable}, for the watchdog only. */
   lapses(): void {
     this.#batch = undefined;
     this.#noticeLapse();
@@ -337,34 +344,39 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   }
 
   /**
-   * Part of {@link Renewable}; for the watchdog only. A lock whose renewal was requested meanwhile has left the batch.
+   * Starts the timer for the end of the validity, if the end may come before the batch runs. A method of {@link
+   * Renewable}, for the watchdog only. A lock whose renewal was requested since then has left the batch.
    */
   waits(batch: Batch, within: number): void {
     if (this.#batch === batch && this.remaining() <= within) this.#watchValidity();
   }
 
-  /** Part of {@link Extensible}; for renewals. */
+  /** Takes the result of a renewal. A method of {@link Extensible}. */
   extended(verdict: Verdict, ttl: number, sent: Instant): void {
     try {
       this.#take(verdict, ttl, sent);
-      // A node that was slow once may answer now. Ask again soon, because few attempts are left.
+      // Ask again soon: a node that was slow once may answer now, and the validity leaves time for few attempts.
       this.#passTurn(verdict.kind === 'extended' ? this.#untilRenewal(sent) : this.ttl / 10);
     } finally {
       this.context.watchdog.answered(ttl);
     }
   }
 
-  /** Part of {@link Extensible}; for renewals. The validity runs from the send, however late the answers are (S9). */
+  /**
+   * Takes the late result of a renewal. The validity counts from the request, even when the answers are late (S9). A
+   * method of {@link Extensible}.
+   */
   extendedLate(ttl: number, sent: Instant): void {
     this.#take({ kind: 'extended' }, ttl, sent);
-    // The next extension may be under way already.
+    // The next extension may already be under way; it plans the next step.
     if (!this.#alive() || this.#waiting) return;
     this.#leaveBatch();
     this.#plan(this.#untilRenewal(sent));
   }
 
   /**
-   * Milliseconds until a third of the ttl has passed since the last request, which leaves time for two more attempts.
+   * Milliseconds until a third of the ttl has passed since the last request. Two more attempts then fit into the rest
+   * of the ttl.
    */
   #untilRenewal(sent: Instant): number {
     return this.ttl / 3 - elapsedSince(sent);
@@ -386,7 +398,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
   #isOver(delay: number): boolean {
     const limit = this.#limit;
     if (!limit.since) return false;
-    // A late answer can plan a renewal that is due already: its delay is negative.
+    // The delay is negative when a late answer plans a renewal that is already due.
     limit.reached = elapsedSince(limit.since) + Math.max(0, delay) >= limit.duration;
     return limit.reached;
   }
@@ -402,7 +414,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.#batch = undefined;
   }
 
-  /** Starts a timer that reports the loss, where no renewal is sure to come first (S10). */
+  /** Starts a timer that reports the loss, when the end of the validity may come before the next renewal (S10). */
   #watchValidity(): void {
     this.lapse ??= setTimeout(() => {
       this.lapse = undefined;
@@ -417,7 +429,7 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     this.lapse = undefined;
   }
 
-  /** Waits for the current extension, if there is one (S9: one at a time), and for earlier waiters. */
+  /** Waits until no other extension is under way (S9: one at a time); earlier waiters come first. */
   async #turn(): Promise<void> {
     const waiting = this.#waiting;
     if (waiting) {
@@ -447,10 +459,10 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     );
   }
 
-  /** Applies the verdict on an extension to `ttl` sent at `sent`. */
+  /** Applies the verdict on an extension: `ttl` is the requested ttl, and `sent` the moment of the request. */
   #take(verdict: Verdict, ttl: number, sent: Instant): void {
-    if (verdict.kind === 'gone') this.lose('so many nodes no longer have it that no quorum is left');
-    // S9: an extension that is confirmed after the end of the validity is too late, whatever the nodes say.
+    if (verdict.kind === 'gone') this.lose('too few nodes still store it for a quorum');
+    // S9: an extension that is confirmed after the end of the validity is too late, even if a quorum extended the lock.
     if (!this.isHeld()) return;
     if (verdict.kind === 'unconfirmed') {
       this.#become('unconfirmed', () => this.#unconfirmed(verdict));
@@ -464,11 +476,14 @@ export class HeldLock implements LockHandle, Renewable, Extensible {
     return new LockUnavailableError(this.keys, 'a quorum of nodes did not confirm the extension', votes);
   }
 
-  /** A nested call that joined the lock sees the release as a loss; the call that releases does not. */
+  /**
+   * Aborts the signal for a nested call that joined the lock: for that call the release is a loss. The call that
+   * releases does not see it.
+   */
   #tellJoined(): void {
     this.controller ??= new AbortController();
     this.controller.abort(
-      new LockLostError(this.keys, 'it was released beneath a nested call that had joined it'),
+      new LockLostError(this.keys, 'the outer call released it while a nested call still used it'),
     );
   }
 

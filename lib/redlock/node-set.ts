@@ -1,4 +1,7 @@
-/** Nodes by their index, one bit each: the set needs no allocation. At most 31 nodes; a module rejects more. */
+/**
+ * A set of nodes, with one bit for the index of each node, so that a set needs no allocation. 31 nodes at most; a
+ * module rejects more.
+ */
 export type NodeSet = number;
 
 export const MOST_NODES = 31;

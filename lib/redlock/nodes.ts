@@ -7,11 +7,12 @@ import { TimeLimits } from './time-limits.js';
 /** The nodes of one {@link Redlock}, with the outbox of each. */
 export class Nodes {
   readonly limits = new TimeLimits(true);
-  /** For renewals, which must not keep a process alive. */
+  /** The limits of renewals. Their timers do not keep the process alive. */
   readonly limitsOfRenewals = new TimeLimits(false);
   readonly outboxes: readonly Outbox[];
   /**
-   * The last reported error of each node. An error of one command affects every request in it, and is reported once.
+   * The last reported error of each node. The error of a command is the answer to every request in the command, but is
+   * reported only once.
    */
   readonly #lastErrors: Error[] = [];
   #isPlanned = false;
@@ -24,7 +25,7 @@ export class Nodes {
     this.outboxes = stores.map((store, index) => new Outbox(store, index, () => this.#plan()));
   }
 
-  /** The latest of the nodes' known clocks, in milliseconds since 1970. */
+  /** The latest of the known clocks of the nodes, in milliseconds since 1970. */
   latestTime(): number {
     let latest = -Infinity;
     for (const store of this.stores) latest = Math.max(latest, store.time?.() ?? -Infinity);
@@ -39,7 +40,7 @@ export class Nodes {
     nodeErrors.publish(event);
   }
 
-  /** Sends the requests collected so far. */
+  /** Sends the collected requests now. */
   flush(): void {
     for (const outbox of this.outboxes) outbox.flush();
   }

@@ -11,18 +11,18 @@ type Attempt = AcquireRequest & Asker<AcquireReply>;
 type Extension = Asker<boolean> & { readonly lease: Lease; readonly ttl: number };
 
 /**
- * Collects the requests to one node in one turn of the event loop, and sends them when the turn ends. For many locks at
- * a time, most of the cost is making, sending and reading a command for each. The delay costs nothing, because the
- * socket is not read before the turn ends.
+ * Collects the requests to one node in one turn of the event loop, and sends them when the turn ends. With many locks
+ * at a time, most of the cost is to make, send and read one command for each lock. The delay costs nothing, because
+ * Node reads no socket before the turn ends.
  */
 export class Outbox {
   #releases: Release[] = [];
   #extensions: Extension[] = [];
-  /** Attempts for which this node is the queue node, and below other attempts. */
+  /** Attempts for which this node is the queue node; `#unordered` has the other attempts. */
   #ordered: Attempt[] = [];
   #unordered: Attempt[] = [];
 
-  /** @param index - identifies the node among the nodes of its lock */
+  /** @param index - the index of the node among the nodes of the module */
   constructor(
     readonly store: Store,
     private readonly index: number,
@@ -45,7 +45,7 @@ export class Outbox {
     this.plan();
   }
 
-  /** Sends the requests collected so far. Releases come first, because the next waiter may be among the attempts. */
+  /** Sends the collected requests now. Releases come first, because the next waiter may be among the attempts. */
   flush(): void {
     const { store, index } = this;
     const releases = this.#releases;
@@ -58,7 +58,7 @@ export class Outbox {
     this.#acquire(this.#unordered, false);
   }
 
-  /** One command extends leases to one ttl. */
+  /** Sends the extensions. One command can only extend leases to one common ttl. */
   #extend(): void {
     let left = this.#extensions;
     this.#extensions = [];
@@ -75,7 +75,7 @@ export class Outbox {
     if (asked.length === 0) return;
     if (ordered) this.#ordered = [];
     else this.#unordered = [];
-    // A lease that has ended meanwhile must not be stored: its release is on its way (S15).
+    // A lease may have ended since it was collected. Do not send it: its release is on its way (S15).
     const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
     if (attempts.length === 0) return;
     this.store.acquire(attempts, ordered, (at, reply) => attempts[at]?.answered(this.index, reply));

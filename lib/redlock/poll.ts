@@ -4,10 +4,10 @@ import type { Nodes } from './nodes.js';
 import type { Limited } from './time-limits.js';
 
 /**
- * One question to several nodes (S2). Counts the answers until they decide it, all nodes have answered, or the time
- * limit has passed (S3). The creator of a poll asks the nodes and passes their answers to {@link answered}.
+ * One question to several nodes (S2). Counts the answers until they decide the question, all nodes have answered, or
+ * the time limit has passed (S3). The creator of a poll asks the nodes and passes their answers to {@link answered}.
  *
- * Nodes are identified by index, so a question on which all nodes agree needs no list of answers.
+ * Nodes are identified by their index, so no list of answers is needed when all nodes give the same answer.
  */
 export abstract class Poll<Reply> implements Limited {
   earlier: Limited | undefined;
@@ -51,10 +51,13 @@ export abstract class Poll<Reply> implements Limited {
   /** Drops an answer after the verdict: a release undoes its effect (S6). */
   protected late(_node: number, _reply: Reply | Error): void {}
 
-  /** Counts one answer. Settles the poll when that decides it, and at the latest when no node is {@link pending}. */
+  /**
+   * Counts one answer. Settles the poll when the answer decides the question, and at the latest when no node is {@link
+   * pending}.
+   */
   protected abstract count(node: number, reply: Reply | Error): void;
 
-  /** Starts to wait for these nodes, which have `limit` milliseconds to answer. */
+  /** Starts to wait for the answers of these nodes, for `limit` milliseconds at most. */
   protected wait(nodes: NodeSet, limit: number): void {
     this.stopWaiting();
     this.pending |= nodes;

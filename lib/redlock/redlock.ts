@@ -30,7 +30,7 @@ export interface AcquireOptions extends LockRequest {
 
 /**
  * The Redlock algorithm over any number of independent nodes. On one node it is `SET NX PX` with an owner id. Waiters
- * stand in a queue and get a message when it is their turn.
+ * form a queue, and each gets a message when it is its turn.
  *
  * @see https://redis.io/docs/latest/develop/clients/patterns/distributed-locks/
  */
@@ -41,15 +41,15 @@ export class Redlock {
   /** The queues of this process, by the name of the requested lock. */
   readonly #queues = new Map<string, LocalQueue>();
   /**
-   * The calls that make their first attempt, by the name of the requested lock. Of many calls for one lock in a turn,
-   * one asks.
+   * The calls that make their first attempt, by the name of the requested lock. When many calls ask for one lock in a
+   * turn, only the first asks the nodes.
    */
   readonly #asking = new ShortLivedMap<string, Call>();
   readonly #firstAttempts: FirstAttempts = {
     attempted: (call, result) => this.#attempted(call, result),
     aborted: (call, reason) => this.#aborted(call, reason),
   };
-  /** Tells the waiters of this process from those of others in the queue of a store. */
+  /** The random name that distinguishes the waiters of this process from others in the queue of a store. */
   readonly process = randomBytes(8).toString('hex');
   #waiters = 0;
   /** The amount of work that must end before the nodes are closed. */
@@ -85,7 +85,7 @@ export class Redlock {
   /**
    * Announces that locks with this ttl will be acquired.
    *
-   * @throws RangeError when a store cannot keep it, or the restart guard is fixed and shorter
+   * @throws RangeError when a store cannot keep this ttl, or the restart guard is fixed and shorter
    */
   foresee(ttl: number): void {
     checkTtl(this.stores, ttl);
@@ -125,18 +125,16 @@ export class Redlock {
     for (const signal of signals) if (signal.aborted) return call.fail(signal.reason);
     const queueNode = queueNodeOf(this.stores);
     const isSingle = retry.attempts === 1;
-    // With a limit of attempts each one must count, and an attempt outside the queue is less likely to succeed.
+    // A limit of attempts makes each attempt count, and an attempt outside the queue is less likely to succeed.
     const waits = !isSingle && (retry.attempts !== Infinity || this.#isContended(call, queueNode));
     if (waits) return this.#wait(call, undefined);
     const plan = { left: retry.timeout, queueNode, position: undefined, queueNodeFirst: false };
     call.attempt = new Attempt(keys, options, plan, this.#context, call);
-    // Other kinds do not exclude each other, so their calls need not wait for this one.
+    // Locks of other kinds can be held together, so later calls for them need not wait for this call.
     if (call.kind.mode === 'exclusive') this.#asking.set(call.name, call);
   }
 
-  /**
-   * Sends the collected requests, waits for the releases of failed attempts, then closes what was opened for the nodes.
-   */
+  /** Sends the collected requests, waits for the releases of failed attempts, then closes the stores. */
   async close(): Promise<void> {
     this.#context.nodes.flush();
     if (this.#busy > 0) await new Promise<void>((resolve) => (this.#idle = resolve));
@@ -213,7 +211,7 @@ export class Redlock {
     };
     const queue = new LocalQueue(this.stores, waiter, kind);
     this.#queues.set(name, queue);
-    // A call that is making its first attempt came first.
+    // A call that still makes its first attempt came earlier, so it is first in the queue.
     const asking = this.#asking.get(name);
     if (asking?.attempt) asking.waiter = queue.join(asking.attempt.sent);
     return queue;
@@ -229,7 +227,7 @@ export class Redlock {
   }
 }
 
-/** Receives the results of the calls' first attempts. */
+/** Receives the results of first attempts. */
 interface FirstAttempts {
   readonly attempted: (call: Call, result: AttemptResult) => void;
   readonly aborted: (call: Call, reason: unknown) => void;
@@ -241,7 +239,7 @@ class Call implements AttemptCaller {
   readonly name: string;
   readonly kind: LockKind;
   attempt: Attempt | undefined;
-  /** Its entry in the queue, once other calls have queued behind it. */
+  /** Entry of the call in the queue; set when other calls have queued behind it. */
   waiter: Waiter | undefined;
 
   constructor(
@@ -270,9 +268,9 @@ class Call implements AttemptCaller {
 }
 
 function queueName(keys: readonly string[], kind: LockKind): string {
-  // No key begins like the names of the other kinds.
+  // A key cannot begin with `}`, as the names of other kinds do.
   if (keys.length === 1 && kind.mode === 'exclusive') return keys[0] ?? '';
   const asked = `}${kind.mode === 'permits' ? kind.permits : kind.mode}`;
-  // The first character tells one key from a list.
+  // The character after the kind distinguishes one key from a list of keys.
   return keys.length === 1 ? `${asked} ${keys[0]}` : asked + JSON.stringify(keys);
 }

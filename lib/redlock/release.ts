@@ -6,8 +6,8 @@ import { quorumOf } from './quorum.js';
 import type { Nodes } from './nodes.js';
 
 /**
- * Releases a lease on some nodes. Calls `done` when `enough` nodes have confirmed, or all have answered or missed their
- * time limit.
+ * Releases a lease on some nodes. Calls `done` when `enough` nodes have confirmed, or when every node has answered or
+ * missed its time limit.
  */
 export class Release extends Poll<undefined> implements ReleaseRequest {
   #confirmed = 0;
@@ -16,7 +16,7 @@ export class Release extends Poll<undefined> implements ReleaseRequest {
     nodes: Nodes,
     readonly lease: Lease,
     limit: number,
-    /** Milliseconds after which the first in line may try. */
+    /** Milliseconds after which the first waiter may try. */
     readonly pause: number,
     asked: NodeSet,
     private readonly enough: number,

@@ -2,23 +2,25 @@ import { badNumber } from '../core/checks.js';
 import { DEFAULT_TTL_MS } from '../core/lock-options.js';
 
 /**
- * Computes how long a node that restarted or lost its data must not vote (S12, the "delayed restart" of the Redis
- * documentation). That is longer than the ttl of any lock that it may have forgotten, so that such a lock has ended
- * when the node votes again.
+ * Computes the time for which the votes of a restarted node do not count (S12, the "delayed restart" of the Redis
+ * documentation). The time is longer than the ttl of any lock that the node may have forgotten, so such a lock has
+ * ended when the node votes again.
  *
- * The time that `minHold` adds after a release does not count. Nobody holds the lock then, so forgetting it causes no
- * overlap, and a `minHold` of an hour would cost an hour of refusals whenever all nodes start.
+ * The time for which `minHold` keeps keys after a release is not included. Nobody holds the lock during that time, so a
+ * node that forgets it causes no overlap. With a `minHold` of one hour, the nodes would refuse all locks for one hour
+ * after a common start.
  */
 export class RestartGuard {
   #longest = DEFAULT_TTL_MS;
 
-  /** @param fixed - milliseconds, 0 for no guard; without it, the largest ttl in use */
+  /** @param fixed - milliseconds, or 0 for no guard; `undefined` for the largest ttl in use */
   constructor(private readonly fixed: number | undefined) {}
 
   /**
-   * Announces that a lock with this ttl will be acquired, here and by the same code in other processes.
+   * Announces that this process will acquire a lock with this ttl. Other processes run the same code, so they announce
+   * it too.
    *
-   * @throws RangeError when the guard is fixed, and shorter
+   * @throws RangeError when the guard is fixed, and shorter than the ttl
    */
   note(ttl: number): void {
     if (this.fixed === undefined) this.#longest = Math.max(this.#longest, ttl);
@@ -26,8 +28,8 @@ export class RestartGuard {
   }
 
   /**
-   * Checks a ttl that a lock gets while it is held. Other processes do not learn of it, so their guard would end too
-   * soon.
+   * Checks a ttl that a lock gets while it is held (`extend`). Other processes do not know this ttl, so their guard
+   * could be too short.
    *
    * @throws RangeError when a lock with this ttl would outlive the guard
    */
@@ -38,7 +40,7 @@ export class RestartGuard {
     }
   }
 
-  /** Milliseconds; 0 when there is no guard. */
+  /** Length of the guard in milliseconds; 0 without a guard. */
   get duration(): number {
     return this.fixed ?? this.#longest;
   }

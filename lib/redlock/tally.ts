@@ -18,8 +18,7 @@ interface Grant {
 }
 
 /**
- * The votes on one lease, and the decision. While all nodes agree it only counts; it lists votes against when there are
- * any.
+ * Counts the votes on one lease, and decides. The tally has a list of votes only when a node votes against the lease.
  */
 export class Tally {
   readonly quorum: number;
@@ -27,12 +26,12 @@ export class Tally {
   refused: NodeSet = 0;
   /** The nodes that gave no vote. */
   failed: NodeSet = 0;
-  /** The largest granted token; below it the number of nodes that gave it. */
+  /** The largest granted token; `#agreeing` is the number of nodes that granted it. */
   token = 0;
   #agreeing = 0;
   #nextIsFirst = false;
   #against: (Against | undefined)[] | undefined;
-  /** Only with permits. */
+  /** The grant of each node; only with permits. */
   #grants: (Grant | undefined)[] | undefined;
   #sameSlots: NodeSet = 0;
   #slots: readonly number[] | undefined;
@@ -66,7 +65,10 @@ export class Tally {
     if (token === this.token) this.#agreeing++;
   }
 
-  /** Permits are won in the same slot on a quorum (S20), so the slots that most nodes granted count. */
+  /**
+   * Counts a grant with permits. The lock needs the same slot on a quorum of nodes (S20), so the slots that most nodes
+   * granted count.
+   */
   #countSlots(node: number, grant: Grant): void {
     const grants = (this.#grants ??= []);
     grants[node] = grant;
@@ -96,13 +98,14 @@ export class Tally {
   }
 
   /**
-   * From now on only the present slots count, because nodes have been asked to free any others (test/model, permits.c).
+   * Fixes the slots: from now on only the present slots count, because nodes have been asked to free all other slots
+   * (test/model, permits.c).
    */
   fixSlots(): void {
     this.#isFixed = true;
   }
 
-  /** Discards the answers of these nodes, which are asked again. */
+  /** Discards the answers of nodes that are asked again. */
   forget(nodes: NodeSet): void {
     this.granted &= ~nodes;
     this.refused &= ~nodes;
@@ -112,7 +115,10 @@ export class Tally {
     }
   }
 
-  /** The nodes whose grants count together: all that granted, with permits those that gave the same {@link slots}. */
+  /**
+   * The nodes whose grants count together: all nodes that granted; with permits, the nodes that granted the same {@link
+   * slots}.
+   */
   get together(): NodeSet {
     return this.#grants ? this.#sameSlots : this.granted;
   }
@@ -122,17 +128,17 @@ export class Tally {
     return this.#slots;
   }
 
-  /** `true` if a quorum granted, with permits in the same slot. */
+  /** `true` if a quorum granted the lock; with permits, in the same slot. */
   get isWon(): boolean {
     return sizeOf(this.together) >= this.quorum;
   }
 
-  /** `true` if a quorum granted, but not in the same slot. */
+  /** `true` if a quorum granted the lock, but not in the same slot. */
   get isSplitInSlots(): boolean {
     return !this.isWon && sizeOf(this.granted) >= this.quorum;
   }
 
-  /** `true` if a quorum gave the same token, so that there is nothing left to agree on. */
+  /** `true` if a quorum granted the same token, so that no agreement on a token is needed. */
   get isAgreed(): boolean {
     return this.#agreeing >= this.quorum;
   }
@@ -142,8 +148,8 @@ export class Tally {
   }
 
   /**
-   * The process that ran the tick already, if a node knows it. Only an acquired lock leaves that record, so one node is
-   * enough.
+   * The process that has already run the tick, if a node remembers it. Only an acquired lock leaves such a record, so
+   * one node is enough.
    */
   get ran(): Holder | undefined {
     for (const each of this.#against ?? [])
@@ -152,8 +158,8 @@ export class Tally {
   }
 
   /**
-   * `true` if a quorum names the same holder, or holders that share the key, of which each node may name a different
-   * one. If `false`, the votes are split, and it makes sense to try again soon.
+   * `true` if a quorum names the same holder. Holders that share the key count as one, because each node may name a
+   * different one of them. If `false`, the votes are split, and the next attempt should follow soon.
    */
   get isHeld(): boolean {
     if (!this.#against) return false;
@@ -164,8 +170,8 @@ export class Tally {
   }
 
   /**
-   * `true` if there are enough answers to know that the lock is won, or that it cannot be won, and if so the reason:
-   * others hold it, or too few nodes answer. A tie is decided in the same way (S1).
+   * `true` if there are enough answers: the lock is acquired, or it cannot be acquired because others hold it or too
+   * few nodes answer. A tie is decided in the same way (S1).
    */
   get isDecided(): boolean {
     if (this.isWon || this.ran) return true;
@@ -178,12 +184,12 @@ export class Tally {
     return fit >= this.quorum || fit + pending < this.quorum;
   }
 
-  /** `true` if the nodes that granted and those that refused could form a quorum. */
+  /** `true` if the nodes that granted and the nodes that refused are together a quorum. */
   get couldWin(): boolean {
     return sizeOf(this.granted | this.refused) >= this.quorum;
   }
 
-  /** The error of a lock that was not won. */
+  /** Makes the error of a failed attempt. */
   failure(
     { keys, kind, permitsSeen }: Lease,
     nodes: readonly LockStore[],
@@ -203,7 +209,7 @@ export class Tally {
     return this.unavailable(keys, nodes, reason);
   }
 
-  /** The error after the queue node was asked alone and did not grant. */
+  /** Makes the error of an attempt that asked only the queue node and was not granted there. */
   shutOut(
     { keys, kind, permitsSeen }: Lease,
     nodes: readonly LockStore[],
@@ -214,7 +220,7 @@ export class Tally {
       return new LockHeldError(keys, holder.owner, holder.remaining, details);
     }
     const asked = this.#votes(nodes).filter(({ vote }) => vote !== 'pending');
-    return new LockUnavailableError(keys, 'the node at which waiters queue gave no vote', asked);
+    return new LockUnavailableError(keys, 'the node with the queue of waiters gave no vote', asked);
   }
 
   unavailable(keys: readonly string[], nodes: readonly LockStore[], reason: string): LockUnavailableError {
@@ -234,7 +240,7 @@ export class Tally {
     return (this.#against ?? []).flatMap((each) => (each && !(each instanceof Error) ? [each.holder] : []));
   }
 
-  /** The holders that the nodes named, without a waiter whose turn it is. */
+  /** The holders that the nodes named, without a waiter for which the lock is reserved. */
   #named(): LockHolder[] {
     const named = new Map<string, LockHolder>();
     const against = (this.#against ?? []).filter((each) => each && !(each instanceof Error));
@@ -246,7 +252,7 @@ export class Tally {
   }
 }
 
-/** The reason when a single node neither granted nor refused; its error follows. */
+/** The reason when a single node neither granted nor refused. The error of the node follows in the message. */
 export const NO_ANSWER = 'the node gave no usable answer';
 
 const NO_HOLDERS: readonly KeyHolder[] = [];

@@ -2,30 +2,30 @@ import { NoTimeError } from '../core/errors.js';
 
 /** Work with a time limit. */
 export interface Limited {
-  /** Called when the time has passed. All that expire together get the same error. */
+  /** Called when the time has passed. All pieces of work that expire together get the same error. */
   expire(error: NoTimeError): void;
   /** The neighbours in the list of work with the same limit; for {@link TimeLimits} only. */
   earlier: Limited | undefined;
   later: Limited | undefined;
-  /** The end of its time, by the monotonic clock; for {@link TimeLimits} only. */
+  /** The end of the time limit, by the monotonic clock; for {@link TimeLimits} only. */
   due: number;
 }
 
-/** Work with the same limit, in the order in which it began and so ends. */
+/** The work with one limit, in the order of its start. It ends in the same order. */
 interface Line {
   first: Limited | undefined;
   last: Limited | undefined;
   timer: NodeJS.Timeout | undefined;
 }
 
-/** The most empty lines that are kept for later work. */
+/** Largest number of empty lines that are kept for later work. */
 const MOST_LINES = 32;
 
 /**
  * Ends work that has not ended within its limit. One timer serves all work with the same limit.
  *
- * An empty line has no timer, but is kept, because most limits are used again. That saves 0.8 of 20.7 kB for each lock,
- * one at a time (a loop of acquire and release under the sampling heap profiler).
+ * An empty line has no timer, but is kept, because most limits are used again. That saves 0.8 kB of 20.7 kB for each
+ * lock (one lock at a time, in a loop of acquire and release under the sampling heap profiler).
  */
 export class TimeLimits {
   readonly #lines = new Map<number, Line>();
@@ -33,7 +33,7 @@ export class TimeLimits {
   /** @param keepsAlive - `true` if a caller waits for the end, so that the timers must keep the process alive */
   constructor(private readonly keepsAlive: boolean) {}
 
-  /** Starts the limit of `limited`. Call {@link end} with the same limit, unless it has expired. */
+  /** Starts the time limit of `limited`. Call {@link end} with the same limit later, unless the limit has expired. */
   begin(limited: Limited, limit: number): void {
     let line = this.#lines.get(limit);
     if (!line) {
@@ -71,9 +71,11 @@ export class TimeLimits {
   }
 
   #setTimer(line: Line, limit: number, delay: number): void {
-    // A timer that fired before the line became empty may run only now, when the line has another timer.
+    // The old timer may have fired before the line became empty, and call back only now, after the line got another
+    // timer.
     clearTimeout(line.timer);
-    // If the thread was blocked, answers may have arrived unread. `setImmediate` lets them come first.
+    // After a blocked event loop answers may have arrived, but are not read yet. `setImmediate` lets Node read the
+    // answers first.
     line.timer = setTimeout(setImmediate, delay, () => this.#expire(line, limit));
     if (!this.keepsAlive) line.timer.unref();
   }

@@ -1,20 +1,23 @@
-/** Clock-rate allowance of the Redis documentation's algorithm: 1 % of the ttl. */
+/** Allowance for the rate of clocks, from the algorithm of the Redis documentation: 1 % of the ttl. */
 export const DEFAULT_DRIFT_FACTOR = 0.01;
 
-/** Added to the drift for the millisecond granularity of Redis expiry on short ttls (Redis documentation, "Distributed locks"). */
+/**
+ * Milliseconds that are added to the drift, because the expiry of Redis is exact only to about a millisecond (Redis
+ * documentation, "Distributed locks").
+ */
 const EXPIRY_GRANULARITY_MS = 2;
 
 /**
- * The usable part of a ttl in milliseconds, counted from the first send (S2, S4): the ttl less the possible drift
- * between two clocks during it.
+ * The usable part of a ttl in milliseconds, counted from the first send (S2, S4): the ttl minus the largest drift
+ * between two clocks during the ttl.
  */
 export function usableTtl(ttl: number, driftFactor: number): number {
   return ttl - (ttl * driftFactor + EXPIRY_GRANULARITY_MS);
 }
 
 /**
- * The time limit for the answer of one node, in milliseconds: 5 % of the ttl and at least 50, unless configured. Never
- * more than a fifth of the ttl, whatever is configured, so that a hung node cannot use up the lease (S3).
+ * The time limit for the answer of one node, in milliseconds: the configured value, or 5 % of the ttl, and 50
+ * at least. It is never more than a fifth of the ttl, so that a hung node cannot use up the lease (S3).
  */
 export function nodeTimeLimit(ttl: number, configured: number | undefined): number {
   return Math.min(configured ?? Math.max(ttl * 0.05, 50), ttl * 0.2);

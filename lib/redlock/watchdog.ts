@@ -4,27 +4,28 @@ import { nodeTimeLimit } from './validity.js';
 
 /**
  * The fraction of its ttl by which a lock may be renewed early, so that locks acquired one after the other are renewed
- * together. Applied twice at most: when a lock joins a batch, and when that batch is renewed with another.
+ * together. It applies twice at most: when a lock joins a batch, and when that batch is renewed together with another.
  */
 const SLACK = 1 / 30;
 
 /**
- * The most locks that are extended at a time. The next ones follow when these have their answers: each then has the
- * full time limit of a node, and other requests are sent in between. When all were extended at once, PostgreSQL on a
- * busy machine answered 10,000 requests later than the limit, at every attempt, and all of them were lost (`npm run
- * bench -- stores`).
+ * Largest number of locks that are extended at a time. The next locks follow after the answers, so that each lock has
+ * the full time limit of a node, and other requests are sent in between. Without this number, PostgreSQL on a busy
+ * machine answered 10,000 requests later than the limit at every attempt, and all locks were lost (`npm run bench --
+ * stores`).
  */
 const MOST_AT_ONCE = 250;
 
-/** A lock, as the watchdog uses it. */
+/** The members of a lock that the watchdog uses. */
 export interface Renewable {
-  /** Its slot in its {@link Batch}. */
+  /** Position of the lock in its {@link Batch}. */
   batchSlot: number;
 
   /**
-   * Asks the nodes to extend the lock, if it is still held. They have `limit` milliseconds to answer.
+   * Asks the nodes to extend the lock, if the lock is still held. The nodes have `limit` milliseconds to answer.
    *
-   * @returns `true` if they were asked. Call {@link Watchdog.answered} when their answers have decided it
+   * @returns `true` if the nodes were asked. The lock then calls {@link Watchdog.answered} when their answers decide
+   * the extension
    */
   renew(limit: number, sent: Instant): boolean;
 
@@ -32,13 +33,13 @@ export interface Renewable {
   lapses(): void;
 
   /**
-   * Called when the renewal has to wait for others. The lock must itself report the end of its validity if that comes
-   * within `within` milliseconds (S10).
+   * Called when the renewal has to wait for other renewals. The lock must itself report the end of its validity if the
+   * end comes within `within` milliseconds (S10).
    */
   waits(batch: Batch, within: number): void;
 }
 
-/** Locks of one ttl that are due together. Either all or none of them are to be renewed. */
+/** Locks of one ttl that are due together. Either all of them are renewed, or none. */
 export interface Batch {
   readonly ttl: number;
   readonly renews: boolean;
@@ -57,33 +58,35 @@ interface Line {
 
 interface Waiting {
   readonly batch: Batch;
-  /** The locks without a request yet; a lock may leave meanwhile. */
+  /** The locks without a request so far; a lock may leave the line before its request. */
   readonly rest: Iterator<Renewable>;
-  /** `true` once these locks have been told that they wait for long. */
+  /** `true` after these locks were told that they have to wait. */
   isLate: boolean;
 }
 
 /**
  * Renews the locks of one process with one timer, and with few requests to each node for all locks of a ttl that are
  * due at about the same time. Locks that were renewed together stay together. The end of a lock that is not renewed is
- * planned like a renewal: with a timer for each, 50,000 such locks took 702 bytes of heap each, and take 350 with this.
+ * planned in the same way as a renewal. So 50,000 such locks take 350 bytes of heap each; with a timer for each lock
+ * they took 702.
  */
 export class Watchdog {
   /** Batches by ttl: a node's time limit depends on the ttl, and one request extends to one ttl. */
   readonly #batches = new Map<number, Batch[]>();
-  /** Lines by ttl: locks with a long ttl may wait for long, and must not delay others. */
+  /** Lines by ttl: locks with a long ttl may wait for a long time, and must not delay locks with a short ttl. */
   readonly #lines = new Map<number, Line>();
   #timer: NodeJS.Timeout | undefined;
   /** The time at which the timer fires, by the monotonic clock. */
   #wakesAt = Infinity;
 
-  /** @param nodeTimeout - milliseconds; `undefined` derives it from each ttl */
+  /** @param nodeTimeout - time limit of a node in milliseconds; `undefined` to compute it from each ttl */
   constructor(private readonly nodeTimeout: number | undefined) {}
 
   /**
-   * Plans to call the lock in `delay` milliseconds, or a little sooner; returns its batch, for {@link cancel}.
+   * Plans the next call of the lock, in `delay` milliseconds or a little sooner. Returns the lock's batch, for {@link
+   * cancel}.
    *
-   * @param renews - `true` to renew the lock then, `false` if it lapses
+   * @param renews - `true` to call `renew`, `false` to call `lapses`
    */
   plan(lock: Renewable, ttl: number, delay: number, renews: boolean): Batch {
     const due = performance.now() + delay;
@@ -136,7 +139,8 @@ export class Watchdog {
       this.#forget(due);
       for (const batch of due) {
         if (batch.renews) this.#enter(batch);
-        // Not a copy: the listener of a lost lock may release or extend locks that follow.
+        // Iterate over the batch itself and not over a copy: the listener of a lost lock may release or extend later
+        // locks.
         else for (const lock of batch.locks) lock.lapses();
       }
       const line = this.#lines.get(ttl);
@@ -156,7 +160,7 @@ export class Watchdog {
     }
     const waitsForOthers = line.waiting.length > 0 || line.unanswered > 0 || locks.size > MOST_AT_ONCE;
     line.waiting.push({ batch, rest: locks[Symbol.iterator](), isLate: false });
-    // The time until the locks are late: that is checked once in each time limit.
+    // Two time limits: the watchdog looks for late locks only once in each time limit.
     if (waitsForOthers) for (const lock of locks) lock.waits(batch, 2 * this.#limitOf(ttl));
   }
 
@@ -187,7 +191,7 @@ export class Watchdog {
     }
   }
 
-  /** Records that the answers for one renewed lock of this ttl have decided it. */
+  /** Records that the answers of the nodes have decided the extension of one lock with this ttl. */
   answered(ttl: number): void {
     const line = this.#lines.get(ttl);
     if (line && --line.unanswered === 0) this.#ask(line);

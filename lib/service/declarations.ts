@@ -19,7 +19,8 @@ export interface DeclarationSettings {
 }
 
 /**
- * A declared lock with the options that apply in a module, as `LockService.declared` returns it. Times in milliseconds.
+ * A declared lock with the options that apply in a module, as `LockService.declared` returns it. Times are in
+ * milliseconds.
  */
 export interface LockDeclaration
   extends
@@ -27,13 +28,13 @@ export interface LockDeclaration
     Required<Pick<LockOptions, 'ttl' | 'renew' | 'minHold' | 'reentrant' | 'onLost' | 'release'>> {
   /**
    * The patterns of its keys, with `*` for each argument. Empty if the key function does more than insert its arguments
-   * into texts. A key from a branch of the function may be missing.
+   * into texts. Keys from a branch of the function may be missing.
    */
   readonly patterns: readonly string[];
   readonly mode: LockMode;
-  /** Only with permits. */
+  /** The number of permits; `undefined` without permits. */
   readonly permits: number | undefined;
-  /** `undefined` if there is no limit. */
+  /** Milliseconds; `undefined` without a limit. */
   readonly maxHold: number | undefined;
   /** `'function'` if a function returns the value. */
   readonly onBusy: 'throw' | 'skip' | 'function';
@@ -42,7 +43,7 @@ export interface LockDeclaration
   readonly overridden: readonly string[];
 }
 
-/** The options that a use of a declared lock can set itself. */
+/** The options that one use of a declared lock can set. */
 export type DeclaredUse = Pick<LockOptions, 'retry' | 'reentrant' | 'onLost'> &
   Pick<LockPolicy, 'onBusy' | 'oncePerTick'>;
 
@@ -54,7 +55,7 @@ interface Claim {
   readonly lock: DeclaredLock | undefined;
 }
 
-/** The number of computed keys that are remembered, to notice two locks with the same key. */
+/** The number of computed keys that are remembered in order to detect two locks with the same key. */
 const MOST_KEYS = 1_000;
 
 /** The declared locks of one module instance, with its overrides. */
@@ -88,7 +89,7 @@ export class Declarations {
     return this.#own.has(lock);
   }
 
-  /** The locks with the options that apply, including the defaults of the module. */
+  /** The declared locks with the options that apply here, including the defaults of the module. */
   inForce(resolve: (policy: LockPolicy) => ResolvedLockOptions): LockDeclaration[] {
     return this.locks.map((lock) => {
       const { name, keys, team, about } = lock;
@@ -113,7 +114,7 @@ export class Declarations {
   }
 
   /**
-   * The policy of a lock with the module's overrides.
+   * Returns the policy of a lock, with the overrides of the module.
    *
    * @throws TypeError for a lock of another module instance; RedlockError with the code LOCK_NOT_DECLARED for a lock
    * that a `strict` module does not have
@@ -132,10 +133,10 @@ export class Declarations {
   }
 
   /**
-   * The options to acquire a lock with: its policy, then the options of this use. The module's overrides take
-   * precedence over both.
+   * Returns the options for an acquisition: the policy of the lock, replaced by the options of this use, and both
+   * replaced by the overrides of the module.
    *
-   * @throws as {@link policyOf}
+   * @throws the errors of {@link policyOf}
    */
   optionsOf(lock: DeclaredLock, use: DeclaredUse): LockPolicy & { readonly lock: string } {
     const policy = this.policyOf(lock);
@@ -153,13 +154,13 @@ export class Declarations {
     const service =
       policy.instance === undefined ? 'the `LockService`' : `\`@InjectLockService('${policy.instance}')\``;
     return new TypeError(
-      `${quoted([name])} is declared for ${of(policy.instance)}, and was asked of ${of(this.#instance)}, where it would ` +
+      `${quoted([name])} is declared for ${of(policy.instance)}, but the call went to ${of(this.#instance)}, where it would ` +
         `exclude nobody. Inject ${service}, or change the \`instance\` of the declaration`,
     );
   }
 
   /**
-   * Checks everything about the users of locks that is known at start-up.
+   * Checks all facts about the users of locks that are known at start-up.
    *
    * @throws RedlockError with the code LOCK_NOT_DECLARED, naming all decorators that `strict` does not allow; Error
    * when two policies have the same fixed key
@@ -198,7 +199,7 @@ export class Declarations {
     if (refused.length > 0) throw notDeclared(refused);
   }
 
-  /** Names a key, and the declared lock that has it. */
+  /** Formats keys for a message, with the declared lock that has them. */
   #hint(keys: readonly string[] | undefined): string {
     if (!keys) return 'a key function';
     const having = this.locks.find((lock) => lock.keys && nameOf(lock.keys) === nameOf(keys));
@@ -211,7 +212,7 @@ export class Declarations {
   }
 
   /**
-   * Records the keys of a declared lock that is about to be acquired. Warns once for each two locks with the same key.
+   * Records the keys of a declared lock before its acquisition. Warns once for each pair of locks with the same key.
    */
   note(lock: DeclaredLock, keys: readonly string[]): void {
     if (lock.keys) return;
@@ -231,8 +232,8 @@ export class Declarations {
     if (this.#told.has(nameOf(pair))) return;
     this.#told.add(nameOf(pair));
     this.#logger.warn(
-      `Two policies for one key: ${quoted(keys)} is locked as ${pair.join(' and as ')}. If both mean the same thing, declare ` +
-        'it once and use it in both places; if not, give one of them another key.',
+      `Two policies for one key: ${quoted(keys)} is locked as ${pair.join(' and as ')}. If both are the same ` +
+        'lock, declare it once and use it in both places; if not, give one of them another key.',
     );
   }
 
@@ -255,7 +256,7 @@ function notDeclared(what: readonly string[]): RedlockError {
   const list = what.length === 1 ? '' : `: ${what.join('; ')}`;
   return new RedlockError(
     'LOCK_NOT_DECLARED',
-    `\`strict\` allows only locks that are declared, and ${these} not${list}. Declare what is locked with \`defineLocks\`, in the ` +
+    `\`strict\` allows only locks that are declared, and ${these} not${list}. Declare each lock with \`defineLocks\`, in the ` +
       '`locks` of the module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
   );
 }

@@ -3,8 +3,8 @@ import { badOption } from '../core/checks.js';
 import { LockService } from './lock.service.js';
 
 /**
- * The token of a module's `LockService`. Nest quotes its description when it cannot resolve it, so the description
- * gives the fix.
+ * The injection token of a module's `LockService`. The error of Nest for an unresolved token contains its description,
+ * so the description contains the remedy.
  */
 export function lockServiceToken(name: string | undefined): InjectionToken<LockService> {
   if (name === undefined) return LockService;
@@ -14,7 +14,8 @@ export function lockServiceToken(name: string | undefined): InjectionToken<LockS
 }
 
 /**
- * Injects the `LockService` of the `RedlockModule` with this `name`. The one without a name is injected by its type.
+ * Injects the `LockService` of the `RedlockModule` with this `name`. The service of the module without a name is
+ * injected by its type.
  *
  * @throws TypeError when `name` is not a string, or empty
  * @example

@@ -6,7 +6,7 @@ import type { LockScope, RunnableLock } from './lock-scope.js';
 
 /**
  * The lock of a nested call that joins the lock of the call around it (S18): the same lock with the same fencing token.
- * It does not release that lock while the outer call goes on.
+ * A nested call does not release the lock while the outer call runs.
  */
 export class JoinedLock implements RunnableLock, Joined {
   joined: Joined | undefined;
@@ -16,8 +16,8 @@ export class JoinedLock implements RunnableLock, Joined {
   #left: Promise<void> | undefined;
 
   /**
-   * The lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another call has joined
-   * it: the two would run side by side under one lock.
+   * Makes the lock for a call that is nested in `outer` and joins its lock (S18). `undefined` while another nested call
+   * has joined the lock: the two would run at the same time under one lock.
    */
   static in(outer: LockScope): JoinedLock | undefined {
     return outer.lock.joined ? undefined : new JoinedLock(outer);
@@ -33,7 +33,7 @@ export class JoinedLock implements RunnableLock, Joined {
     return this.#isRun;
   }
 
-  /** Marks a handle whose caller decides when to release it. It is released with the outer call at the latest. */
+  /** Marks a handle that its caller releases. The end of the outer call releases the handle at the latest. */
   keep(): void {
     this.#isRun = false;
     void this.#outer.left();
@@ -81,7 +81,7 @@ export class JoinedLock implements RunnableLock, Joined {
 
   get loss(): LockLostError | undefined {
     const { loss, state } = this.#lock;
-    // The lock was released while this call ran; the signal's reason is the error.
+    // The lock was released while this call ran, so the reason of the signal is the error.
     if (state === 'released' && !this.#left) return this.#lock.signal.reason as LockLostError;
     return loss;
   }
@@ -107,8 +107,8 @@ export class JoinedLock implements RunnableLock, Joined {
   }
 
   release(): Promise<void> {
-    // A call that runs under this one calls `release` again when it ends. A handle that was not released must not keep
-    // the lock.
+    // A nested call under this lock calls `release` again when it ends. A handle that nobody released must not keep the
+    // lock.
     if (this.joined) {
       if (!this.joined.isRun) this.keep();
       return Promise.resolve();

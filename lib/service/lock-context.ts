@@ -2,8 +2,8 @@ import { currentScope } from './lock-scope.js';
 import type { LockHandle } from '../core/lock-handle.js';
 
 /**
- * The innermost lock of the running call, or the innermost one that has `key`. `undefined` outside of locked code. The
- * lock may have been lost meanwhile; call its `isHeld()`.
+ * The innermost lock of the running call; with `key`, the innermost lock of that key. `undefined` outside of locked
+ * code. The lock may have been lost since; call its `isHeld()`.
  *
  * @example
  * ```ts
@@ -16,7 +16,7 @@ export function currentLock(key?: string): LockHandle | undefined {
   return currentScope(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
 }
 
-/** Like {@link currentLock}, for the locks that `source` acquired. */
+/** The same as {@link currentLock}, but only for locks that `source` acquired. */
 export function currentLockOf(source: object, key?: string): LockHandle | undefined {
   return currentScope(
     (scope) => scope.source === source && (key === undefined || scope.lock.keys.includes(key)),

@@ -18,24 +18,24 @@ import type { Tick } from '../core/tick.js';
 import { nobodyTellsOfCommit, type Transactions } from './transactions.js';
 
 /**
- * Acquires locks for one module instance and knows the work under them, so that shutdown can wait for it. `LockService`
- * and `LockInterceptor` are its public interfaces.
+ * Acquires locks for one module instance, and lists the methods and tasks that run under them, so that shutdown can
+ * wait for those. `LockService` and `LockInterceptor` are its public interfaces.
  */
 export class LockRuntime {
   readonly #running = new SlotList<'slot', LockScope>('slot');
-  /** Aborts when shutdown begins. That ends the waits of calls that have not begun their work. */
+  /** Aborts when shutdown begins, which ends the waits of calls that have no lock yet. */
   readonly #closing = new AbortController();
   readonly #options: ResolvedOptions;
   /**
-   * The options of the last call under no lock, without a signal or a tick of its own: the next call usually has the
-   * same.
+   * The options of the last call that was made under no lock, without signal and tick: the next call usually has the
+   * same options.
    */
   #lastTerms: { readonly of: ResolvedLockOptions; readonly terms: AcquireOptions } | undefined;
   #drained: (() => void) | undefined;
   #opening: Promise<void> | undefined;
   #isOpen = false;
 
-  /** @param connect - connects the nodes; rejects when a node must not be used */
+  /** @param connect - connects the nodes, and rejects when a node must not be used */
   constructor(
     private readonly redlock: Redlock,
     readonly inspection: LockInspector,
@@ -47,7 +47,7 @@ export class LockRuntime {
     private readonly transactions?: Transactions,
   ) {
     this.#options = new ResolvedOptions(defaults);
-    // Every call listens to this signal. With a permanent listener that costs next to nothing.
+    // Every call listens to this signal. While one listener always exists, a further listener costs almost nothing.
     onAbort(this.#closing.signal, { aborted: () => undefined });
   }
 
@@ -66,17 +66,18 @@ export class LockRuntime {
     return new Set([...this.redlock.held].map(({ id }) => id));
   }
 
-  /** `true` once shutdown has begun. */
+  /** `true` after shutdown has begun. */
   get isClosed(): boolean {
     return this.#closing.signal.aborted;
   }
 
   /**
-   * Announces the locks of methods, and declared locks, as far as their ttls are known.
+   * Announces the locks of decorated methods, and the declared locks, when their ttls are known.
    *
-   * @throws RangeError naming the method or the lock, when a store cannot keep its ttl, or `restartGuard` is shorter
-   * @throws TypeError when a method uses `release: 'afterCommit'` without `afterTransaction` of the module, and for a
-   * shared lock when the defaults of the module have a `minHold`
+   * @throws RangeError naming the method or the lock, when a store cannot keep the ttl, or `restartGuard` is shorter
+   * than the ttl
+   * @throws TypeError when a method uses `release: 'afterCommit'` and the module has no `afterTransaction`, or when the
+   * defaults of the module have a `minHold` and the lock is shared
    * @throws the errors of {@link Declarations.policyOf}
    */
   foresee(sites: readonly LockSite[]): void {
@@ -86,7 +87,8 @@ export class LockRuntime {
       const name = `The declared lock ${quoted([lock.name])}`;
       const policy = declarations.policyOf(lock);
       const { ttl, release } = policy;
-      // One file can declare the locks of several applications, and not all of them have a database.
+      // Check `release` only for locks in use: one file can declare the locks of several applications, and some of them
+      // have no database.
       this.#foresee(name, { ttl, release: used.has(lock) ? release : undefined });
       try {
         this.#options.of(policy);
@@ -114,9 +116,9 @@ export class LockRuntime {
   }
 
   /**
-   * Connects the nodes, once. Requests for locks wait for it.
+   * Connects the nodes once. Requests for locks wait for the connections.
    *
-   * @throws Error when a server is not fit for locks, such as a replica; the connections are closed then
+   * @throws Error when a server is not fit for locks, such as a replica; all connections are closed before
    */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
@@ -133,7 +135,7 @@ export class LockRuntime {
   }
 
   /**
-   * Fills in the defaults of the module and of the package.
+   * Fills in the defaults of the module, and then those of the package.
    *
    * @throws TypeError for a shared lock when the defaults of the module have a `minHold`, and for `release:
    * 'afterCommit'` without `afterTransaction` of the module
@@ -144,19 +146,19 @@ export class LockRuntime {
     return resolved;
   }
 
-  /** The declared locks with the options that apply. */
+  /** The declared locks with the options that apply here. */
   declared(): LockDeclaration[] {
     return this.declarations.inForce((policy) => this.#options.of(policy));
   }
 
   /**
-   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, from the promise
-   * @throws LockLostError when the lock to join is lost, at once, or from the promise when it is lost while this call
-   * waits
-   * @throws RedlockError with the code LOCK_UPGRADE, at once
+   * @throws LockHeldError, LockUnavailableError, or the reason of `signal`, through the Promise
+   * @throws LockLostError synchronously when the lock to join is lost; through the Promise when that lock is lost while
+   * this call waits
+   * @throws RedlockError with the code LOCK_UPGRADE, synchronously
    */
-  // Not async, like other functions on this path: with AsyncLocalStorage in use each Promise costs a few tenths of a
-  // microsecond.
+  // This function is not `async`, like others on this path: with AsyncLocalStorage in use each Promise costs a few
+  // tenths of a microsecond.
   acquire(
     keys: readonly string[],
     options: ResolvedLockOptions,
@@ -197,14 +199,15 @@ export class LockRuntime {
     given: readonly AbortSignal[],
     tick: Tick | undefined,
   ): Promise<RunnableLock> {
-    // A locked method that shutdown waits for may need another lock to finish; no other call may begin now.
+    // During shutdown only a call under a held lock may acquire another one: its method may need that lock to finish.
     if (this.#ownLock()?.isHeld()) {
       return this.redlock
         .acquire(keys, { ...options, tick, signals: given, explain: whyClosing })
         .catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
     }
     const acquired = this.redlock.acquire(keys, this.#termsOf(options, given, tick));
-    // A call beside this one may end during the wait, and leave its lock to the transaction of both.
+    // Another call of the same transaction may end during the wait. Its lock then stays with the transaction, and this
+    // call waits for itself.
     if (!this.transactions?.tellEnds) return acquired;
     return acquired.catch((error: unknown) => this.#refusedUnderLock(keys, options.kind, error));
   }
@@ -222,17 +225,20 @@ export class LockRuntime {
     return terms;
   }
 
-  /** The innermost scope of the running call that `fits`, or one whose lock the call's transaction keeps. */
+  /**
+   * The innermost scope of the running call for which `fits` is true, or such a scope whose lock the call's transaction
+   * keeps.
+   */
   #scopeOf(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return currentScope((scope) => scope.source === this && fits(scope)) ?? this.transactions?.find(fits);
   }
 
-  /** The lock of the running call, or one that its transaction keeps. */
+  /** The lock of the running call, or a lock that the call's transaction keeps. */
   #ownLock(key?: string): RunnableLock | undefined {
     return this.#scopeOf(({ lock }) => key === undefined || lock.keys.includes(key))?.lock;
   }
 
-  /** Adds to the error if the call waited for itself. */
+  /** Rejects with `error`; if the call waited for itself, with a copy that says so. */
   async #refusedUnderLock(keys: readonly string[], kind: LockKind, error: unknown): Promise<never> {
     if (!(error instanceof LockHeldError) || error.ranTick !== undefined) throw error;
     const { owner, retryAfter, limit, holders, permitsSeen } = error;
@@ -245,7 +251,8 @@ export class LockRuntime {
   }
 
   /**
-   * `true` if the running call itself is among the holders that keep it from the key, or that earlier waiters wait for.
+   * `true` if the running call itself is a holder that keeps it from the key, or a holder that earlier waiters wait
+   * for.
    */
   async #isInTheWay(key: string, kind: LockKind, { keys, holders }: LockHeldError): Promise<boolean> {
     const own = this.#ownLock(key);
@@ -253,16 +260,17 @@ export class LockRuntime {
     if (kind.mode !== 'permits' || own.mode !== 'permits') return true;
     if (holders.some(({ id }) => id === own.id)) return true;
     const { permits } = kind;
-    // A permit whose slot is above the requested number blocks nobody.
+    // A permit whose slot is not below the requested number excludes nobody.
     if (keys.length === 1) return (own.slots?.[own.keys.indexOf(key)] ?? 0) < permits;
-    // The error names ten holders at most, and may be about another key.
+    // The error has ten holders at most, and may concern another key, so read all holders.
     const info = await this.inspection.inspect(key).catch(() => undefined);
     const inTheWay = (info?.holders ?? []).filter(({ slot = 0 }) => slot < permits);
     return inTheWay.length >= permits && inTheWay.some(({ id }) => id === own.id);
   }
 
   /**
-   * A shared lock does not become an exclusive one: the call would wait for itself, and two such calls for each other.
+   * Refuses an exclusive lock for a call under a shared lock of the same key: the call would wait for itself, and two
+   * such calls for each other.
    *
    * @throws RedlockError with the code LOCK_UPGRADE
    */
@@ -274,16 +282,16 @@ export class LockRuntime {
     const shared = outer.lock.keys.filter((key) => keys.includes(key));
     throw new RedlockError(
       'LOCK_UPGRADE',
-      `${titleOf(keys, name)} is not locked: ${nameOfKind(kind)} was asked for, and the very call that asks has ` +
-        `${quoted(shared)} in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from ` +
-        'the beginning where the call may write, or end the shared lock first, and read again under the other one.',
+      `${titleOf(keys, name)} is not locked: this call asks for ${nameOfKind(kind)}, but already holds ` +
+        `${quoted(shared)} in the mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the ` +
+        'beginning if the call may write; or end the shared lock first, and read again under the new lock.',
     );
   }
 
   /**
-   * Acquires the lock for a nested call while another nested call has joined the lock of the outer one: it waits like
-   * any other call. When the outer lock is lost meanwhile, the nested call fails, because it may use data that the
-   * outer call read before (S18).
+   * Acquires the lock for a nested call while another nested call has joined the lock of the outer one: the call waits
+   * like any other call. It fails when the outer lock is lost during the wait, because it may use data that the outer
+   * call has already read (S18).
    */
   async #acquireBeside(
     outer: RunnableLock,
@@ -294,15 +302,18 @@ export class LockRuntime {
   ): Promise<RunnableLock> {
     const signals = signal ? [signal, outer.signal] : [outer.signal];
     const lock = await this.#acquireNew(keys, options, signals, tick);
-    // The outer lock is neither lost nor released. Unless both can be held together, it must have been lost unnoticed.
-    if (!canHoldTogether(outer.mode, options.kind.mode)) outer.lose('its keys were free for a nested call');
+    // The outer lock seems to be held. If the two locks exclude each other, the outer lock has ended and the loss was
+    // not noticed yet.
+    if (!canHoldTogether(outer.mode, options.kind.mode))
+      outer.lose('a nested call could acquire its keys, so it had already ended');
     if (!outer.loss) return lock;
     await lock.release();
     throw outer.loss;
   }
 
   /**
-   * The outer call of the running one, if it is under a lock of the keys that gives the requested access (S18).
+   * The outer call of the running call, if the outer call is under a lock of the keys that includes the requested
+   * access (S18).
    *
    * @throws LockLostError when that lock is lost
    */
@@ -317,9 +328,9 @@ export class LockRuntime {
     return outer;
   }
 
-  /** Registers work that begins under `lock`. The returned scope must be ended. */
+  /** Registers code that begins to run under `lock`. The caller must end the returned scope. */
   begin(lock: RunnableLock, { onLost }: ResolvedLockOptions): LockScope {
-    // A call that joined a lock has its own context already, inside that of the lock.
+    // A call that joined a lock already has its context, inside the context of that lock.
     const around = lock instanceof JoinedLock ? undefined : this.telemetry.around(lock.id);
     const ended = (): void => {
       this.#running.delete(run);
@@ -348,7 +359,7 @@ export class LockRuntime {
     return result;
   }
 
-  /** Refuses work that has not begun, and waits for running work, but no longer than `shutdownTimeout`. */
+  /** Refuses new calls, and waits for running methods and tasks, for `shutdownTimeout` at most. */
   async drain(): Promise<void> {
     this.#closing.abort(SHUTTING_DOWN);
     await this.#untilDrained();
@@ -358,7 +369,7 @@ export class LockRuntime {
    * Ends all locks and closes the nodes.
    *
    * The lock of a method that still runs is not released: its signal aborts, and its keys end with their ttl. A lock
-   * from `acquire` is released, because nothing shows that work runs under it; its signal aborts first.
+   * from `acquire` is released after its signal has aborted: the runtime cannot know if code still runs under it.
    *
    * @returns the keys of the locks whose methods were still running
    */
@@ -368,9 +379,9 @@ export class LockRuntime {
       const what = awaitsCommit ? 'the transaction around its method' : 'its method';
       lock.lose(`the application shut down before ${what} had ended`);
     }
-    // A copy: a lost lock leaves the list, and its listeners may release others.
+    // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     const handles = [...this.redlock.held];
-    // Before the release: the next holder must not begin while this one takes the lock for held.
+    // Report the loss before the release: the next holder must not begin while this holder still counts on its lock.
     for (const lock of handles) lock.lose('the application shut down while it was held');
     await Promise.all(handles.map((lock) => lock.release()));
     await this.redlock.close();
@@ -379,7 +390,7 @@ export class LockRuntime {
 
   #untilDrained(): Promise<void> {
     return new Promise((resolve) => {
-      // Not unref'd: the process must live until the running methods end.
+      // This timer keeps the process alive until the running methods end.
       const timer = setTimeout(resolve, this.shutdownTimeout);
       this.#drained = () => {
         clearTimeout(timer);
@@ -398,7 +409,7 @@ function whyClosing(keys: readonly string[], error: unknown): unknown {
   return error === SHUTTING_DOWN ? new LockUnavailableError(keys, SHUTTING_DOWN.message) : error;
 }
 
-/** Makes an error handler that adds the name of a declared lock to a refusal. */
+/** Makes an error handler that adds the name of the declared lock to a refusal. */
 function naming(lock: string): (error: unknown) => never {
   return (error) => {
     const isRefusal = error instanceof LockHeldError || error instanceof LockUnavailableError;

@@ -5,7 +5,7 @@ import type { Joined } from '../redlock/held-lock.js';
 import type { LockHandle } from '../core/lock-handle.js';
 import { NO_SLOT } from '../core/slot-list.js';
 
-/** A lock, as the work under it uses it. */
+/** The members of a lock that code under the lock uses. */
 export interface RunnableLock extends LockHandle, WatchableLock {
   /** The nested call that joined the lock and has not left it (S18). */
   joined: Joined | undefined;
@@ -13,7 +13,7 @@ export interface RunnableLock extends LockHandle, WatchableLock {
   lose(reason: string): void;
 }
 
-/** A reason to keep a lock after its code has ended. */
+/** A transaction or another reason to keep a lock after its code has ended. */
 export interface Outlived {
   readonly isOver: boolean;
 }
@@ -26,7 +26,7 @@ interface Frame {
 
 const frames = new AsyncLocalStorage<Frame>();
 
-/** The innermost scope of the running call that `fits`. */
+/** The innermost scope of the running call for which `fits` is true. */
 export function currentScope(fits: (scope: LockScope) => boolean): LockScope | undefined {
   for (let frame = frames.getStore(); frame; frame = frame.outer) {
     if (fits(frame.scope)) return frame.scope;
@@ -36,13 +36,13 @@ export function currentScope(fits: (scope: LockScope) => boolean): LockScope | u
 
 /** Code that runs under a lock: from the acquisition to the release. */
 export class LockScope {
-  /** The slot in the list of running scopes. */
+  /** Position in the list of running scopes. */
   slot = NO_SLOT;
   #isOver = false;
 
   /**
    * @param source - the runtime that acquired the lock: two module instances can have different locks of the same key
-   * @param transaction - the lock is kept until it ends
+   * @param transaction - the transaction until whose end the lock is kept
    */
   constructor(
     readonly lock: RunnableLock,
@@ -53,13 +53,13 @@ export class LockScope {
     private readonly transaction?: Outlived,
   ) {}
 
-  /** Runs `task` so that it, and all that it starts, gets the lock as its current one. */
+  /** Runs `task` with the lock as its current lock, also in all calls that `task` starts. */
   inside<T>(task: () => T): T {
     const run = (): T => frames.run({ scope: this, outer: frames.getStore() }, task);
     return this.around ? this.around(run) : run();
   }
 
-  /** `true` if calls that were started inside are still under the lock, or if the lock was lost while they were. */
+  /** `true` if calls that were started inside are under the lock: the lock is held, or was lost before its release. */
   get covers(): boolean {
     const { state } = this.lock;
     return state === 'lost' || (state !== 'released' && (!this.#isOver || this.awaitsCommit));
@@ -75,14 +75,14 @@ export class LockScope {
     return this.#isOver && this.transaction?.isOver === false;
   }
 
-  /** Called when the nested call that joined the lock has left it, or is no longer waited for. */
+  /** Called when the nested call that joined the lock has left it, or when nobody waits for that call any more. */
   left(): Promise<void> {
     return this.#isOver ? this.end() : Promise.resolve();
   }
 
   /**
    * Releases the lock after the code has succeeded.
-   * @throws LockLostError when the lock was lost meanwhile, unless `onLost` is `'ignore'`
+   * @throws LockLostError when the lock was lost, unless `onLost` is `'ignore'`
    */
   finish(): Promise<void> {
     const { loss } = this.lock;
@@ -93,21 +93,21 @@ export class LockScope {
     });
   }
 
-  /** Ends the scope when its result is no longer reachable, because nobody can end it then (S25). */
+  /** Ends the scope when `result` is garbage-collected: after that nobody can end the scope (S25). */
   endWith(result: object): void {
     outOfReach.register(result, this);
   }
 
   /**
-   * Releases the lock, whether the code succeeded or not. Never rejects.
+   * Releases the lock after the code has succeeded or failed. Never rejects.
    *
-   * A nested call that joined the lock and that nobody awaited goes on, and must not lose the lock (S18). The lock is
-   * released when that call ends. This method does not wait for that, because the nested call could be waiting for the
-   * caller of this one. A transaction that keeps the lock is treated in the same way.
+   * A nested call that joined the lock and that nobody awaited still runs, and must not lose the lock (S18). The lock
+   * is released when that call ends. This method does not wait for the nested call, which may itself wait for the
+   * caller of this method. The same applies to a transaction that keeps the lock.
    */
   end(): Promise<void> {
     this.#isOver = true;
-    // No wait: the caller of this method commits.
+    // Do not wait for the transaction: the caller of this method commits it.
     if (this.awaitsCommit) return Promise.resolve();
     const released = this.lock.joined?.isRun ? Promise.resolve() : this.lock.release();
     return released.then(this.ended);
@@ -116,7 +116,7 @@ export class LockScope {
 
 const outOfReach = new FinalizationRegistry<LockScope>((run) => void run.end());
 
-/** A started run or, because others hold the lock, the values in place of the method's. */
+/** A run that has its lock, or the values that replace the method's when others hold the lock. */
 export type Begun =
   { readonly run: LockScope } | { readonly run: undefined; readonly instead: readonly unknown[] };
 

@@ -6,31 +6,32 @@ import type { LockOptions } from '../core/lock-options.js';
 
 const LOCK_SITES = 'nestjs-redlock:lock-sites';
 
-/** A decorator that locks a method. */
+/** A decorator on a method that locks. */
 export interface LockSite {
-  /** The decorator, the class and the method, for messages. */
+  /** The names of the decorator, the class and the method, for messages. */
   readonly place: string;
   readonly method: string | symbol;
   readonly instance: string | undefined;
-  /** The ttl, if the decorator names one. */
+  /** The ttl, if the decorator has one. */
   readonly ttl: number | undefined;
-  /** The decorator's own `release` option. */
+  /** The option `release` of the decorator. */
   readonly release?: LockOptions['release'];
   readonly what: LockedThing;
 }
 
-/** The target of a decorator: a declared lock, a key of its own, or the leadership of a name. */
+/** The target of a decorator: a declared lock, a key, or the leadership under a name. */
 export type LockedThing =
   | { readonly kind: 'declared'; readonly lock: DeclaredLock }
   | {
       readonly kind: 'key';
       readonly mode: LockMode;
-      /** `undefined` if a function computes them. */
+      /** The fixed keys; `undefined` if a function computes the keys. */
       readonly keys: readonly string[] | undefined;
     }
   | { readonly kind: 'leader' };
 
-// Stored on the prototype and not on the method, which another decorator may replace.
+// The sites are stored on the prototype. Another decorator may replace the method, and then the sites of the method
+// would be lost.
 
 /** Records that a method of the class locks. */
 export function addLockSite(prototype: object, site: LockSite): void {
@@ -38,8 +39,8 @@ export function addLockSite(prototype: object, site: LockSite): void {
 }
 
 /**
- * The decorators of an application that lock in one module instance. The product of a factory is included once it
- * exists; classes of a lazily loaded module are not.
+ * The decorators of an application that lock in one module instance. The result of a factory is included when it
+ * exists. Classes of a lazily loaded module are not included.
  */
 export function lockSites(modules: ModulesContainer, instance: string | undefined): LockSite[] {
   const wrappers = [...modules.values()].flatMap(({ providers, controllers, injectables }) => [
@@ -47,13 +48,13 @@ export function lockSites(modules: ModulesContainer, instance: string | undefine
     ...controllers.values(),
     ...injectables.values(),
   ]);
-  // Before Nest creates an instance, it has an object with the methods of the class.
+  // Before Nest creates an instance, its place has an object with the methods of the class.
   const objects = wrappers.map((wrapper): unknown => wrapper.instance).filter(isObject);
   const sites = new Set(objects.flatMap(sitesOf));
   return [...sites].filter((site) => site.instance === instance);
 }
 
-/** The sites of an object's class and its parents. A class that overrides a method replaces the site of its parent. */
+/** The sites of an object's class and its parents. The site of an overriding method replaces the site of the parent. */
 function sitesOf(object: object): readonly LockSite[] {
   const sites: LockSite[] = [];
   const replaced = new Set<string | symbol>();

@@ -34,22 +34,22 @@ import {
   whereItBelongs,
 } from '../core/lock-options.js';
 
-/** Options of {@link LockService.tryAcquire}, which makes one attempt, so there is nothing to retry. */
+/** Options of {@link LockService.tryAcquire}. It makes one attempt, so there is no `retry`. */
 export type TryAcquireOptions = Omit<AcquireOptions, 'retry' | 'onLost' | 'release'>;
 
 /**
- * Options of {@link LockService.acquire} for a declared lock: how long to wait, and if the call may join a lock that it
- * is under. The declaration has the rest.
+ * Options of {@link LockService.acquire} for a declared lock: the limits of the wait, and if the call may join a lock
+ * under which it is made. The declaration has all other options.
  */
 export type DeclaredAcquireOptions = Pick<AcquireOptions, 'retry' | 'reentrant' | 'signal'>;
 
 /** Options of {@link LockService.withLock} for a declared lock. */
 export type DeclaredWithLockOptions = DeclaredAcquireOptions & Pick<AcquireOptions, 'onLost'>;
 
-/** The ways to name a lock. */
+/** The accepted forms of a lock's key. */
 type AnyKey = LockKey | DeclaredLock | KeyedLock;
 
-/** The arguments of a call, in the terms of the runtime. */
+/** The arguments of a call in the form that the runtime takes. */
 interface Asked {
   readonly keys: readonly string[];
   readonly resolved: ResolvedLockOptions;
@@ -63,26 +63,26 @@ const UNLABELLED: LockOrigin = { label: 'other' };
 
 const NAMES: readonly string[] = [...LOCK_OPTION_NAMES, ...LOCK_KIND_OPTION_NAMES, 'label', 'signal'];
 
-/** The options that each method reads. */
+/** The options of each method with a key. */
 const OPTION_NAMES = {
   withLock: NAMES,
   acquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release'),
   tryAcquire: NAMES.filter((name) => name !== 'onLost' && name !== 'release' && name !== 'retry'),
 };
 
-/** The options that each method reads besides a declared lock. */
+/** The options of each method with a declared lock. */
 const DECLARED_OPTION_NAMES = {
   withLock: ['retry', 'reentrant', 'onLost', 'signal'],
   acquire: ['retry', 'reentrant', 'signal'],
   tryAcquire: ['reentrant', 'signal'],
 };
 
-/** The options that a declaration can have. */
+/** The options that only a declaration can have here. */
 const DECLARATION_NAMES: readonly string[] = [...LOCK_POLICY_NAMES, 'instance'];
 
-/** Advice for an option that belongs elsewhere. */
+/** Advice about options that belong to another method or decorator. */
 const REMEDIES: ReadonlyMap<string, string> = new Map([
-  ['onLost', 'It is for `withLock`; here the `signal` of the lock tells of its loss'],
+  ['onLost', 'It is for `withLock`; here the `signal` of the lock reports the loss'],
   ['release', 'It is for `withLock`; here you call `release()`, after the commit'],
   ['retry', 'It makes one attempt; to wait, use `acquire`'],
   ['onBusy', 'It is for `@WithLock`; here catch the `LockHeldError`, or use `tryAcquire`'],
@@ -94,13 +94,13 @@ function remedyFor(method: keyof typeof OPTION_NAMES, name: string): string | un
 }
 
 /**
- * Locks for code that needs more control than `@WithLock` gives.
+ * Acquires and inspects locks, for code that needs more control than `@WithLock` gives.
  *
  * All methods reject with a `TypeError` or `RangeError` for an invalid key or option.
  */
 @Injectable()
 export class LockService {
-  /** @internal Nest creates it. */
+  /** @internal Nest creates the object. */
   constructor(
     private readonly locker: LockRuntime,
     private readonly campaigns: Leaders,
@@ -130,14 +130,14 @@ export class LockService {
   /**
    * Waits for a lock, within the limits of `retry`. The caller must release it.
    *
-   * By default there is one holder. `mode: 'shared'` admits other callers that ask for the same, and `permits: n`
+   * By default a lock has one holder. `mode: 'shared'` admits all callers with that mode together, and `permits: n`
    * admits `n` callers at a time.
    *
-   * @throws LockHeldError when others held it to the end
+   * @throws LockHeldError when others still held the lock at the end of the wait
    * @throws LockUnavailableError when no quorum of nodes answered
-   * @throws the reason of `options.signal` when that ended the wait
-   * @throws RedlockError with the code `LOCK_UPGRADE`, at once, for anything but a shared lock of a key of which the
-   * running call has a shared lock
+   * @throws the reason of `options.signal` when the signal ended the wait
+   * @throws RedlockError with the code `LOCK_UPGRADE`, synchronously, when the running call has a shared lock of one of
+   * the keys and does not ask for a shared lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -158,7 +158,7 @@ export class LockService {
   acquire<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): Promise<LockHandle>;
   acquire(lock: KeyedLock, options?: DeclaredAcquireOptions): Promise<LockHandle>;
   acquire(key: LockKey, options?: Omit<AcquireOptions, 'onLost' | 'release'>): Promise<LockHandle>;
-  // Not async: the Promise of the attempt is the only one that an uncontended lock needs.
+  // `acquire` is not `async`: an uncontended lock then needs only one Promise, that of the attempt.
   acquire(
     key: AnyKey,
     options: Omit<AcquireOptions, 'onLost' | 'release'> = NO_OPTIONS,
@@ -179,8 +179,8 @@ export class LockService {
   }
 
   /**
-   * Makes one attempt. `null` means that the lock is held, with `permits` that all are taken, or that it is reserved
-   * for earlier callers that wait: `tryAcquire` does not pass them, even if a permit is free. `null` never means that
+   * Makes one attempt. Resolves to `null` when others hold the lock (with `permits`, all of them), or when earlier
+   * callers wait for the lock: `tryAcquire` does not overtake them, even if a permit is free. `null` never means that
    * Redis is down.
    *
    * @throws LockUnavailableError when no quorum of nodes answered; RedlockError with the code `LOCK_UPGRADE` as {@link
@@ -203,11 +203,11 @@ export class LockService {
   }
 
   /**
-   * Runs `task` under the lock and releases the lock afterwards. The caller gets the result or error of `task`, even if
-   * the release fails.
+   * Runs `task` under the lock and releases the lock afterwards. The caller gets the result or the error of `task`,
+   * also when the release fails.
    *
-   * @throws the errors of {@link acquire}; LockLostError when the lock was lost while `task` ran, unless `task` threw
-   * itself or `onLost` is `'ignore'`
+   * @throws the errors of {@link acquire}; LockLostError when the lock was lost while `task` ran, unless `task` itself
+   * threw, or `onLost` is `'ignore'`
    * @example Readers together, beside no writer
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -244,8 +244,8 @@ export class LockService {
   }
 
   /**
-   * The innermost lock of this service that the running call is under, or the innermost one that has `key`; `undefined`
-   * outside of locked code.
+   * The innermost lock of this service under which the running call is made; with `key`, the innermost lock of that
+   * key. `undefined` outside of locked code.
    */
   current<Args extends readonly unknown[]>(lock: DeclaredLock<Args>, ...args: Args): LockHandle | undefined;
   current(key?: string | KeyedLock): LockHandle | undefined;
@@ -254,8 +254,9 @@ export class LockService {
   }
 
   /**
-   * The holders of a key, since when and for how long, according to a quorum of nodes, and the answer of each node.
-   * Shows locks of all processes and changes nothing. Returns all holders of a shared lock and of one with permits.
+   * Reads the holders of a key, their start and their remaining time, according to a quorum of nodes, and the answer of
+   * each node. Shows the locks of all processes, and changes nothing. The result has all holders of a shared lock or a
+   * lock with permits.
    *
    * @throws LockUnavailableError when fewer than a quorum of nodes answered
    * @example
@@ -275,14 +276,15 @@ export class LockService {
   }
 
   /**
-   * The locks of all processes, in no order. Uses `SCAN`, so it does not block Redis, and keeps one page of them in
-   * memory at most.
+   * Lists the locks of all processes, in no particular order. Uses `SCAN`, so it does not block Redis, and keeps only
+   * one page in memory.
    *
-   * A lock that is held from the beginning to the end is listed. A lock that is acquired or released meanwhile may be,
-   * and may come twice. A key that some nodes have without a quorum is listed with `held: false`. It is left from an
-   * attempt or a release that did not reach all nodes, and ends with its ttl.
+   * The list contains every lock that is held during the whole iteration. A lock that is acquired or released meanwhile
+   * may be missing, or may occur twice. A key that fewer than a quorum of nodes store has `held: false`: an attempt or
+   * a release did not reach all nodes, and the key ends with its ttl.
    *
-   * @throws LockUnavailableError from the loop, also after some locks, when fewer than a quorum of nodes answered
+   * @throws LockUnavailableError inside the loop, also after the first locks, when fewer than a quorum of nodes
+   * answered
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -296,15 +298,16 @@ export class LockService {
   }
 
   /**
-   * Ends a lock of any holder, on all nodes; resolves to `true` if there was one. For a holder that hangs and still
-   * renews: a crashed holder loses its lock when the ttl has passed. With a shared lock or permits it ends all holders
-   * at the time of the call or, with `id`, one of them.
+   * Ends the lock of any holder on all nodes. Resolves to `true` if there was a lock. Use it for a holder that hangs
+   * but still renews: a crashed holder loses its lock when the ttl has passed. All present holders of a shared lock or
+   * of permits lose it; with `id`, only one of them.
    *
-   * Until the holder notices, it may still write to what the lock protects. A holder in this process notices at once,
-   * another one at its next renewal. Then its signal aborts. The next holder has a larger fencing token, so a
-   * `FencedRegister` refuses later writes of the old one.
+   * The former holder may still write to the protected resource until its signal aborts: at once in this process, and
+   * at the next renewal in another process. The next holder has a larger fencing token, so a `FencedRegister` refuses
+   * later writes of the former holder.
    *
-   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have ended it
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered; the nodes that answered may have ended the
+   * lock
    * @example
    * ```ts
    * import type { LockService } from 'nestjs-redlock';
@@ -345,8 +348,8 @@ export class LockService {
   }
 
   /**
-   * The leader of a name given to `@Leader`, in this application or in another one: which process leads, and if it is
-   * this one.
+   * The leader of a name that is given to `@Leader`, in this application or in another one: the process that leads, and
+   * if it is this process.
    *
    * @throws TypeError when `name` is not a string, or empty
    * @example
@@ -369,7 +372,7 @@ export class LockService {
   }
 
   /**
-   * The fitness of the nodes to grant locks, for health checks and the like. Asks every node once. Never rejects.
+   * The fitness of the nodes to grant locks, such as for health checks. Asks every node once. Never rejects.
    *
    * @example
    * ```ts
@@ -392,7 +395,7 @@ export class LockService {
     return { keys: keysOf(key), resolved, origin: originOf(options), signal: options.signal };
   }
 
-  /** Separates the arguments of a declared lock's key from the options of the call. */
+  /** Separates the arguments of the key function from the options of the call. */
   #askedOf(
     method: keyof typeof OPTION_NAMES,
     key: DeclaredLock | KeyedLock,
@@ -407,7 +410,7 @@ export class LockService {
       (name) =>
         remedyFor(method, name) ??
         (DECLARATION_NAMES.includes(name)
-          ? `The declared lock says it: change \`${name}\` in \`defineLocks\``
+          ? `It is an option of the declaration: change \`${name}\` in \`defineLocks\``
           : undefined),
     );
     checkLockOptions(options);
@@ -430,13 +433,13 @@ export class LockService {
   }
 }
 
-/** A lock that its caller releases is not kept until a commit, whatever the module's default. */
+/** A lock that its caller releases is not kept until a commit, so a default `release` of the module does not apply. */
 function forCaller(method: keyof typeof OPTION_NAMES, resolved: ResolvedLockOptions): ResolvedLockOptions {
   if (method === 'withLock' || resolved.release === 'afterMethod') return resolved;
   return { ...resolved, release: 'afterMethod' };
 }
 
-/** The caller of `acquire` releases the lock. A handle that joined a lock must not keep that lock for ever. */
+/** Marks a handle whose caller releases it. A handle that joined a lock must not keep that lock for ever. */
 function kept(lock: LockHandle): LockHandle {
   if (lock instanceof JoinedLock) lock.keep();
   return lock;
@@ -464,7 +467,7 @@ function oneKeyOf(key: string | DeclaredLock | KeyedLock, args: readonly unknown
   if (!isDeclared(key)) return oneKey(key);
   const { keys } = keyedOf(key, args);
   if (keys.length > 1)
-    throw badValue('a declared lock of one key', 'given here, and otherwise one of its keys', keys);
+    throw badValue('the keys of the declared lock', 'a single one; otherwise give one of its keys', keys);
   return keys[0]!;
 }
 

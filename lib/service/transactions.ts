@@ -16,7 +16,8 @@ export class OpenTransaction implements Outlived {
   readonly #scopes = new Set<LockScope>();
 
   /**
-   * @throws TypeError when the hook returns a Promise: it may reject later, with the lock held and no report of the end
+   * @throws TypeError when the hook returns a Promise: the Promise may reject later, while the lock is held and nobody
+   * reports the end of the transaction
    */
   constructor(afterTransaction: (callback: () => void) => unknown) {
     const answer = afterTransaction(() => {
@@ -26,8 +27,8 @@ export class OpenTransaction implements Outlived {
     if (!isThenable(answer)) return;
     ignoreRejection(answer);
     throw new TypeError(
-      'expected `afterTransaction` to return nothing, got a Promise: nobody would wait for it. Let it take the callback at ' +
-        'once, and write `void` before a Promise whose rejection is handled',
+      'expected `afterTransaction` to return nothing, got a Promise, which nobody would await. Register the callback ' +
+        'synchronously, and write `void` before a Promise whose rejection is handled',
     );
   }
 
@@ -39,15 +40,18 @@ export class OpenTransaction implements Outlived {
     this.#scopes.add(scope);
   }
 
-  /** A scope whose code has ended and whose lock is kept. */
+  /** Finds a scope whose code has ended and whose lock is kept. */
   find(fits: (scope: LockScope) => boolean): LockScope | undefined {
     return [...this.#scopes].find((scope) => scope.awaitsCommit && fits(scope));
   }
 }
 
-/** Asks the application about its database transactions. Only a module with the option `inTransaction` has one. */
+/**
+ * Asks the application about its database transactions. Only a module with the option `inTransaction` has such an
+ * object.
+ */
 export class Transactions {
-  /** By the object with which the application identifies a transaction. */
+  /** Open transactions, by the object with which the application identifies each. */
   readonly #open = new WeakMap<object, OpenTransaction>();
   readonly #ofLock = new WeakMap<object, OpenTransaction>();
   readonly #told = new Set<string>();
@@ -63,11 +67,11 @@ export class Transactions {
   }
 
   /**
-   * Finds the transaction before a lock is requested, and not after: it may end while the call waits. Warns, once for
-   * each method, about a lock that is released before the transaction around it is committed.
+   * Finds the transaction of a call before its lock is requested, because the transaction may end while the call waits.
+   * Warns, once for each method, about a lock that is released before the surrounding transaction is committed.
    *
-   * @returns the transaction that keeps the lock, if one is to keep it
-   * @throws the error of a hook, if the lock must be kept: it would be unknown for how long
+   * @returns the transaction that must keep the lock; `undefined` when the lock is released with its code
+   * @throws the error of a hook, if the lock must be kept: the end of the transaction would be unknown
    */
   around(
     keys: readonly string[],
@@ -94,7 +98,10 @@ export class Transactions {
     this.log.warn(message);
   }
 
-  /** A call that nobody awaited can run in a transaction that has ended, and no second report of its end would come. */
+  /**
+   * `true` if the transaction has already ended. A call that nobody awaited can run after the end, and a second report
+   * of the end would not come.
+   */
   #hasEnded(transaction: object | true | undefined): boolean {
     return transaction !== undefined && transaction !== true && this.#open.get(transaction)?.isOver === true;
   }
@@ -105,7 +112,7 @@ export class Transactions {
     return lock;
   }
 
-  /** Records that work begins under a lock. */
+  /** Records that code begins to run under a lock. */
   begun(scope: LockScope): void {
     this.of(scope.lock)?.add(scope);
   }
@@ -115,7 +122,7 @@ export class Transactions {
     return this.#ofLock.get(lock);
   }
 
-  /** An ended scope of the running call's transaction whose lock is kept. */
+  /** Finds an ended scope of the running call's transaction whose lock is kept. */
   find(fits: (scope: LockScope) => boolean): LockScope | undefined {
     const transaction = this.tellEnds ? this.#askQuietly() : undefined;
     return transaction && transaction !== true ? this.#open.get(transaction)?.find(fits) : undefined;
@@ -134,12 +141,12 @@ export class Transactions {
     return opened;
   }
 
-  /** The transaction of the running call; `true` for one that the application does not identify. */
+  /** Asks for the transaction of the running call; `true` for a transaction that the application does not identify. */
   #ask(): object | true | undefined {
     const answer = this.hooks.inTransaction();
     if (answer === undefined || answer === null || answer === false) return undefined;
     if (answer === true) return answer;
-    // A Promise would be returned for every call, inside a transaction and outside.
+    // Refuse a Promise: an `async` function would return one for every call, inside and outside of transactions.
     if (Object(answer) === answer && !(answer instanceof Promise)) return answer as object;
     if (answer instanceof Promise) ignoreRejection(answer);
     throw new TypeError(
@@ -148,7 +155,7 @@ export class Transactions {
     );
   }
 
-  /** A failed check must not fail the lock: the error of the hook is reported once. */
+  /** Asks without failing the lock: an error of the hook is only logged, once. */
   #askQuietly(): object | true | undefined {
     try {
       return this.#ask();
@@ -169,25 +176,25 @@ export class Transactions {
     const order =
       method === undefined
         ? 'Acquire it before the transaction begins, and release it after the commit'
-        : 'Have the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins it';
+        : 'Put the lock around the transaction: `@WithLock` above `@Transactional`, on the method that begins it';
     const keep = `${method === undefined ? 'use `withLock` with' : 'give it'} \`release: 'afterCommit'\``;
     const hook = this.tellEnds ? '' : ', and give the module `afterTransaction`';
     return (
-      'inside an open transaction. When it is released before the commit, the next holder does not see what this one has ' +
-      `written. ${order}; or ${keep}${hook}.`
+      'inside an open transaction. When it is released before the commit, the next holder does not see the writes of this ' +
+      `holder. ${order}; or ${keep}${hook}.`
     );
   }
 }
 
 const TOO_LATE =
   'in a transaction that has ended, so the lock is released with the method. Await the call inside the transaction; or, if ' +
-  'this is another transaction, let `inTransaction` give another object for it.';
+  'this is another transaction, let `inTransaction` return another object for it.';
 
 function isThenable(answer: unknown): answer is PromiseLike<unknown> {
   return Object(answer) === answer && typeof (answer as PromiseLike<unknown>).then === 'function';
 }
 
-/** Ignores the rejection of a Promise; the caller already gets an error about it. */
+/** Ignores the rejection of a Promise, because the caller already gets another error. */
 function ignoreRejection(promise: PromiseLike<unknown>): void {
   promise.then(undefined, () => undefined);
 }
@@ -195,8 +202,8 @@ function ignoreRejection(promise: PromiseLike<unknown>): void {
 /** @param whose - the start of the message */
 export function nobodyTellsOfCommit(whose = ''): TypeError {
   return new TypeError(
-    `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, by which the library ` +
-      'of the database tells of a transaction and of its end. Give both; or leave `release` out, and have the lock around ' +
+    `${whose}\`release: 'afterCommit'\` needs \`RedlockModule.forRoot({ inTransaction, afterTransaction })\`, with which the ` +
+      'database library reports a transaction and its end. Give both; or leave out `release`, and put the lock around ' +
       'the transaction: `@WithLock` above `@Transactional`',
   );
 }

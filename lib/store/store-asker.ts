@@ -13,13 +13,13 @@ import type {
 } from '../core/ports.js';
 import type { WaiterId } from '../core/waiter-id.js';
 
-/** Milliseconds: longer than any pause of a machine, so that a lock expires only where a test says so. */
+/** Milliseconds, longer than any pause of a machine, so that a lock expires only when a test wants it. */
 export const TTL = 60_000;
 
 /** The number of permits, unless a test gives another one. */
 export const PERMITS = 3;
 
-/** Milliseconds between the arrivals of waiters: a store counts from the moment at which it learns of them. */
+/** Milliseconds between the arrivals of waiters, so that a store surely gets them in this order. */
 const APART = 60;
 
 export type Granted = Extract<AcquireReply, { granted: true }>;
@@ -36,7 +36,7 @@ export function kindOf(mode: LockMode, permits = PERMITS): LockKind {
 let keys = 0;
 let waiters = 0;
 
-/** A key that no other test uses. The keys share a hash tag, so that several can belong to one lock. */
+/** A key that no other test uses. All keys have a common hash tag, so that several can belong to one lock. */
 export function freshKey(): string {
   return `{contract}:${keys++}`;
 }
@@ -49,12 +49,12 @@ export function leaseOf(kind: LockKind, locked: string | readonly string[], ttl 
 export async function until(condition: () => Promise<boolean> | boolean): Promise<void> {
   const began = performance.now();
   while (!(await condition())) {
-    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not come true in 30 s`);
+    assert.ok(performance.now() - began < 30_000, `${String(condition)} did not become true in 30 s`);
     await sleep(5);
   }
 }
 
-/** The shortest time in milliseconds that a waiter has for its turn, and the shortest life of a mark. */
+/** Shortest time in milliseconds that a waiter has for its turn; `MARKED` is the shortest life of a mark. */
 export const IN_TURN = 100;
 export const MARKED = 1_000;
 
@@ -86,13 +86,13 @@ export interface ContractRunner {
   test(name: string, body: () => Promise<void>, limit: number): unknown;
 }
 
-/** Shared by the parts of the contract. */
+/** Values that all parts of the contract use. */
 export interface Contract {
   test(name: string, body: () => Promise<void>): unknown;
   readonly modes: readonly LockMode[];
-  /** Milliseconds: a ttl short enough to wait for its end, and long enough for a request on a busy machine. */
+  /** A short ttl in milliseconds: a test can wait for its end, and a request on a busy machine is faster. */
   readonly lapse: number;
-  /** The most permits that a test holds at a time. */
+  /** Largest number of permits that a test holds at a time. */
   readonly mostPermits: number;
   /** The tested store. */
   open(): StoreAsker;
@@ -127,7 +127,7 @@ export class StoreAsker {
     return reply;
   }
 
-  /** Checks that an error or a refusal stores nothing. */
+  /** Checks that the store refuses the lease or fails, and stores nothing. */
   async notGranted(lease: Lease, terms?: Terms): Promise<void> {
     const reply = await this.acquire(lease, terms).catch((error: unknown) => error);
     assert.ok(!(reply as AcquireReply).granted, `${lease.owner} is granted: ${JSON.stringify(reply)}`);
@@ -142,7 +142,7 @@ export class StoreAsker {
   }
 
   async raise(lease: Lease, token: number): Promise<boolean> {
-    assert.ok(this.store.raise, 'a store that is used several at a time has `raise`');
+    assert.ok(this.store.raise, 'a store that is one of several nodes has `raise`');
     return this.store.raise(lease, token);
   }
 
@@ -161,9 +161,7 @@ export class StoreAsker {
     await until(async () => !(await this.holders(key)).includes(lease.id));
   }
 
-  /**
-   * A waiter for the keys with a subscription to its messages, which came noticeably later than all earlier waiters.
-   */
+  /** Makes a waiter for the keys, which gets messages and came noticeably later than all earlier waiters. */
   async waiter(mode: LockMode, ...locked: string[]): Promise<Waiter> {
     await sleep(APART);
     const number = ++waiters;
@@ -177,7 +175,7 @@ export class StoreAsker {
 
 /** A waiter in the queue. */
 export class Waiter {
-  /** The delays of its messages, in milliseconds. */
+  /** The delays in the messages that it received, in milliseconds. */
   readonly told: number[] = [];
   readonly #came = performance.now();
   readonly #subscription: Subscription;
@@ -200,7 +198,7 @@ export class Waiter {
     return performance.now() - this.#came;
   }
 
-  /** The parameters of its requests. */
+  /** The parameters of the waiter's requests. */
   get terms(): Terms {
     const position: QueuePosition = { waiter: this.id, waited: this.waited, next: undefined };
     return { ordered: true, position };
@@ -216,7 +214,7 @@ export class Waiter {
   }
 }
 
-/** The answer to one request; rejects with an answer that is an error. */
+/** The answer to one request; rejects when the answer is an error. */
 export function answerOf<Reply>(ask: (tell: Tell<Reply>) => void): Promise<Reply> {
   return new Promise((resolve, reject) => {
     ask((_, reply) => (reply instanceof Error ? reject(reply) : resolve(reply)));

@@ -6,7 +6,7 @@ function permits(count: number, keys: string | readonly string[], ttl = TTL): Le
   return leaseOf(kindOf('permits', count), keys, ttl);
 }
 
-/** A wish for the next free slots from these on. */
+/** Asks for the next free slots, counted from these slots. */
 function from(...slots: number[]): { readonly wish: { slots: number[]; exactly: false } } {
   return { wish: { slots, exactly: false } };
 }
@@ -129,7 +129,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
       await ask.release(lease);
     }
     assert.equal((await ask.read(key))?.holders[0]?.fencingToken, first.token);
-    // The tokens of other slots have grown meanwhile, which does not affect this slot.
+    // The tokens of other slots have grown since, which does not affect this slot.
     if (ask.store.raise) assert.equal(await ask.raise(staying, first.token + 1), true);
   });
 
@@ -197,7 +197,7 @@ export function permitsContract({ test, open, modes, lapse, mostPermits }: Contr
     const seen = async (count: number): Promise<number | undefined> =>
       (await ask.refused(permits(count, key))).permits;
     await ask.granted(permits(7, key));
-    // First one holder alone, then two, and no slot shows how many permits were requested.
+    // There is first one holder alone, then two, and no slot shows the number of permits that they asked for.
     assert.equal(await seen(1), 7);
     await ask.granted(permits(2, key));
     assert.equal(await seen(2), 7);

@@ -19,7 +19,7 @@ import {
 export function queueContract({ test, open, modes }: Contract): void {
   const has = (...needed: LockMode[]): boolean => needed.every((mode) => modes.includes(mode));
 
-  /** A waiter that was refused and stands in the queue. */
+  /** Makes a waiter that was refused and is in the queue. */
   async function inLine(ask: StoreAsker, mode: LockMode, key: string, count?: number): Promise<Waiter> {
     const waiter = await ask.waiter(mode, key);
     await ask.refused(leaseOf(kindOf(mode, count), key), waiter.terms);
@@ -73,7 +73,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         found?.map(({ process, number, owner, mode: theirs }) => [process, number, owner, theirs]),
         [first, second].map(({ id: { process, number, owner } }) => [process, number, owner, mode]),
       );
-      // The clock of a store on another machine may be set otherwise.
+      // The clock of the store may differ from this one, but not by as much as a ttl.
       const [one, another] = found!.map(({ since }) => since) as [number, number];
       assert.ok(Math.abs(one - before) < TTL && another > one, `${before}: ${one}, ${another}`);
       await second.leave();
@@ -82,7 +82,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       assert.deepEqual(await numbers(), [first.id.number]);
       await ask.release(holder);
       await first.toldAtOnce();
-      // Its turn is not one more waiter.
+      // A waiter with its turn is not listed twice.
       assert.deepEqual(await numbers(), [first.id.number]);
       await ask.granted(leaseOf(kindOf(mode, 1), key), first.terms);
       assert.deepEqual(await shown(), [[], []]);
@@ -109,7 +109,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         assert.equal(inTheWay.owner, first.id.owner);
         assert.ok(inTheWay.remaining > 0);
         await ask.refused(leaseOf(kind, key), late.terms);
-        // A caller that has waited for longer, so far for another key, comes before them.
+        // A caller with a longer wait, until now for another key, comes before them.
         const lease = leaseOf(kind, key);
         await ask.granted(lease, early.terms);
         await ask.release(lease);
@@ -195,7 +195,7 @@ export function queueContract({ test, open, modes }: Contract): void {
       await ask.release(holder);
       for (const waiter of together) await waiter.toldAtOnce();
       const reading = together.map(() => leaseOf(SHARED, key));
-      // In any order: no reader keeps another one out.
+      // The order does not matter: no reader excludes another.
       for (const at of [2, 0, 3, 1]) await ask.granted(reading[at]!, together[at]!.terms);
       await ask.refused(leaseOf(SHARED, key), behind.terms);
       assert.deepEqual([behind.told.includes(0), writer.told.includes(0)], [false, false]);
@@ -220,7 +220,7 @@ export function queueContract({ test, open, modes }: Contract): void {
     });
   }
 
-  /** Marks keep the order where no queue does. */
+  /** Defines the tests of marks, which keep the order where no queue does. */
   function heldBack(mode: LockMode, waiting: LockMode): void {
     const [kind, other] = [kindOf(mode, 9), kindOf(waiting, 9)];
 
@@ -262,7 +262,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         const [first, second] = [await ask.waiter(waiting, key), await ask.waiter(waiting, key)];
         begins();
         assert.equal(await marks.holdBack(first.id, first.waited), true);
-        // A store may keep both marks.
+        // Either answer is right: a store may keep both marks.
         const stands = await marks.holdBack(second.id, second.waited);
         await marks.letPass(first.id);
         if (!stands) assert.equal(await marks.holdBack(second.id, second.waited), true);
@@ -290,7 +290,7 @@ export function queueContract({ test, open, modes }: Contract): void {
         await marks.letPass(second.id);
         await ask.refused(leaseOf(kind, key));
         await ask.release(holder);
-        // A mark is no lock: it does not keep out a mode that only one can hold at a time.
+        // A mark is no lock: it does not exclude a mode that admits only one holder.
         const writing = leaseOf(other, key);
         await ask.granted(writing);
         await ask.release(writing);

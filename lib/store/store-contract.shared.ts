@@ -14,7 +14,8 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
       const proposal = index === 0 ? 0 : [...tokens][0]! + 1_000;
       tokens.add((await ask.granted(reader, { proposal })).token);
     }
-    // A store that is the only node need not give readers one token: a writer compares with the largest (S21).
+    // A store that is the only node need not give all readers one token: a writer compares its token with the largest
+    // (S21).
     if (ask.store.raise) assert.equal(tokens.size, 1);
     assert.deepEqual((await ask.holders(key)).toSorted(), readers.map(({ id }) => id).toSorted());
     const token = Math.max(...tokens);
@@ -34,7 +35,7 @@ export function sharedContract({ test, open, modes, lapse }: Contract): void {
     const { token } = await ask.granted(one);
     await ask.granted(another);
     assert.equal(await ask.raise(one, token + 500), true);
-    // Readers do not affect each other: a reader that asks for a smaller token has a larger one already.
+    // Readers do not affect each other: a reader that asks for a smaller token already has a larger one.
     assert.equal(await ask.raise(another, token + 100), true);
     assert.equal((await ask.granted(third)).token, token + 500);
   });

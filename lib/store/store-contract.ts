@@ -20,15 +20,15 @@ import { ticksContract } from './store-contract.ticks.js';
 
 /** The store to test. */
 export interface StoreUnderTest {
-  /** The modes that it can store; the tests use these modes. */
+  /** The modes that the store can keep; the tests use these modes. */
   readonly modes: readonly LockMode[];
 
   /** The connected store; each test asks for it. The caller opens it before the tests and closes it after them. */
   readonly store: () => Store;
 
   /**
-   * The shortest ttl that it can keep, in milliseconds. Tests that wait for the end of a lock use it. It must be long
-   * enough for another request on a busy machine.
+   * The shortest ttl that the store can keep, in milliseconds. Tests that wait for the end of a lock use this ttl. It
+   * must be long enough for another request on a busy machine.
    * @defaultValue 400
    */
   readonly shortestTtl?: number;
@@ -41,13 +41,13 @@ export interface StoreUnderTest {
 }
 
 /**
- * Milliseconds after which a test has failed; the limits of some runners are too short to wait for the end of a lock.
+ * Time limit of a test in milliseconds. The default limits of some runners are too short to wait for the end of a lock.
  */
 const TEST_LIMIT_MS = 120_000;
 
 /**
- * Defines the tests for all promises of a store: those of `LockStore` in every mode that it has and, if it has them,
- * those of `WaitQueue`, `StarvationGuard` and `QuorumStore`. The store must have `LockDirectory`, which the tests use
+ * Defines tests for all guarantees of a store: those of `LockStore` in each of its modes, and those of `WaitQueue`,
+ * `StarvationGuard` and `QuorumStore` if the store has them. The store must have `LockDirectory`, which the tests use
  * to read held locks. The tests lock keys that begin with `{contract}`, and assume that no one else does.
  *
  * @param runner - the functions of Jest, Vitest or `node:test`
@@ -80,10 +80,7 @@ export function storeContract(
       checkStore(store(), 'the store');
       assert.deepEqual(store().modes.toSorted(), modes.toSorted());
       const { read } = store();
-      assert.ok(
-        read,
-        'the contract looks at what is held: the store must have `read`, `scan` and `forceRelease`',
-      );
+      assert.ok(read, 'the contract reads held locks: the store must have `read`, `scan` and `forceRelease`');
     });
     for (const mode of modes) describe(`in the mode '${mode}'`, () => modeContract(contract, mode));
     if (modes.includes('exclusive')) describe('ticks', () => ticksContract(contract));
@@ -99,7 +96,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   const kind = kindOf(mode);
   const hasMany = mode !== 'exclusive';
   const hasExclusive = modes.includes('exclusive');
-  /** A kind that excludes a lease of the mode. */
+  /** A kind of lock that excludes a lease of the mode. */
   const other = kindOf(hasMany && hasExclusive ? 'exclusive' : mode, 1);
 
   test('reads the holder of a key, with start, remaining time and token', async () => {
@@ -143,7 +140,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const key = freshKey();
     const lease = leaseOf(kind, key);
     const asked = ask.acquire(lease).catch(() => undefined);
-    // In the next turn: a store may combine the requests of one turn.
+    // Send the release in the next turn: a store may combine the requests of one turn.
     await new Promise((resolve) => setImmediate(resolve));
     lease.ended = true;
     await ask.release(lease);
@@ -285,7 +282,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
     const { token } = await ask.granted(lease);
     assert.equal(await ask.raise(lease, token + 1_000), true);
     for (const key of [a, b]) assert.equal((await ask.read(key))?.holders[0]?.fencingToken, token + 1_000);
-    // The lease may have been granted again meanwhile with the larger token.
+    // The lease may have been granted again since, with the larger token.
     assert.equal(await ask.raise(lease, token), false);
     assert.equal((await ask.read(a))?.holders[0]?.fencingToken, token + 1_000);
     await ask.release(lease);
@@ -388,7 +385,7 @@ function modeContract({ test, open, modes, lapse }: Contract, mode: LockMode): v
   });
 }
 
-/** The contract between two modes. */
+/** The contract for two modes of one key. */
 function betweenModes({ test, open, modes }: Contract): void {
   for (const one of modes) {
     for (const another of modes) {

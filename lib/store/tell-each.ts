@@ -2,7 +2,7 @@ import { asError } from '../core/errors.js';
 import type { Tell } from '../core/ports.js';
 
 /**
- * Answers each request separately: `tell` gets the result of `answer`, or the error that it rejects with. For a store
+ * Answers each request separately: `tell` gets the result of `answer`, or the error of its rejection. Use it in a store
  * that asks its server for one lease at a time. A store that sends all requests of a turn as one message needs fewer
  * round trips.
  */

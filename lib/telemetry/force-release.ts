@@ -3,13 +3,13 @@ import type { LockUnavailableError } from '../core/errors.js';
 
 /** Event on the channel {@link FORCE_RELEASE_CHANNEL} after this process has released a lock by force, or has tried to. */
 export interface ForceReleaseEvent {
-  /** The one key. */
+  /** The released key, in a list. */
   readonly keys: readonly string[];
-  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
-  /** The `id` of the one holder to release; `undefined` for a release of all holders. */
+  /** The `id` of the only holder to release; `undefined` for a release of all holders. */
   readonly id?: string;
-  /** Person or program that requested it: the option `actor`. */
+  /** Person or program that requested the release: the option `actor`. */
   readonly actor?: string;
   /** `true` if a holder was ended, on at least one node. */
   readonly released: boolean;

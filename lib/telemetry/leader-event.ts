@@ -2,22 +2,22 @@ import { channel } from 'node:diagnostics_channel';
 
 /** Event on the channel {@link LEADER_CHANNEL} when this process starts or stops to lead. */
 export interface LeaderEvent {
-  /** The name that `@Leader` gives. */
+  /** The name of the leader, from `@Leader`. */
   readonly leader: string;
-  /** The class and the method that has `@Leader`. */
+  /** The names of the class and of the method with `@Leader`. */
   readonly method: string;
-  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
-  /** `true` if this process leads from now on. `false` without a token: it has started to campaign. */
+  /** `true` if this process leads from now on. `false` without a token: this process has started to campaign. */
   readonly isLeader: boolean;
   /** `LeaderTerm.fencingToken` of the term that begins or has ended. */
   readonly fencingToken?: number;
   /**
-   * Why a term has ended: `'lost'` its lock; the process `'resigned'`; its method `'returned'` or `'threw'`; the
-   * application has begun its `'shutdown'`.
+   * The reason for the end of a term: `'lost'`, the lock was lost; `'resigned'`, the process resigned; `'returned'` or
+   * `'threw'`, the method has ended; `'shutdown'`, the application shuts down.
    */
   readonly reason?: TermEnd;
-  /** With `'lost'` and `'threw'`. */
+  /** The error; only with `'lost'` and `'threw'`. */
   readonly error?: unknown;
 }
 

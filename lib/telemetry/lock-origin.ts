@@ -1,7 +1,10 @@
-/** Origin of a lock, for events, traces, metrics and tests, which must not count by its keys. */
+/** Origin of a lock. Events, traces, metrics and tests use it in place of the keys, of which there are too many. */
 export interface LockOrigin {
-  /** The option `label`; else the key of a decorator, if it is a string, or `method`; `'other'` for a call of a service. */
+  /**
+   * The option `label`. Without it: for a decorator its key if the key is a string, otherwise `method`; for a call of a
+   * service `'other'`.
+   */
   readonly label: string;
-  /** The class and the method that has `@WithLock`. */
+  /** The names of the class and of the method with `@WithLock`. */
   readonly method?: string;
 }

@@ -3,31 +3,31 @@ import type { LockMode } from '../core/lock-mode.js';
 
 /** Event on the channel {@link LOCK_SKIPPED_CHANNEL} for a skipped call (`onBusy: 'skip'`). */
 export interface LockSkippedEvent {
-  /** The class and the method. */
+  /** The names of the class and of the method. */
   readonly method: string;
-  /** Name of the lock where its keys would be too many: see the option `label`. */
+  /** Name of the lock for metrics, for which there are too many keys: see the option `label`. */
   readonly label: string;
-  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
   /** Keys of the lock. */
   readonly keys: readonly string[];
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
   /**
-   * `'held'`: another caller holds the lock. `'tick-ran'`: with `oncePerTick`, the tick has run already. `'shutdown'`: this
-   * application is shutting down.
+   * The reason of the skip. `'held'`: another caller holds the lock. `'tick-ran'`: the tick has already run
+   * (`oncePerTick`). `'shutdown'`: this application is shutting down.
    */
   readonly reason: 'held' | 'tick-ran' | 'shutdown';
-  /** Owner of the lock, or of the run of the tick; not with `'shutdown'`. */
+  /** Name of the process that holds the lock or ran the tick; absent with `'shutdown'`. */
   readonly owner?: string;
-  /** With `'held'`: milliseconds until the lock ends if its holder does not renew it. */
+  /** Milliseconds until the lock ends if its holder does not renew it; only with `'held'`. */
   readonly retryAfter?: number;
-  /** With `'tick-ran'`: the tick, in milliseconds since 1970; 0 for an `@Interval`. */
+  /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `'tick-ran'`. */
   readonly tick?: number;
 }
 
 /** The name of the channel of `node:diagnostics_channel` on which every {@link LockSkippedEvent} is published. */
 export const LOCK_SKIPPED_CHANNEL = 'nestjs-redlock:lock-skipped';
 
-/** Costs next to nothing without subscribers. */
+/** A message costs almost no time without subscribers. */
 export const skippedLocks = channel(LOCK_SKIPPED_CHANNEL);

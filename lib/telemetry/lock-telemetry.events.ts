@@ -12,41 +12,45 @@ export interface LockSubject {
   readonly keys: readonly string[];
   /** `'exclusive'`, `'shared'` or, with the option `permits`, `'permits'`. */
   readonly mode: LockMode;
-  /** Name of the lock where its keys would be too many: see the option `label`. */
+  /** Name of the lock for metrics, for which there are too many keys: see the option `label`. */
   readonly label: string;
-  /** The class and the method that has `@WithLock`; not for a call of `LockService`. */
+  /** The names of the class and of the method with `@WithLock`; absent for a call of `LockService`. */
   readonly method?: string;
-  /** The `name` of the `RedlockModule`; not for the one without a name. */
+  /** The `name` of the `RedlockModule`; absent for the module without a name. */
   readonly instance?: string;
 }
 
-/** Fields that a subscriber of `start` may set to run the following work in its own context, such as that of a span. */
+/**
+ * A field that a subscriber of `start` may set. The following code then runs in the context of the subscriber, such as
+ * that of a span.
+ */
 export interface Surrounded {
   around?: <T>(task: () => T) => T;
 }
 
 /** The context of {@link LOCK_ACQUIRE_CHANNEL}: one object from `start` to `asyncEnd`. */
 export interface LockAcquireEvent extends LockSubject, Surrounded {
-  /** The option `permits`, if it was given. */
+  /** The option `permits`, if it was set. */
   readonly permits?: number;
-  /** Milliseconds. */
+  /** Ttl of the lock, in milliseconds. */
   readonly ttl: number;
-  /** With `oncePerTick`: the tick, in milliseconds since 1970; 0 for an `@Interval`. */
+  /** The tick, in milliseconds since 1970, or 0 for an `@Interval`; only with `oncePerTick`. */
   readonly tick?: number;
-  /** From `asyncStart` on: milliseconds that the acquisition took, waiting included. */
+  /** Milliseconds that the acquisition took, with the wait. Set from `asyncStart` on. */
   waited?: number;
-  /** From `asyncStart` on, if it was acquired. */
+  /** The fencing token of an acquired lock. Set from `asyncStart` on. */
   fencingToken?: number;
-  /** From `asyncStart` on, if it was acquired with `permits` and one key. */
+  /** The slot of an acquired lock with `permits` and one key. Set from `asyncStart` on. */
   slot?: number;
-  /** From `asyncStart` on, if it was acquired with `permits`: the slot of each key. */
+  /** The slot of each key of an acquired lock with `permits`. Set from `asyncStart` on. */
   slots?: readonly number[];
   /**
-   * Set from `asyncStart` on if another caller recently asked for more permits than this call: their number, or after a
-   * refusal a number that is not larger than theirs. The limit is then that number, and not `permits`.
+   * The number of permits that another caller recently asked for, if it is larger than `permits`; after a refusal it
+   * may be smaller than that number, but is still larger than `permits`. The largest number is the limit of the key.
+   * Set from `asyncStart` on.
    */
   permitsSeen?: number;
-  /** Set from `error` on: a `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. */
+  /** A `LockHeldError`, a `LockUnavailableError`, or the reason of a signal. Set from `error` on. */
   readonly error?: unknown;
 }
 
@@ -56,11 +60,11 @@ export interface LockHoldEvent extends LockSubject, LockSlots, Surrounded {
   readonly id: string;
   /** `LockHandle.fencingToken`. */
   readonly fencingToken: number;
-  /** Milliseconds. */
+  /** Ttl of the lock, in milliseconds. */
   readonly ttl: number;
-  /** From `asyncStart` on: milliseconds that the lock was held, until it was released or lost. */
+  /** Milliseconds that the lock was held, until it was released or lost. Set from `asyncStart` on. */
   heldFor?: number;
-  /** With `error` and from then on: how the lock was lost. */
+  /** The error of a lost lock. Set from `error` on. */
   readonly error?: LockLostError;
 }
 
@@ -77,7 +81,10 @@ export type LockEvent =
       readonly waited: number;
     })
   | (LockSubject & {
-      /** Somebody else held it to the end (`LockHeldError`), no quorum answered, or a signal ended the wait. */
+      /**
+       * The lock was not acquired: another caller still held it at the end of the wait (`LockHeldError`), no quorum
+       * answered, or a signal ended the wait.
+       */
       readonly type: 'refused';
       readonly error: LockHeldError | LockUnavailableError | Error;
       /** Milliseconds that the attempt took. */
@@ -88,18 +95,21 @@ export type LockEvent =
   | (ForceReleaseEvent & { readonly type: 'force-released' })
   | (LockSubject & {
       /**
-       * Acquired or refused with `permits`, and others asked for more of a key lately: the largest number is the limit. Normal
-       * while a new version is deployed, a mistake otherwise. Told after `'acquired'` or `'refused'` each time; who asks for
-       * the most is not told.
+       * Other callers recently asked for more permits of a key than this call. The largest number is the limit of the
+       * key. That is normal during the deployment of a new version, and otherwise a mistake. The event follows each
+       * `'acquired'` or `'refused'` of such a call; calls with the largest number get no such event.
        */
       readonly type: 'permits-differ';
-      /** Limit that this call asked for. */
+      /** The number of permits that this call asked for. */
       readonly permits: number;
-      /** Largest limit of other calls; at least present after a refusal. */
+      /**
+       * The largest number of permits that other calls asked for. After a refusal it may be too small, but is larger
+       * than `permits`.
+       */
       readonly permitsSeen: number;
     })
   | (HeldSubject & {
-      /** A renewal failed; the lock will be lost unless another succeeds in time. */
+      /** A renewal failed. The lock will be lost unless another renewal succeeds in time. */
       readonly type: 'unconfirmed';
       readonly id: string;
       readonly fencingToken: number;

@@ -21,9 +21,9 @@ import { isWatched, type LockSlots, lockStates, type LockStateEvent, slotsOf } f
 
 /** Members of a lock that telemetry reads. */
 export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 'slot' | 'slots' | 'isHeld'> {
-  /** Milliseconds that the nodes keep the lock. */
+  /** Milliseconds for which the nodes keep the lock after each request. */
   readonly ttl: number;
-  /** Largest limit of permits of other calls, if it is larger than that of this call. */
+  /** The largest number of permits that other calls asked for, if it is larger than that of this call. */
   readonly permitsSeen: number | undefined;
   /** Error of the loss, if the lock was lost before its release. */
   readonly loss: LockLostError | undefined;
@@ -32,25 +32,25 @@ export interface WatchableLock extends Pick<LockHandle, 'id' | 'fencingToken' | 
 /** Options of a lock that events contain. */
 export type WatchedOptions = Pick<ResolvedLockOptions, 'ttl' | 'kind'>;
 
-/** A held lock, as its subscribers see it. */
+/** A held lock that has subscribers. */
 interface Hold {
   readonly event: LockHoldEvent;
   readonly about: LockSubject & Pick<LockHoldEvent, 'id' | 'fencingToken' | 'slot' | 'slots'>;
-  /** By the monotonic clock. */
+  /** Start of the hold, by the monotonic clock. */
   readonly since: number;
   readonly settle: (loss?: Error) => void;
 }
 
 /**
- * Publishes the locks of one module instance: on the tracing channels, and to the listener of the module. Without
- * subscribers it stores nothing and does nothing.
+ * Publishes the locks of one module instance on the tracing channels, and to the listener of the module. Stores nothing
+ * and does nothing without subscribers.
  */
 export class LockTelemetry {
-  /** By id; only with subscribers. */
+  /** Held locks by their ids; only with subscribers. */
   readonly #holds = new Map<string, Hold>();
   readonly #onState = (message: unknown): void => this.#stateChanged(message as LockStateEvent);
 
-  /** @param listener - never throws */
+  /** @param listener - gets each event; it never throws */
   constructor(
     private readonly instance: string | undefined,
     private readonly listener: ((event: LockEvent) => void) | undefined,
@@ -154,9 +154,9 @@ export class LockTelemetry {
       if (this.#holds.size === 0) lockStates.subscribe(this.#onState);
       this.#holds.set(lock.id, { event, about, since: performance.now(), settle });
     });
-    // A loss is published on `error`.
+    // Ignore the rejection: a loss is published on `error`.
     holds.tracePromise(() => ended, event).catch(() => undefined);
-    // It may have ended before it could be followed.
+    // The lock may have ended before its subscription.
     if (!lock.isHeld()) this.#end(lock.id, lock.loss);
   }
 

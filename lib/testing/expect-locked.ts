@@ -14,21 +14,21 @@ import type { LockKind } from '../core/lock-mode.js';
 import type { LockRecord } from './lock-record.js';
 import type { TestLocks } from './test-locks.js';
 
-/** Fields that {@link expectLocked} compares besides the keys; omitted ones are not compared. */
+/** Fields that {@link expectLocked} compares besides the keys; omitted fields are not compared. */
 export interface ExpectedLock
   extends LockOptions, LockKindOptions, Partial<Pick<LockRecord, 'method' | 'label' | 'state'>> {
-  /** For a lock that `LockService` gave you, or one that you saw before. */
+  /** The fencing token of a lock that the test got from `LockService` or saw before. */
   readonly fencingToken?: number;
 }
 
 const OWN_NAMES = ['method', 'label', 'state', 'fencingToken'] as const;
 
 /**
- * Asserts that a lock of exactly these keys was acquired, which a decorated method does before it runs. Given a declared lock with its
- * arguments, also that it was acquired as that one.
+ * Asserts that a lock of exactly these keys was acquired; a decorated method acquires its lock before it runs. With a
+ * declared lock and its arguments, also asserts that the acquisition used that declared lock.
  *
- * @returns the last such lock
- * @throws AssertionError of `node:assert`, which says what was locked instead
+ * @returns the record of the last such lock
+ * @throws AssertionError of `node:assert`, with the locks that were acquired instead
  * @example
  * ```ts
  * import { expectLocked, TestLocks } from 'nestjs-redlock/testing';
@@ -67,7 +67,7 @@ function seen({ keys, method, label, fencingToken, state, options }: LockRecord)
   return { keys, method, label, fencingToken, state, ...kind, ...others };
 }
 
-/** True if every expected value equals the seen one. */
+/** `true` if every expected value equals the recorded value. */
 function isSuch({ retry = {}, ...wanted }: ExpectedLock & Pick<LockRecord, 'keys'>, actual: Seen): boolean {
   const retries = retry === false ? NO_RETRY : { ...actual.retry, ...given(retry) };
   return isDeepStrictEqual({ ...actual, ...given(wanted), retry: retries }, actual);

@@ -2,11 +2,11 @@
 export const REQUESTS = ['acquire', 'extend', 'release'] as const;
 export type NodeRequest = (typeof REQUESTS)[number];
 
-/** Outcome of requests in place of a prompt reply. */
+/** A fault of a node for certain requests. */
 export interface Fault {
   readonly concerns: (request: NodeRequest, keys: readonly string[]) => boolean;
-  /** The node refuses, and does nothing. */
+  /** The error with which the node answers. The node then does nothing. */
   readonly error?: Error;
-  /** The reply takes so many milliseconds. */
+  /** Milliseconds until the reply arrives. */
   readonly delay?: number;
 }

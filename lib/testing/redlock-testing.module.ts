@@ -7,8 +7,8 @@ import { badOption } from '../core/checks.js';
 import { TestLocks } from './test-locks.js';
 
 /**
- * Options of {@link RedlockTestingModule.forRoot}: the options of `RedlockModule.forRoot` but `nodes`, and `locks`. Without
- * `inTransaction` and `afterTransaction` nothing is in a transaction.
+ * Options of {@link RedlockTestingModule.forRoot}: the options of `RedlockModule.forRoot` without `nodes`, and with
+ * another `locks`. Without `inTransaction` and `afterTransaction`, no call is in a transaction.
  */
 export interface RedlockTestingOptions
   extends Omit<RedlockModuleOptions, 'nodes' | 'locks'>, RedlockModuleExtras {
@@ -16,13 +16,16 @@ export interface RedlockTestingOptions
   readonly declared?: DeclaredLocks;
 
   /**
-   * Locks of the application. Several applications with the same object are instances of one service.
-   * @defaultValue a new one; get it with `moduleRef.get(TestLocks)`
+   * The locks of the application. Applications with the same object exclude each other, like instances of one service.
+   * @defaultValue a new object, which you get with `moduleRef.get(TestLocks)`
    */
   readonly locks?: TestLocks;
 }
 
-/** For methods with `release: 'afterCommit'`, which a module without transaction hooks refuses. */
+/**
+ * Hooks of an application without transactions: without hooks the module would refuse methods with `release:
+ * 'afterCommit'`.
+ */
 const NO_TRANSACTIONS = { inTransaction: () => false, afterTransaction: () => undefined };
 
 function tellsOfTransactions({ inTransaction, afterTransaction }: RedlockTestingOptions): boolean {
@@ -30,13 +33,13 @@ function tellsOfTransactions({ inTransaction, afterTransaction }: RedlockTesting
 }
 
 /**
- * Stands in for `RedlockModule` in tests: `LockService` and `@WithLock` work as ever, on locks in memory that the test
- * controls.
+ * Replaces `RedlockModule` in tests. `LockService` and `@WithLock` work as usual, but with locks in memory that the
+ * test controls.
  */
 @Module({})
 export class RedlockTestingModule {
   /**
-   * @throws TypeError or RangeError naming the option that does not fit
+   * @throws TypeError or RangeError naming the wrong option
    * @example
    * ```ts
    * import { Test } from '@nestjs/testing';

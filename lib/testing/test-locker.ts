@@ -3,23 +3,23 @@ import type { LockOrigin } from '../telemetry/lock-origin.js';
 import type { RunnableLock } from '../service/lock-scope.js';
 import { NO_RETRY, type ResolvedLockOptions } from '../core/lock-options.js';
 
-/** A lock that was acquired, and what was asked for. */
+/** An acquired lock, with the requested keys and options. */
 export interface Acquired {
-  /** A lock that was joined may have more. */
+  /** The requested keys. A lock that the call joined may have more keys. */
   readonly keys: readonly string[];
   readonly lock: RunnableLock;
   readonly options: ResolvedLockOptions;
   readonly origin: LockOrigin;
 }
 
-/** Settings of a test for the lockers of its applications. */
+/** The interface between a test and the runtimes of its applications. */
 export interface Supervision {
   /** `true` to wait for a lock that is not free. */
   readonly wait: boolean;
   readonly acquired: (acquired: Acquired) => void;
 }
 
-/** Makes the class of lockers that a test supervises. */
+/** Makes a class of runtimes that a test supervises. */
 export function supervised(supervision: Supervision): typeof LockRuntime {
   return class extends LockRuntime {
     override async acquire(

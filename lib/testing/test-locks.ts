@@ -16,16 +16,16 @@ import { type Acquired, supervised } from './test-locker.js';
 /** Options of {@link TestLocks}. */
 export interface TestLocksOptions {
   /**
-   * Waits for a lock that is not free, as `retry` says. `false`: every call makes one attempt, so that a test with a
-   * held lock, or with Redis down, takes no time.
+   * `true`: a call waits for a lock that is not free, within its `retry`. `false`: every call makes one attempt, so
+   * that a test with a held lock, or without Redis, takes no time.
    * @defaultValue true
    */
   readonly wait?: boolean;
 }
 
 /**
- * Options of {@link TestLocks.hold}. With `permits`, give as many as the code under test asks for: three calls with
- * `permits: 5` hold three of five.
+ * Options of {@link TestLocks.hold}. `permits` must be the number that the code under test uses: three calls with
+ * `permits: 5` hold three of five permits.
  */
 export interface HoldOptions extends LockKindOptions {
   /**
@@ -35,19 +35,19 @@ export interface HoldOptions extends LockKindOptions {
   readonly owner?: string;
 
   /**
-   * Milliseconds until the lock ends by itself, as after a crash of its holder. At least 10.
-   * @defaultValue a day, so in effect until it is released
+   * Milliseconds until the lock ends by itself, as after a crash of its holder; at least 10.
+   * @defaultValue a day, which is practically until the release
    */
   readonly ttl?: number;
 
-  /** The `name` of the `RedlockModule` that the lock belongs to. */
+  /** The `name` of the `RedlockModule` to which the lock belongs. */
   readonly instance?: string;
 }
 
 /** Options of {@link TestLocks.expire} and {@link TestLocks.lose}. */
 export interface EndOptions {
   /**
-   * The `id` of one of several holders: that of its handle, or of the result of {@link TestLocks.hold}.
+   * The `id` of one of several holders, from its handle or from the result of {@link TestLocks.hold}.
    * @defaultValue all holders of the key
    */
   readonly id?: string;
@@ -55,30 +55,35 @@ export interface EndOptions {
 
 /** Options of {@link TestLocks.fail} and {@link TestLocks.delay}. */
 export interface FaultOptions {
-  /** Only for locks of this key. */
+  /** The only key that the fault concerns. Without it, the fault concerns all keys. */
   readonly key?: string;
 
-  /** Only for this kind of request. `'extend'` is what renews a lock while it is held. */
+  /**
+   * The only kind of request that the fault concerns. `'extend'` renews a held lock. Without `on`, the fault concerns
+   * all requests.
+   */
   readonly on?: NodeRequest;
 }
 
-/** A lock that another process holds, as a test pretends. */
+/** A lock that a simulated other process holds. */
 export interface ForeignLock {
-  /** Tells it from other holders of the key. */
+  /** Identifies this holder of the key. */
   readonly id: string;
 
-  /** Lets others have it. A second call does nothing. */
+  /** Releases the lock. A second call does nothing. */
   release(): Promise<void>;
 }
 
-/** Not renewed, so that nothing runs on when a test forgets to release. */
+/**
+ * Default ttl of a simulated holder. It replaces renewals, so that no timer remains when a test forgets the release.
+ */
 const A_DAY_MS = 86_400_000;
 
 /**
- * The locks of one test. The applications under test use them in place of Redis. They really exclude each other, also
- * across several applications with the same `TestLocks`. A test can make them fail, be slow, expire or be lost.
+ * The locks of one test. The applications under test use them in place of Redis. The locks really exclude each other,
+ * also across several applications with the same `TestLocks`. A test can let locks fail, be slow, expire or be lost.
  *
- * They read the time from the process, so fake timers (of Jest, Vitest, `node:test`) control it.
+ * Fake timers (of Jest, Vitest or `node:test`) control the time of these locks.
  *
  * @example
  * ```ts
@@ -97,11 +102,11 @@ export class TestLocks {
   readonly #faults = new Set<Fault>();
   /** Every lock that may still be held. */
   readonly #locks = new Set<RunnableLock>();
-  /** The module instances of those that the applications under test acquired. */
+  /** The module instance of each lock that an application under test acquired. */
   readonly #owners = new WeakMap<RunnableLock, string | undefined>();
   #history: LockRecord[] = [];
 
-  /** @throws TypeError naming the option that does not fit */
+  /** @throws TypeError naming the wrong option */
   constructor(options: TestLocksOptions = {}) {
     checkOptionNames('TestLocks', options, ['wait']);
     const { wait = true } = options;
@@ -109,16 +114,16 @@ export class TestLocks {
     this.#wait = wait;
   }
 
-  /** The locks that were acquired, oldest first; without those of {@link hold}. */
+  /** The acquired locks, the oldest first, without those of {@link hold}. */
   get history(): readonly LockRecord[] {
     return this.#history;
   }
 
   /**
-   * Locks as another process would: later calls find it held. A declared lock, such as `locks['order:settle'].for(42)`, is held
-   * in the kind and the module instance of its declaration.
+   * Holds a lock for a simulated other process: later calls find the lock held. A declared lock, such as
+   * `locks['order:settle'].for(42)`, has the kind and the module instance of its declaration.
    *
-   * @throws LockHeldError when it is held already; TypeError or RangeError naming the invalid argument
+   * @throws LockHeldError when the lock is already held; TypeError or RangeError naming the invalid argument
    */
   async hold(key: LockKey | KeyedLock, options: HoldOptions = {}): Promise<ForeignLock> {
     checkOptionNames('hold', options, ['owner', 'ttl', 'instance', 'mode', 'permits']);
@@ -129,12 +134,15 @@ export class TestLocks {
   }
 
   /**
-   * Another process leads under this name until `release()` of the returned lock, or until `ttl`: the application loses its
-   * own term, if it has one. Afterwards the application leads again, if one of its methods has `@Leader` with the name.
+   * Makes a simulated other process lead under this name, until `release()` of the returned lock or until `ttl`. The
+   * application loses its own term, if it has one. Afterwards the application leads again, if one of its methods has
+   * `@Leader` with the name.
    *
-   * To have it lose its term and campaign again at once, call `lose` with the key `leader:` and the name.
+   * Call `lose` with the key `leader:` and the name to end only the term: the application then campaigns again
+   * immediately.
    *
-   * @throws LockHeldError when another process leads already, or when a second application under test is next in line; TypeError or RangeError naming what does not fit
+   * @throws LockHeldError when a simulated process already leads, or when a second application under test is the first
+   * waiter; TypeError or RangeError naming the wrong argument
    */
   async lead(
     name: string,
@@ -144,7 +152,7 @@ export class TestLocks {
     checkLeaderName(name);
     const key = leaderKey(name);
     const acquire = await this.#outsider(key, options);
-    // In one turn with the acquisition, so that the application cannot be first.
+    // End the own term in the same turn as the acquisition, so that the application cannot acquire the lock first.
     const { instance } = options;
     const isOwn = (lock: RunnableLock): boolean =>
       this.#owners.has(lock) && this.#owners.get(lock) === instance && lock.keys.includes(key);
@@ -156,11 +164,11 @@ export class TestLocks {
   }
 
   /**
-   * Redis does not answer: locks cannot be acquired (`LockUnavailableError`) or renewed (they are lost when their
-   * validity ends), and released keys stay until their ttl ends.
+   * Simulates a Redis that does not answer: locks cannot be acquired (`LockUnavailableError`) or renewed (they are lost
+   * when their validity ends), and released keys stay until the end of their ttl.
    *
    * @param options - `error` is the error of the node
-   * @returns ends it, as {@link reset} does
+   * @returns a function that ends the fault, as {@link reset} does
    */
   fail(options: FaultOptions & { readonly error?: Error } = {}): () => void {
     checkOptionNames('fail', options, ['key', 'on', 'error']);
@@ -168,9 +176,9 @@ export class TestLocks {
   }
 
   /**
-   * Delays each answer by these milliseconds. Longer than `nodeTimeout` (by default 5 % of the ttl) is no answer.
+   * Delays each answer by `ms` milliseconds. An answer after `nodeTimeout` (by default 5 % of the ttl) counts as none.
    *
-   * @returns ends it, as {@link reset} does
+   * @returns a function that ends the fault, as {@link reset} does
    */
   delay(ms: number, options: FaultOptions = {}): () => void {
     checkMilliseconds('ms', ms, 0);
@@ -179,8 +187,9 @@ export class TestLocks {
   }
 
   /**
-   * The validity of a held lock is over, as without renewal: its holder sees the loss (the signal aborts, `assertHeld()`
-   * throws), and the key is free. With several holders (readers, permits), all of them lose it, or the one with the `id`.
+   * Ends the validity of a held lock, as without a renewal. Its holder sees the loss (the signal aborts, `assertHeld()`
+   * throws), and the key is free. With several holders (readers, permits) all of them lose the lock, or only the holder
+   * with the `id`.
    *
    * @throws Error when the key is free
    */
@@ -189,16 +198,16 @@ export class TestLocks {
   }
 
   /**
-   * Redis has lost a held lock, as after a restart without its data: its holder sees the loss, and the key is free. With
-   * several holders all of them lose it, or the one with the `id`.
+   * Makes Redis lose a held lock, as in a restart without its data. Its holder sees the loss, and the key is free. With
+   * several holders all of them lose the lock, or only the holder with the `id`.
    *
    * @throws Error when the key is free
    */
   lose(key: string, options: EndOptions = {}): void {
-    this.#end(key, 'so many nodes no longer have it that no quorum is left', options, 'lose');
+    this.#end(key, 'too few nodes still store it for a quorum', options, 'lose');
   }
 
-  /** Resets everything between two tests: faults, history and locks; locks that are still held are lost. */
+  /** Resets faults, history and locks between two tests. Locks that are still held are lost. */
   reset(): void {
     this.#faults.clear();
     for (const lock of this.#held()) lock.lose('the test reset its locks');
@@ -207,8 +216,8 @@ export class TestLocks {
   }
 
   /**
-   * Makes a whole application under test lock here instead of in the nodes that its `RedlockModule`s name; their other
-   * options stay.
+   * Makes a whole application under test use these locks in place of the `nodes` of its `RedlockModule`s. The other
+   * options of the modules stay.
    *
    * @example
    * ```ts
@@ -226,7 +235,10 @@ export class TestLocks {
     return builder;
   }
 
-  /** Prepares a process other than those under test, which then locks the key at once, or finds it held. */
+  /**
+   * Prepares a simulated process. The returned function makes it lock the key immediately, or rejects when the key is
+   * held.
+   */
   async #outsider(key: LockKey, options: HoldOptions): Promise<() => Promise<ForeignLock>> {
     const { owner = 'another process', ttl = A_DAY_MS, instance, ...kind } = options;
     checkLockOptions({ ttl });
@@ -301,9 +313,7 @@ export class TestLocks {
     if (locks.length === 0 && !dropped.includes(true)) {
       const others = held.map((lock) => `${quoted(lock.keys)} (${lock.id})`);
       const what = id === undefined ? `"${key}"` : `"${key}" under the id '${id}'`;
-      throw new Error(
-        `Nobody holds ${what}, so it cannot end. Held are: ${others.join(', ') || 'no keys at all'}`,
-      );
+      throw new Error(`Nobody holds ${what}, so it cannot end. Held keys: ${others.join(', ') || 'none'}`);
     }
   }
 }
@@ -313,7 +323,7 @@ export interface OverridableBuilder {
   overrideProvider(token: unknown): { useFactory(options: LockerFactory): unknown };
 }
 
-/** A factory of what locks for a module instance. */
+/** A factory of the runtime of a module instance. */
 interface LockerFactory {
   readonly factory: (
     options: RedlockModuleOptions,
@@ -322,7 +332,7 @@ interface LockerFactory {
   readonly inject: (string | symbol)[];
 }
 
-/** Options to hold a declared lock, unless a test sets others. */
+/** The options of a declared lock, which a test can replace. */
 function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' | 'instance'> {
   const { mode, permits, instance } = lock.policy;
   return {
@@ -332,7 +342,7 @@ function asDeclared({ lock }: KeyedLock): Pick<HoldOptions, 'mode' | 'permits' |
   };
 }
 
-/** @throws TypeError naming the option that does not fit */
+/** @throws TypeError naming the wrong option */
 function concerning({ key, on }: FaultOptions): Pick<Fault, 'concerns'> {
   if (on !== undefined && !REQUESTS.includes(on)) throw badOption('on', REQUESTS.join(' or '), on);
   if (key !== undefined) keysOf(key);

@@ -3,9 +3,9 @@ import type { AcquireReply, AcquireRequest, ReleaseRequest, Tell } from '../core
 import { MemoryStore } from '../stores/memory/memory-store.js';
 import type { Fault, NodeRequest } from './fault.js';
 
-/** A store in memory that can be told to fail, to be slow, and to forget a key. */
+/** A store in memory that a test can make fail, be slow, or forget a key. */
 export class TestNode extends MemoryStore {
-  /** The leases that each key was granted to, until they release it. */
+  /** The leases that got each key and have not released it. */
   readonly #granted = new Map<string, Set<Lease>>();
 
   constructor(private readonly faults: ReadonlySet<Fault> = new Set()) {
@@ -42,16 +42,16 @@ export class TestNode extends MemoryStore {
     }
   }
 
-  /** Applications come and go in a test; the store stays, as Redis does. */
+  /** Does nothing: several applications of a test can use the store one after the other, like a Redis. */
   override close(): Promise<void> {
     return Promise.resolve();
   }
 
   /**
-   * Drops a key with all that were locked together with it, as if it had never been written.
+   * Drops a key, and all keys that were locked together with it, as if they had never been written.
    *
-   * @param id - the id of one holder; all by default
-   * @returns `true` if it was held
+   * @param id - the id of one holder; by default all holders
+   * @returns `true` if the key was held
    */
   drop(key: string, id?: string): boolean {
     const leases = [...(this.#granted.get(key) ?? [])].filter((lease) => id === undefined || lease.id === id);
@@ -71,7 +71,7 @@ export class TestNode extends MemoryStore {
 
   #note(lease: Lease): void {
     for (const key of lease.keys) {
-      // An exclusive holder before this one has lapsed, or the grant would have failed.
+      // An earlier exclusive holder has expired, because otherwise the grant would have failed.
       const others = lease.kind.mode === 'exclusive' ? undefined : this.#granted.get(key);
       this.#granted.set(key, (others ?? new Set()).add(lease));
     }
@@ -85,7 +85,10 @@ export class TestNode extends MemoryStore {
     }
   }
 
-  /** As on a real connection, a request whose reply is slow has been carried out. */
+  /**
+   * Answers a request with the faults of the test. As on a real connection, a request with a slow reply has had its
+   * effect.
+   */
   #answer<Reply>(
     request: NodeRequest,
     { keys }: Lease,

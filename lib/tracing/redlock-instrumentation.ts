@@ -21,13 +21,13 @@ import { RedlockError } from '../core/errors.js';
 /** Options of {@link RedlockInstrumentation}. */
 export interface RedlockInstrumentationConfig {
   /**
-   * Starts at once.
+   * Starts the tracing in the constructor.
    * @defaultValue true
    */
   readonly enabled?: boolean;
 
   /**
-   * Adds the keys to spans, in the attribute `lock.keys`.
+   * Adds the keys of a lock to its spans, in the attribute `lock.keys`.
    * @defaultValue true
    */
   readonly keys?: boolean;
@@ -36,11 +36,11 @@ export interface RedlockInstrumentationConfig {
 type LockTraceEvent = LockAcquireEvent | LockHoldEvent;
 
 /**
- * OpenTelemetry spans for locks: `acquire <label>` while a lock is acquired, waiting included, and `hold <label>` while
- * it is held. Both are children of the caller's span. Work under the lock is a child of `hold`, and requests to Redis that
- * acquire it are children of `acquire`.
+ * Makes OpenTelemetry spans for locks: `acquire <label>` for the acquisition of a lock with its wait, and `hold
+ * <label>` for the time that the lock is held. Both are children of the caller's span. Spans of code under the lock are
+ * children of `hold`, and spans of the requests to Redis that acquire the lock are children of `acquire`.
  *
- * An `Instrumentation` of `@opentelemetry/instrumentation`, which it does not need.
+ * The class has the form of an `Instrumentation` of `@opentelemetry/instrumentation`, but does not need that package.
  *
  * @example
  * ```ts
@@ -74,13 +74,13 @@ export class RedlockInstrumentation {
     'lock.slots': slots && [...slots],
   }));
 
-  /** @throws TypeError naming the option that does not fit */
+  /** @throws TypeError naming the wrong option */
   constructor(config: RedlockInstrumentationConfig = {}) {
     this.setConfig(config);
     if (config.enabled ?? true) this.enable();
   }
 
-  /** Makes spans from now on. */
+  /** Starts to make spans. */
   enable(): void {
     if (this.#enabled) return;
     this.#enabled = true;
@@ -88,7 +88,7 @@ export class RedlockInstrumentation {
     holds.subscribe(this.#hold);
   }
 
-  /** Stops tracing. A span that is open at this moment never ends. */
+  /** Stops to make spans. A span that is open at that moment never ends. */
   disable(): void {
     if (!this.#enabled) return;
     this.#enabled = false;
@@ -96,15 +96,15 @@ export class RedlockInstrumentation {
     holds.unsubscribe(this.#hold);
   }
 
-  /** Sets the provider of later spans, in place of the global one. */
+  /** Sets the provider for later spans, in place of the global provider. */
   setTracerProvider(provider: TracerProvider): void {
     this.#tracer = provider.getTracer(this.instrumentationName, this.instrumentationVersion);
   }
 
-  /** There are no metrics here: see `nestjs-redlock/metrics`. */
+  /** Does nothing, because metrics are in `nestjs-redlock/metrics`. */
   setMeterProvider(): void {}
 
-  /** @throws TypeError naming the option that does not fit */
+  /** @throws TypeError naming the wrong option */
   setConfig(config: RedlockInstrumentationConfig): void {
     checkOptionNames('RedlockInstrumentation', config, ['enabled', 'keys']);
     const { enabled, keys } = config;
@@ -113,7 +113,7 @@ export class RedlockInstrumentation {
     this.#config = config;
   }
 
-  /** Given options, and the present state. */
+  /** Returns the given options, and if the tracing is enabled now. */
   getConfig(): RedlockInstrumentationConfig {
     return { ...this.#config, enabled: this.#enabled };
   }
@@ -163,7 +163,7 @@ export class RedlockInstrumentation {
 const acquisitions = tracingChannel<unknown, LockAcquireEvent>(LOCK_ACQUIRE_CHANNEL);
 const holds = tracingChannel<unknown, LockHoldEvent>(LOCK_HOLD_CHANNEL);
 
-/** Durations are seconds in the semantic conventions. */
+/** Converts milliseconds into seconds, the unit of durations in the semantic conventions. */
 function seconds(ms: number | undefined): number | undefined {
   return ms === undefined ? undefined : ms / 1_000;
 }
@@ -173,7 +173,7 @@ function outcomeOf(error: unknown): string {
   return error.code === 'LOCK_HELD' ? 'held' : 'unavailable';
 }
 
-/** A held lock, or a wait that the caller aborts, is an ordinary outcome. */
+/** Marks a span as failed. A held lock, or a wait that the caller aborted, is an ordinary outcome and no failure. */
 function fail(span: Span, error: unknown): void {
   const { code, message } =
     error instanceof RedlockError ? error : { code: undefined, message: String(error) };

@@ -18,7 +18,7 @@ export interface PreparedPostgres {
 /**
  * Starts our own PostgreSQL on the loopback interface.
  *
- * @returns its URL
+ * @returns the URL of the server
  */
 export async function startPostgres(stops: StopList): Promise<string> {
   const { url, launch } = await preparePostgres(stops);

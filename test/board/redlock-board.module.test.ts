@@ -252,7 +252,7 @@ describe('a release', () => {
     expect(isHeld).toBe(true);
     expect([response.status, await response.json()]).toEqual([
       403,
-      { message: 'This board shows locks and ends none: its option allowForceRelease is off.' },
+      { message: 'This board only shows locks: its option allowForceRelease is off.' },
     ]);
   });
 

@@ -234,7 +234,7 @@ describe('release', () => {
     await expect(cli('release', 'k')).resolves.toMatchObject({
       code: 2,
       stdout: '',
-      stderr: expect.stringContaining('Write --yes to do it'),
+      stderr: expect.stringContaining('Write --yes to release without it'),
     });
     await expect(countLocks(servers[0]!.client())).resolves.toBe(1);
   });
@@ -290,7 +290,9 @@ describe('on a terminal', () => {
     expect(() => checkRelease(asked, screen)).not.toThrow();
     const done = release(session, asked, screen);
     await until(() => screen.text().includes('[y/N]'));
-    expect(screen.text()).toMatch(/"k" is held by api:1, for \d.* works on as if nothing had happened\./);
+    expect(screen.text()).toMatch(
+      /"k" is held by api:1, for \d.* Its holder notices that at its next renewal, and works until then\./,
+    );
     screen.typed.write(answer);
     await expect(done).resolves.toBe(code);
     await expect(countLocks(servers[0]!.client())).resolves.toBe(code);

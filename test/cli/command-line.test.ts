@@ -43,10 +43,10 @@ describe('the command line', () => {
     ['', 'No command. Write one of list, leaders, inspect, watch, release, doctor, board'],
     ['frob', 'Unknown command "frob". Write one of list, leaders, inspect, watch, release, doctor, board'],
     ['toString', 'Unknown command "toString"'],
-    ['list a b', 'Too much after list. Write nestjs-redlock list [PREFIX]'],
+    ['list a b', 'Too many arguments after list. Write nestjs-redlock list [PREFIX]'],
     ['inspect', 'No key. Write nestjs-redlock inspect KEY'],
     ['inspect }k', 'does not begin with "}"'],
-    ['doctor k', 'Too much after doctor. Write nestjs-redlock doctor'],
+    ['doctor k', 'Too many arguments after doctor. Write nestjs-redlock doctor'],
     ['list --yes', 'list does not take --yes'],
     ['board --json', 'board does not take --json'],
     ['board --port 65536', 'Expected --port to be at most 65535, got "65536"'],
@@ -191,7 +191,7 @@ describe('a node URL', () => {
       keyPrefix: 'lock:',
       insecure: false,
     };
-    expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (the URL in place 2) to be a Redis URL');
+    expect(() => openNodes(target)).toThrow('Expected REDLOCK_NODES (URL number 2) to be a Redis URL');
   });
 
   test('names the files that cannot be read', () => {

@@ -75,7 +75,7 @@ test.each(['locks.mjs', 'locks.cjs', 'default.cjs'])(
       expect.stringMatching(/^shard +of a function +exclusive +default +\?$/),
       expect.stringMatching(/^tenant:report +report:\* +5 permits +default +1 +T$/),
     ]);
-    expect(stdout).toMatch(/of no declared lock[^\n]*\nKEY[^\n]*\nunknown /);
+    expect(stdout).toMatch(/match no declared lock[^\n]*\nKEY[^\n]*\nunknown /);
     expect(stdout).not.toContain('leader:consumer');
   },
 );
@@ -102,7 +102,7 @@ test('describe says that nobody holds the lock, or that its keys cannot be told 
     stdout: expect.stringMatching(/\nNobody holds it\.\n$/),
   });
   const shard = await cli('describe', 'shard', '--locks', file('locks.mjs'));
-  expect(shard.stdout).toContain('Its keys cannot be told from others');
+  expect(shard.stdout).toContain('The pattern of its keys is not known');
 });
 
 test('list --declared and describe print JSON with --json', async () => {
@@ -126,13 +126,17 @@ test('list --declared and describe print JSON with --json', async () => {
 });
 
 test.each([
-  [['list', '--declared'], 2, 'Which locks are declared? Write nestjs-redlock list --declared --locks FILE'],
-  [['list', '--locks', 'x'], 2, '--locks goes with list --declared'],
+  [
+    ['list', '--declared'],
+    2,
+    'No file with declared locks. Write nestjs-redlock list --declared --locks FILE',
+  ],
+  [['list', '--locks', 'x'], 2, '--locks works only with list --declared'],
   [['list', 'order:', '--declared', '--locks', 'x'], 2, 'leave out PREFIX and --limit'],
   [['describe', '--locks', 'x'], 2, 'No name. Write nestjs-redlock describe NAME --locks FILE'],
-  [['describe', 'x'], 2, 'Which locks are declared? Write nestjs-redlock describe x --locks FILE'],
+  [['describe', 'x'], 2, 'No file with declared locks. Write nestjs-redlock describe x --locks FILE'],
   [['describe', 'x', '--locks', 'missing.js'], 2, 'There is no file '],
-  [['describe', 'x', '--locks', 'empty.mjs'], 2, 'exports nothing that defineLocks returns'],
+  [['describe', 'x', '--locks', 'empty.mjs'], 2, 'does not export a result of defineLocks'],
   [['describe', 'x', '--locks', 'twice.mjs'], 2, 'exports two locks with the name "x"'],
   [['describe', 'x', '--locks', 'locks.tsx'], 2, 'Give the compiled file, such as dist/locks.js'],
   [['describe', 'x', '--locks', 'broken.mjs'], 4, 'could not be loaded: no database'],

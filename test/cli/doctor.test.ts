@@ -48,7 +48,7 @@ test('prints a table and ends with code 0 for three good nodes', async () => {
       ),
     );
   }
-  expect(lines.at(-1)).toBe('3 of 3 nodes answer, 2 must; problems: 0, warnings: 0');
+  expect(lines.at(-1)).toBe('3 of 3 nodes answer, and 2 are needed; problems: 0, warnings: 0');
 });
 
 test('prints the figures as JSON with --json', async () => {
@@ -99,9 +99,7 @@ describe('doctor', () => {
       expect.stringMatching(/^warning: .*set appendonly to yes and appendfsync to always/),
     ]);
     expect(said(run, durable.port)).toEqual([]);
-    expect(run.stdout).toContain(
-      'warning: 2 nodes bear the failure of no more of them than 1; use an odd number',
-    );
+    expect(run.stdout).toContain('warning: 2 nodes tolerate no more failures than 1; use an odd number');
   });
 
   test('reports a database that does not exist', async () => {
@@ -114,14 +112,14 @@ describe('doctor', () => {
     const full = await newServer('--maxmemory', '1');
     const run = await doctor([full]);
     expect(run.code).toBe(1);
-    expect(said(run, full.port).join()).toContain('nothing can be locked until there is memory');
+    expect(said(run, full.port).join()).toContain('nothing can be locked without free memory');
   });
 
   test('reports a server that lacks the replicas it needs to write', async () => {
     const lonely = await newServer('--min-replicas-to-write', '1');
     const run = await doctor([lonely]);
     expect(run.code).toBe(1);
-    expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked until .*min-replicas/);
+    expect(said(run, lonely.port).join()).toMatch(/NOREPLICAS.*; nothing can be locked while .*min-replicas/);
   });
 
   test.each(['evalsha', 'eval', 'set', 'zrem'])('reports a user without the right to %s', async (command) => {
@@ -174,10 +172,10 @@ describe('doctor', () => {
     const one = await doctor([good[0]!, good[1]!, NO_SERVER]);
     expect(one.code).toBe(1);
     expect(one.stdout).toMatch(/problem: .*ECONNREFUSED.*; check the port, and that Redis runs there\n/);
-    expect(one.stdout).toContain('2 of 3 nodes answer, 2 must; problems: 1');
+    expect(one.stdout).toContain('2 of 3 nodes answer, and 2 are needed; problems: 1');
     await expect(doctor([good[0]!, NO_SERVER])).resolves.toMatchObject({
       code: 3,
-      stdout: expect.stringContaining('1 of 2 nodes answer, 2 must; problems: 1'),
+      stdout: expect.stringContaining('1 of 2 nodes answer, and 2 are needed; problems: 1'),
     });
   });
 

@@ -36,10 +36,10 @@ test('postgres-migration prints the SQL that creates the tables and grants a rol
 
 test.each([
   [['postgres-migration', '--json'], 'postgres-migration does not take --json'],
-  [['postgres-migration', 'now'], 'Too much after postgres-migration'],
+  [['postgres-migration', 'now'], 'Too many arguments after postgres-migration'],
   [['postgres-migration', '--role', 'a b'], 'Expected --role to be letters, digits and underscores'],
   [['list', '--schema', '1'], 'Expected --schema to be letters, digits and underscores'],
-  [['list', '-n', 'postgres://a', '-n', 'postgres://b'], 'a PostgreSQL is one node, and stands alone'],
+  [['list', '-n', 'postgres://a', '-n', 'postgres://b'], 'a PostgreSQL must be the only node'],
   [
     ['list', '-n', 'postgres://user:secret@:x'],
     'Expected --node to be a URL such as postgres://user:password@host',

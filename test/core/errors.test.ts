@@ -33,8 +33,10 @@ describe('a LockHeldError of a lock that several can hold', () => {
 
   test('says "kept for" an earlier waiter when nobody holds the lock, and "held by" without that information', () => {
     const kept = new LockHeldError(['k'], 'api:1', 1_500, { holders: [], kind: SHARED });
-    expect(kept.message).toContain(`"k" is kept for api:1, who came earlier and waits in line ${wait}`);
-    expect(kept.afterTrying({ attempts: 2 }).message).toContain('is kept for api:1');
+    expect(kept.message).toContain(
+      `"k" is reserved for api:1, who came earlier and waits in the queue ${wait}`,
+    );
+    expect(kept.afterTrying({ attempts: 2 }).message).toContain('is reserved for api:1');
     expect(new LockHeldError(['k'], 'api:1', 1_500).message).toContain(`"k" is held by api:1 ${wait}`);
   });
 
@@ -84,7 +86,7 @@ describe('a LockHeldError of a lock that several can hold', () => {
       heldByCaller: true,
     });
     expect(error.message.includes('Set `reentrant` to join')).toBe(helps);
-    expect(error.message.includes('Such a lock cannot join')).toBe(!helps);
+    expect(error.message.includes('The two kinds of lock cannot join')).toBe(!helps);
   });
 });
 
@@ -96,7 +98,7 @@ describe('a LockHeldError of a call that waited for itself', () => {
     ['exclusive', SHARED],
     ['permits', permits],
   ])('advises `reentrant` where the call would join: under %s', (mode, kind) => {
-    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the lock that a call is under');
+    expect(messageUnder(mode, kind)).toContain('Set `reentrant` to join the held lock');
   });
 
   test.each<[LockHolder['mode'], LockKind]>([

@@ -75,9 +75,9 @@ describe('the kind of a lock', () => {
   });
 
   const without =
-    'Leave out one of them: permits are a kind of lock of their own, beside which there are no readers';
+    'Leave out one of them: a lock with permits is another kind of lock, without readers and writers';
   const noMinHold =
-    'A shared lock ends with its release; for runs that are to be kept apart use an exclusive lock';
+    'A shared lock ends with its release; use an exclusive lock if two runs need a shortest distance';
 
   test.each<[object, ErrorConstructor, string]>([
     [{ permits: 0 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],
@@ -89,13 +89,13 @@ describe('the kind of a lock', () => {
     [
       { mode: 'read' },
       TypeError,
-      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'read'; readers take 'shared', writers 'exclusive'",
+      "Expected `mode` to be 'shared' or 'exclusive' (for a number of holders give `permits`), got 'read'; readers take 'shared', writers 'exclusive'",
     ],
     [{ mode: 'WRITE' }, TypeError, "got 'WRITE'; readers take 'shared', writers 'exclusive'"],
     [
       { mode: 'permits' },
       TypeError,
-      "Expected `mode` to be 'shared' or 'exclusive' (for so many at a time give `permits`), got 'permits'",
+      "Expected `mode` to be 'shared' or 'exclusive' (for a number of holders give `permits`), got 'permits'",
     ],
     [{ mode: true }, TypeError, "Expected `mode` to be 'shared' or 'exclusive'"],
     [

@@ -216,22 +216,22 @@ describe('class definition throws for invalid options', () => {
     [
       { permits: 5, mode: 'shared' },
       TypeError,
-      "Expected `permits` without a `mode`, got `permits: 5` with `mode: 'shared'`. Leave out one of them: permits are a kind of lock of their own, beside which there are no readers",
+      "Expected `permits` without a `mode`, got `permits: 5` with `mode: 'shared'`. Leave out one of them: a lock with permits is another kind of lock, without readers and writers",
     ],
     [
       { mode: 'shared', minHold: 1 },
       TypeError,
-      "Expected no `minHold` with `mode: 'shared'`, got 1. A shared lock ends with its release; for runs that are to be kept apart use an exclusive lock",
+      "Expected no `minHold` with `mode: 'shared'`, got 1. A shared lock ends with its release; use an exclusive lock if two runs need a shortest distance",
     ],
     [
       { mode: 'shared', oncePerTick: true },
       TypeError,
-      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of a common lock would run the tick: leave one of the two out",
+      "Expected `oncePerTick` with an exclusive lock, got `mode: 'shared'`. All holders of such a lock would run the tick: leave out one of the two",
     ],
     [
       { permits: 3, oncePerTick: true },
       TypeError,
-      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of a common lock would run the tick: leave one of the two out',
+      'Expected `oncePerTick` with an exclusive lock, got `permits: 3`. All holders of such a lock would run the tick: leave out one of the two',
     ],
     [null, TypeError, 'Expected the options of `@WithLock` to be an object, got null'],
     ['skip', TypeError, "Expected the options of `@WithLock` to be an object, got 'skip'"],

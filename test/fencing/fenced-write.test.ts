@@ -42,7 +42,7 @@ test('rejects a lower token with an error that names the token and the remedy', 
     token: 33,
     highest: 34,
     message: expect.stringMatching(
-      /^Nothing was written for "order:7": its fencing token 33 is lower than 34 .*acquire the lock again/,
+      /^Nothing was written for "order:7": its fencing token 33 is lower than the earlier token 34, so .*acquire the lock again/,
     ),
   });
   await expect(refused).rejects.toBeInstanceOf(RedlockError);
@@ -68,7 +68,7 @@ test('works with a store that does not report the highest token', async () => {
 
   await expect(refused).rejects.toMatchObject({
     highest: undefined,
-    message: expect.stringContaining('33 is lower than one that was seen before'),
+    message: expect.stringContaining('33 is lower than the earlier token, so'),
   });
 });
 

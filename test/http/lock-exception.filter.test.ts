@@ -89,7 +89,7 @@ const answers: [how: string, problem: LockProblem][] = [
     'held',
     {
       statusCode: 409,
-      message: 'Somebody else is at work on this; try again later',
+      message: 'Somebody else is working on this; try again later',
       code: 'LOCK_HELD',
       // The rest of an hour in seconds. A busy machine may use up 50 of them.
       retryAfter: expect.closeTo(3_600, -2) as never,
@@ -110,11 +110,14 @@ const answers: [how: string, problem: LockProblem][] = [
     'lost',
     {
       statusCode: 409,
-      message: 'The lock on this was lost before the work was done; look what has become of it',
+      message: 'The lock on this was lost before the work was done; check the result',
       code: 'LOCK_LOST',
     },
   ],
-  ['stale', { statusCode: 409, message: 'Somebody else has changed this meanwhile', code: 'TOKEN_STALE' }],
+  [
+    'stale',
+    { statusCode: 409, message: 'Somebody else has changed this in the meantime', code: 'TOKEN_STALE' },
+  ],
   ['permits', { statusCode: 409, message: expect.any(String) as never, code: 'LOCK_HELD', retryAfter: 2 }],
   ['upgrade', { statusCode: 500, message: 'Internal server error', code: 'LOCK_UPGRADE' }],
   ['no-leader', { statusCode: 500, message: 'Internal server error', code: 'NO_LEADER' }],

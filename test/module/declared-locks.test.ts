@@ -66,7 +66,7 @@ describe('strict', () => {
       message:
         '`strict` allows only locks that are declared, and these are not: @WithLock of Plain.report ("report"); @WithLock of ' +
         'Plain.settle (a key function); @WithLock of Plain.cleanUp ("clean-up", which is that of locks["clean-up"]); @WithLock ' +
-        'of Foreign.run ("foreign" of other `defineLocks`). Declare what is locked with `defineLocks`, in the `locks` of the ' +
+        'of Foreign.run ("foreign" of other `defineLocks`). Declare each lock with `defineLocks`, in the `locks` of the ' +
         'module, and lock with `@WithLock.of(locks[name])` or `acquire(locks[name], ...)`',
     });
   });
@@ -173,7 +173,7 @@ describe('a lock of a named module', () => {
     expect(lock.keys).toEqual(['invoice:1']);
     await expect(invoices.main.acquire(ofBilling.invoice, 1)).rejects.toThrow(
       new TypeError(
-        '"invoice" is declared for the module \'billing\', and was asked of the module without a name, where it would exclude ' +
+        '"invoice" is declared for the module \'billing\', but the call went to the module without a name, where it would exclude ' +
           "nobody. Inject `@InjectLockService('billing')`, or change the `instance` of the declaration",
       ),
     );
@@ -297,15 +297,19 @@ describe('overrides', () => {
     [
       'permits where one is to be alone',
       { 'clean-up': { permits: 2 } },
-      '"clean-up" in `overrides`: Expected `permits` for a lock that is declared with `permits`, got 2 for one that is ' +
-        'declared without. An override does not let several in where one is to be alone: declare the lock with `permits`',
+      '"clean-up" in `overrides`: Expected `permits` for a lock that is declared with `permits`, got 2 for a lock that ' +
+        'is declared without. An override cannot admit several holders to such a lock: declare the lock with `permits`',
     ],
     [
       'a text',
       'ttl',
-      "Expected `overrides` to be an object of options by the names of declared locks, got 'ttl'",
+      "Expected `overrides` to be an object with options under the names of declared locks, got 'ttl'",
     ],
-    ['a list', [], 'Expected `overrides` to be an object of options by the names of declared locks, got []'],
+    [
+      'a list',
+      [],
+      'Expected `overrides` to be an object with options under the names of declared locks, got []',
+    ],
     [
       'a list for a lock',
       { 'clean-up': [] },
@@ -442,7 +446,7 @@ describe('two policies for one key', () => {
     await lock('settle', 7);
     expect(lines.of('warn').filter((line) => line.includes('policies'))).toEqual([
       'Two policies for one key: "order:2" is locked as the declared lock "refund" and as the declared lock "settle". If both ' +
-        'mean the same thing, declare it once and use it in both places; if not, give one of them another key.',
+        'are the same lock, declare it once and use it in both places; if not, give one of them another key.',
       expect.stringContaining(
         '"order:7" is locked as the declared lock "fixed" and as the declared lock "settle"',
       ),
@@ -494,13 +498,13 @@ describe("`release: 'afterCommit'` without a transaction hook", () => {
 });
 
 test.each<[string, unknown, string]>([
-  ['an array', [locks['clean-up']], 'got "clean-up" as "0"'],
-  ['definitions', { a: { key: 'a' } }, 'Expected `locks["a"]` to be one that `defineLocks` returns'],
-  ['a lock', locks['clean-up'], 'Expected `locks` to be what `defineLocks` returns'],
+  ['an array', [locks['clean-up']], 'got the lock "clean-up" under "0"'],
+  ['definitions', { a: { key: 'a' } }, 'Expected `locks["a"]` to be a lock that `defineLocks` returned'],
+  ['a lock', locks['clean-up'], 'Expected `locks` to be the result of `defineLocks`'],
   [
     'a lock under another name',
     { tidy: locks['clean-up'] },
-    'Expected `locks` to have each lock under its own name, got "clean-up" as "tidy"',
+    'Expected `locks` to have each lock under its own name, got the lock "clean-up" under "tidy"',
   ],
 ])('%s is refused in `locks`', (_what, given, message) => {
   const options = { nodes: 'memory', locks: given } as RedlockModuleOptions;

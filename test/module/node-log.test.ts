@@ -57,7 +57,7 @@ describe('an idle application with three nodes', () => {
     const gone = (server: RedisServer): string => `Lost the connection to Redis at 127.0.0.1:${server.port}`;
     expect(linesOn(a)).toEqual([`warn ${gone(a)}: 2 of 3 nodes are connected, 2 are needed`]);
     expect(linesOn(b)).toEqual([
-      `error ${gone(b)}: 1 of 3 nodes are connected, 2 are needed. Nothing can be locked until more of them are back.`,
+      `error ${gone(b)}: 1 of 3 nodes are connected, 2 are needed. Nothing can be locked until more of them are connected again.`,
       `log Redis at 127.0.0.1:${b.port} is connected again, after a while: 2 of 3 nodes are connected, 2 are needed`,
     ]);
   });
@@ -109,7 +109,7 @@ test('logs one line for a lost lock, and none for a release', async () => {
   locks.lose('a');
   expect(lock.isHeld()).toBe(false);
   expect(log.lines).toEqual([
-    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: so many nodes') },
+    { level: 'warn', text: expect.stringContaining('The lock on "a" is lost: too few nodes') },
   ]);
   await module.close();
 });

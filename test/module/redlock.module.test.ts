@@ -337,7 +337,7 @@ describe('start-up refuses', () => {
       RedlockModule.forRoot({ ...memory, ...extras, keyPrefix: 'other:' }),
     ];
     await expect(start({ imports })).rejects.toThrow(
-      /^RedlockModule is configured twice .*locks of the one would not exclude those of the other/,
+      /^RedlockModule is configured twice .*the locks of one would not exclude the locks of the other/,
     );
   });
 
@@ -406,7 +406,7 @@ describe('invalid options', () => {
     "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
     'process only';
   const cases: [unknown, string][] = [
-    [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is the variable set that it comes from?`],
+    [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is its environment variable set?`],
     [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
     [
       { nodes: Array.from({ length: 32 }, (_, index) => `redis://localhost:${7_000 + index}`) },
@@ -470,7 +470,7 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, inTransaction: true },
-      'Expected `inTransaction` to be a function that tells whether a transaction is open, got true',
+      'Expected `inTransaction` to be a function that reports if a transaction is open, got true',
     ],
     [
       { ...memory, inTransaction: () => true, afterTransaction: [] },
@@ -482,8 +482,8 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, inTransaction: () => true, defaults: { release: 'afterCommit' } },
-      "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`, by which the library of the " +
-        'database tells of a transaction and of its end. Give both; or leave `release` out, and have the lock around the ' +
+      "`release: 'afterCommit'` needs `RedlockModule.forRoot({ inTransaction, afterTransaction })`, with which the database " +
+        'library reports a transaction and its end. Give both; or leave out `release`, and put the lock around the ' +
         'transaction: `@WithLock` above `@Transactional`',
     ],
     [{ ...memory, defaults: 5 }, 'Expected `defaults` to be an object of options, got 5'],
@@ -513,15 +513,15 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, defaults: { mode: 'shared' } },
-      "Unknown option `mode` in `defaults`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { mode: 'shared' })`, `acquire(key, { mode: 'shared' })`",
+      "Unknown option `mode` in `defaults`. The number of holders is an option of one lock, not of all locks of a module: `@WithLock(key, { mode: 'shared' })`, `acquire(key, { mode: 'shared' })`",
     ],
     [
       { ...memory, defaults: { permits: 5 } },
-      'Unknown option `permits` in `defaults`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
+      'Unknown option `permits` in `defaults`. The number of holders is an option of one lock, not of all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
     ],
     [
       { ...memory, permits: 5 },
-      'Unknown option `permits` in `RedlockModule`. How many may hold a lock is said with the lock, not for all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
+      'Unknown option `permits` in `RedlockModule`. The number of holders is an option of one lock, not of all locks of a module: `@WithLock(key, { permits: 5 })`, `acquire(key, { permits: 5 })`',
     ],
     [
       { ...memory, defaults: { onBusy: 'skip' } },
@@ -529,7 +529,7 @@ describe('invalid options', () => {
     ],
     [
       { ...memory, ttl: 5_000 },
-      'Unknown option `ttl` in `RedlockModule`. Options for every lock go in `defaults`: `defaults: { ttl: ... }`',
+      'Unknown option `ttl` in `RedlockModule`. Options for every lock belong in `defaults`: `defaults: { ttl: ... }`',
     ],
     [{ ...memory, prefix: 'x' }, 'Unknown option `prefix` in `RedlockModule`. Did you mean `keyPrefix`?'],
     [

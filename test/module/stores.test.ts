@@ -60,7 +60,7 @@ describe('a store as the node of a module', () => {
       'Expected the store in `nodes` to have all methods of `LockStore`: it has no `release`, `close`',
     );
     expect(() => makeRuntime({ nodes: factory(() => withoutRelease) })).toThrow(
-      'Expected what `openStore` in `nodes` returned to have all methods of `LockStore`: it has no `release`, `close`',
+      'Expected the result of `openStore` in `nodes` to have all methods of `LockStore`: it has no `release`, `close`',
     );
     expect(() => refused({ nodes: { acquire: () => undefined } as unknown as Store })).toThrow(
       'it has no `connect`, `extend`, `release`, `close`',
@@ -72,7 +72,10 @@ describe('a store as the node of a module', () => {
   });
 
   test.each([
-    [{ modes: [] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and others of"],
+    [
+      { modes: [] },
+      "Expected `modes` of the store in `nodes` to be a list with 'exclusive', and possibly others of",
+    ],
     [{ modes: ['shared'] }, "Expected `modes` of the store in `nodes` to be a list with 'exclusive'"],
     [{ modes: ['exclusive', 'read'] }, "got [ 'exclusive', 'read' ]"],
     [{ name: '' }, 'Expected `name` of the store in `nodes` to be a string that is not empty'],
@@ -88,7 +91,7 @@ describe('a store as the node of a module', () => {
       "Expected `nodes.openStore` to be a function, got 'later'",
     );
     expect(() => makeRuntime({ nodes: factory(() => undefined as unknown as Store) })).toThrow(
-      'Expected what `openStore` in `nodes` returned to be a store, got undefined',
+      'Expected the result of `openStore` in `nodes` to be a store, got undefined',
     );
   });
 

@@ -122,7 +122,7 @@ describe('handlers of two applications on Fastify, WebSockets, TCP and Redis', (
         return received[0];
       }),
     ]);
-    const problem = { code: 'LOCK_HELD', message: expect.stringContaining('Somebody else is at work') };
+    const problem = { code: 'LOCK_HELD', message: expect.stringContaining('Somebody else is working') };
     expect(http).toMatchObject({ status: 409, body: problem });
     expect(http.retryAfter).toBeGreaterThan(0);
     expect([tcp, overRedis]).toMatchObject([problem, problem]);

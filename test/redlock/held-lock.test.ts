@@ -140,7 +140,7 @@ describe('the watchdog', () => {
     for (const node of nodes.slice(1)) await node.memory.close();
     await jest.advanceTimersByTimeAsync(335);
     expect(signal.aborted).toBe(true);
-    expect((signal.reason as Error).message).toContain('no quorum is left');
+    expect((signal.reason as Error).message).toContain('too few nodes still store it');
   });
 
   test('counts a confirmation that comes after the time limit, from the send of its request (S9)', async () => {

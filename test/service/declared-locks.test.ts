@@ -156,7 +156,7 @@ describe('a declared lock', () => {
   });
 
   test.each([
-    ['ttl', 'The declared lock says it: change `ttl` in `defineLocks`'],
+    ['ttl', 'It is an option of the declaration: change `ttl` in `defineLocks`'],
     ['reentrnt', 'Did you mean `reentrant`?'],
     ['timeout', 'It belongs in `retry`: `retry: { timeout: ... }`'],
   ])('refuses `%s` beside its arguments', async (name, remedy) => {

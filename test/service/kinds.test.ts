@@ -235,9 +235,9 @@ describe('shared locks', () => {
     const upgrade = {
       code: 'LOCK_UPGRADE',
       message:
-        `"catalog:1" is not locked: a lock of the mode 'exclusive' was asked for, and the very call that asks has ` +
-        `"catalog:1" in the mode 'shared', which ends only after this call. Lock with \`mode: 'exclusive'\` from the ` +
-        'beginning where the call may write, or end the shared lock first, and read again under the other one.',
+        `"catalog:1" is not locked: this call asks for a lock of the mode 'exclusive', but already holds "catalog:1" in the ` +
+        `mode 'shared', so it would wait for itself. Lock with \`mode: 'exclusive'\` from the beginning if the call may ` +
+        'write; or end the shared lock first, and read again under the new lock.',
     };
 
     test.each<[string, (id: number) => Promise<unknown>]>([
@@ -264,12 +264,12 @@ describe('shared locks', () => {
         await expect(service.acquire(['catalog:0', 'catalog:1'])).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
           message: expect.stringMatching(
-            /^"catalog:0", "catalog:1" is not locked: .* has "catalog:1" in the mode/,
+            /^"catalog:0", "catalog:1" is not locked: .* already holds "catalog:1" in the mode/,
           ),
         });
         await expect(service.acquire('catalog:1', { permits: 2 })).rejects.toMatchObject({
           code: 'LOCK_UPGRADE',
-          message: expect.stringContaining('a lock of 2 permits was asked for'),
+          message: expect.stringContaining('this call asks for a lock of 2 permits'),
         });
       });
     });

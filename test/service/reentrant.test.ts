@@ -182,7 +182,7 @@ describe('a call does not join (S18)', () => {
   test('without `reentrant`, and rejects with an error that names its own caller', async () => {
     const nested = service.outer(() => service.plain());
     await expect(nested).rejects.toMatchObject({ code: 'LOCK_HELD', heldByCaller: true });
-    await expect(nested).rejects.toThrow('Set `reentrant` to join the lock that a call is under');
+    await expect(nested).rejects.toThrow('Set `reentrant` to join the held lock');
   });
 
   test('a lock that has only some of its keys', async () => {
@@ -222,7 +222,9 @@ describe('a call does not join (S18)', () => {
       await besideSibling(async (lock) => {
         const { signal } = lock;
         await looker.del('lock:{k}');
-        await expect(service.inner()).rejects.toThrow('its keys were free for a nested call');
+        await expect(service.inner()).rejects.toThrow(
+          'a nested call could acquire its keys, so it had already ended',
+        );
         expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
         await expect(countLocks(looker)).resolves.toBe(0);
       });
@@ -367,7 +369,7 @@ describe('a nested call that is not awaited', () => {
       const lock = currentLock('k')!;
       const { signal } = lock;
       await lock.release();
-      const reason = 'it was released beneath a nested call that had joined it';
+      const reason = 'the outer call released it while a nested call still used it';
       expect((signal.reason as Error).message).toContain(reason);
       gate.open();
       await expect(nested).rejects.toThrow(reason);

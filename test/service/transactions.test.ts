@@ -423,7 +423,7 @@ describe('a lock that is released before the commit', () => {
     await database.run(() => plain.run());
     expect(lines.of('warn')).toEqual([
       'Plain.run locks "plain" inside an open transaction. When it is released before the commit, the next holder does not ' +
-        'see what this one has written. Have the lock around the transaction: `@WithLock` above `@Transactional`, on the ' +
+        'see the writes of this holder. Put the lock around the transaction: `@WithLock` above `@Transactional`, on the ' +
         "method that begins it; or give it `release: 'afterCommit'`.",
     ]);
     await database.run(() => plain.nested());
@@ -439,7 +439,7 @@ describe('a lock that is released before the commit', () => {
     });
     expect(lines.of('warn')).toEqual([
       'LockService (label "other") locks "a:1" inside an open transaction. When it is released before the commit, the next ' +
-        'holder does not see what this one has written. Acquire it before the transaction begins, and release it after ' +
+        'holder does not see the writes of this holder. Acquire it before the transaction begins, and release it after ' +
         "the commit; or use `withLock` with `release: 'afterCommit'`, and give the module `afterTransaction`.",
       expect.stringMatching(/^LockService \(label "rows"\) locks "a:3"/),
     ]);
@@ -501,8 +501,8 @@ test.each([
     await start({ inTransaction: () => true, afterTransaction });
     await expect(orders.pay()).rejects.toThrow(
       new TypeError(
-        'expected `afterTransaction` to return nothing, got a Promise: nobody would wait for it. Let it take the callback at ' +
-          'once, and write `void` before a Promise whose rejection is handled',
+        'expected `afterTransaction` to return nothing, got a Promise, which nobody would await. Register the callback ' +
+          'synchronously, and write `void` before a Promise whose rejection is handled',
       ),
     );
     await setImmediate();
@@ -563,7 +563,7 @@ test('an ended transaction is ignored by calls that still run in it, and logged 
   expect(ends).toHaveLength(1);
   expect(lines.of('warn')).toEqual([
     'Orders.add locks "order" in a transaction that has ended, so the lock is released with the method. Await the call ' +
-      'inside the transaction; or, if this is another transaction, let `inTransaction` give another object for it.',
+      'inside the transaction; or, if this is another transaction, let `inTransaction` return another object for it.',
   ]);
 });
 

@@ -214,7 +214,7 @@ describe('locks of a test', () => {
     const other = await locks.hold('a');
     for (const end of ['expire', 'lose'] as const) {
       expect(() => locks[end]('a', { id: 'another' })).toThrow(
-        `Nobody holds "a" under the id 'another', so it cannot end. Held are: "a" (${other.id})`,
+        `Nobody holds "a" under the id 'another', so it cannot end. Held keys: "a" (${other.id})`,
       );
     }
     locks.expire('a', { id: other.id });
@@ -246,9 +246,9 @@ describe('locks of a test', () => {
   });
 
   test('expire and lose refuse a free key', async () => {
-    expect(() => locks.expire('a')).toThrow('Nobody holds "a", so it cannot end. Held are: no keys at all');
+    expect(() => locks.expire('a')).toThrow('Nobody holds "a", so it cannot end. Held keys: none');
     await service.acquire('b');
-    expect(() => locks.lose('a')).toThrow('Held are: "b"');
+    expect(() => locks.lose('a')).toThrow('Held keys: "b"');
   });
 
   test('reset clears faults, holds, locks and history', async () => {

@@ -7,7 +7,7 @@ import { type NeededLeader, neededLeadersOf } from './only-leader.decorator.js';
 
 /** Finds the methods with `@Leader` and `@OnlyLeader` of one application that lock in one module instance. */
 export class LeaderCheck {
-  /** An object can be provided more than once. */
+  /** The checked objects: an object can be provided more than once. */
   readonly #seen = new Set<object>();
   readonly #needed: NeededLeader[] = [];
 
@@ -17,8 +17,8 @@ export class LeaderCheck {
   ) {}
 
   /**
-   * @param isStatic - `true` if the object exists once, from the start
-   * @throws Error when a name is led twice, or by an object of a request
+   * @param isStatic - `true` if Nest creates the object once, at the start
+   * @throws Error when two methods have `@Leader` with one name, or when the object belongs to a request
    */
   add(object: object, isStatic: boolean): void {
     if (this.#seen.has(object)) return;
@@ -38,7 +38,7 @@ export class LeaderCheck {
     this.#needed.push(...neededLeadersOf(object).filter(({ instance }) => instance === this.instance));
   }
 
-  /** @throws RedlockError with the code `NO_LEADER` when `@OnlyLeader` names what no method leads */
+  /** @throws RedlockError with the code `NO_LEADER` when no method has `@Leader` with the name of an `@OnlyLeader` */
   finish(): void {
     for (const { name, method } of this.#needed)
       if (!this.leaders.of(name))

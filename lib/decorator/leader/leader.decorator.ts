@@ -8,20 +8,20 @@ import { injectInterceptor } from '../interceptor-injection.js';
 /** Options of `@Leader`. */
 export interface LeaderOptions {
   /**
-   * Milliseconds after which another process leads when this one has crashed. At least 10. With less than 1000, a short
-   * pause of the process ends its term.
+   * Milliseconds after which another process leads when this process has crashed; at least 10. With less than 1000, a
+   * short pause of the process ends its term.
    * @defaultValue the `ttl` of the module's `defaults`, else 10000
    */
   readonly ttl?: number;
 
   /**
    * The `name` of the `RedlockModule` that keeps the lock.
-   * @defaultValue the one without a name
+   * @defaultValue the instance without a name
    */
   readonly instance?: string;
 }
 
-/** A method that leads; its result is awaited and not used. */
+/** A method that leads; its result is awaited and then ignored. */
 type LeadMethod = (term: LeaderTerm) => void | PromiseLike<unknown>;
 
 const LEADERS = 'nestjs-redlock:leaders';
@@ -33,18 +33,19 @@ export interface DeclaredLeader extends LeaderOptions {
 }
 
 /**
- * Runs the method on one process at a time: every instance of the application campaigns from its bootstrap on, and the one
- * that wins runs the method with its term.
+ * Runs the method in one process at a time. Every instance of the application campaigns from its bootstrap on, and the
+ * winner runs the method with its term.
  *
- * - The signal of the term aborts when its lock is lost, when the process resigns and when the application shuts down: the
- *   method should return then. The next attempt begins when it has.
+ * - The signal of the term aborts when its lock is lost, when the process resigns and when the application shuts down.
+ *   The method should then return; the process campaigns again after that.
  * - When the method returns, the process resigns until `locks.leader(name).campaign()` or its next start.
- * - When it throws, the process resigns and campaigns again after 1 s, which doubles to 30 s while it goes on throwing.
+ * - When the method throws, the process resigns and campaigns again after 1 s. After each further error the pause
+ *   doubles, up to 30 s.
  *
- * A process that resigns or shuts down hands over in about a millisecond; one that crashes, within the ttl.
+ * Another process leads about a millisecond after a resignation or a shutdown, and within the ttl after a crash.
  *
- * @param name - the same in all processes; `leader:` and the name is the key that is locked
- * @throws TypeError or RangeError, when the class is defined, naming the method and what does not fit
+ * @param name - the same in all processes; the locked key is `leader:` and the name
+ * @throws TypeError or RangeError, when the class is defined, naming the method and the wrong value
  * @example
  * ```ts
  * import { Leader, type LeaderTerm } from 'nestjs-redlock';
@@ -88,13 +89,13 @@ export function Leader(
       what: { kind: 'leader' },
     });
     const declared: DeclaredLeader = { name, method, ...options };
-    // A class that overrides a method may repeat its decorator.
+    // A subclass that overrides a method may repeat its decorator, which replaces the inherited entry.
     const others = leadersOf(target).filter((other) => other.method !== method || other.name !== name);
     Reflect.defineMetadata(LEADERS, [...others, declared], target);
   };
 }
 
-/** Declarations of the object's class and of its base classes. */
+/** The leaders that the object's class and its base classes declare. */
 export function leadersOf(object: object): readonly DeclaredLeader[] {
   return (Reflect.getMetadata(LEADERS, object) as readonly DeclaredLeader[] | undefined) ?? [];
 }
@@ -106,8 +107,8 @@ export function checkInstance(instance: unknown): void {
 }
 
 /**
- * @returns the class and the method
- * @throws TypeError unless it is a method of an instance
+ * @returns the name of the class and of the method
+ * @throws TypeError unless the decorated member is a method of an instance
  */
 export function checkPlace(
   decorator: string,
@@ -120,7 +121,7 @@ export function checkPlace(
   return `${target.constructor.name}.${String(method)}`;
 }
 
-/** The error of a decorator's option, with the method before it. */
+/** Copies the error about an option of a decorator, with the method before the message. */
 export function misuse(where: string, error: unknown): Error {
   const Kind = error instanceof RangeError ? RangeError : TypeError;
   return new Kind(`${where}: ${(error as Error).message}`);

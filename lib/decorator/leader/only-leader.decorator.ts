@@ -15,24 +15,24 @@ const ONLY_LEADER = 'nestjs-redlock:only-leader';
 /** Metadata of `@OnlyLeader` on a class. */
 export interface NeededLeader extends OnlyLeaderOptions {
   readonly name: string;
-  /** The class and the method. */
+  /** The name of the class and of the method. */
   readonly method: string;
 }
 
-/** Its result must be able to be `undefined`, and to come later than its call. */
+/** A method that can be skipped: it returns a Promise, and its result can be `undefined`. */
 type SkippableMethod = (...args: never[]) => PromiseLike<unknown>;
 
 /**
- * Runs the method only while this process leads under that name; elsewhere the call resolves to `undefined`. Above or below
- * `@Cron`, `@Interval` and handlers.
+ * Runs the method only while this process leads under the name; in other processes the call resolves to `undefined`.
+ * Write it above or below `@Cron`, `@Interval` or the decorator of a handler.
  *
- * It looks once, before the method runs, by the clock. The method is under the lock of the term: `currentLock()` is that lock,
- * its signal aborts when the lock is lost, and its fencing token is that of the term. A process that resigns or shuts down
- * hands over when the method has settled.
+ * The decorator checks once, before the method runs, with the clock. The method then runs under the lock of the term:
+ * `currentLock()` is that lock, its signal aborts when the lock is lost, and its fencing token is the token of the
+ * term. After a resignation or a shutdown, another process leads only when the method has settled.
  *
- * A name that no method of the application has with `@Leader` is refused at start-up.
+ * Start-up fails if no method of the application has `@Leader` with this name.
  *
- * @throws TypeError, when the class is defined, naming the method and what does not fit
+ * @throws TypeError, when the class is defined, naming the method and the wrong value
  * @example
  * ```ts
  * import { Interval } from '@nestjs/schedule';
@@ -82,7 +82,7 @@ export function OnlyLeader(
   };
 }
 
-/** Requirements of the object's class and of its base classes. */
+/** The leaders that methods of the object's class and its base classes need. */
 export function neededLeadersOf(object: object): readonly NeededLeader[] {
   return (Reflect.getMetadata(ONLY_LEADER, object) as readonly NeededLeader[] | undefined) ?? [];
 }

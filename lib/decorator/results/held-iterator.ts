@@ -4,19 +4,20 @@ type Step = IteratorResult<unknown, unknown>;
 
 interface Reading {
   readonly iterator: AsyncIterator<unknown, unknown, unknown>;
-  /** Nothing when there are only the values in place of the method's. */
+  /** The lock; `undefined` when the call was skipped and `step` reads other values. */
   readonly run: LockScope | undefined;
 }
 
 /**
- * Reads an async iterable under a lock: acquires when it is first read, releases when it ends or its reader stops.
+ * Reads an async iterable under a lock: acquires the lock at the first read, and releases it when the iterable ends or
+ * its reader stops.
  *
- * Not an async generator, which would make a reader that stops wait for the value that is on its way; that can be
- * long, and only stopping would cut it short.
+ * An async generator would not do: its `return` waits for a pending `next`. That can take long, and only the end of the
+ * source could end it earlier.
  */
 export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   #reading: Promise<Reading> | undefined;
-  /** Then nothing of the source may run any more. */
+  /** After the end no code of the source may run any more. */
   #ended = false;
 
   /**
@@ -41,7 +42,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
       run,
       async () => (await iterator.return?.(value)) ?? { done: true, value },
     );
-    // The reader has stopped, though the source may have one more value for it (S25).
+    // The reader has stopped, so the lock ends, although the source may still have a value for the reader (S25).
     this.#ended = true;
     await run?.end();
     return step;
@@ -82,7 +83,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
   async #step(run: LockScope | undefined, move: () => Promise<Step>): Promise<Step> {
     const { step, done } = await this.#orEnd(run, async () => {
       const result = await move();
-      // Its reader throws, and does not report that it has stopped.
+      // A reader that gets such a result throws, and does not call `return` to report that it stops.
       if (Object(result) !== result)
         throw new TypeError(`Iterator result ${String(result)} is not an object`);
       return { step: result, done: result.done };
@@ -94,7 +95,7 @@ export class HeldIterator implements AsyncGenerator<unknown, unknown, unknown> {
     return step;
   }
 
-  /** A failed iterator has ended. */
+  /** Ends the run when the iterator fails: a failed iterator has ended. */
   async #orEnd<T>(run: LockScope | undefined, move: () => Promise<T>): Promise<T> {
     try {
       return await (run ? run.inside(move) : move());

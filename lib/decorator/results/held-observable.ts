@@ -1,11 +1,14 @@
 import { from, Observable, type ObservableInput, Subject, takeUntil } from 'rxjs';
 import type { Begin, LockScope } from '../../service/lock-scope.js';
 
-/** An Observable that acquires when it is subscribed to and releases when it completes, fails or is unsubscribed from. */
+/**
+ * Makes an Observable that acquires the lock when it is subscribed to, and releases it when it completes, fails or is
+ * unsubscribed from.
+ */
 export function heldObservable(begin: Begin, source: () => unknown): Observable<unknown> {
   return new Observable((subscriber) => {
     let run: LockScope | undefined;
-    // A subscriber may have enough before `subscribe` has returned a subscription to end.
+    // Ends the source when the subscriber unsubscribes inside `subscribe`, before there is a subscription to end.
     const left = new Subject<void>();
     const waiting = new AbortController();
     const open = async (): Promise<void> => {
@@ -17,10 +20,10 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
       }
       run = begun.run;
       const { finish, fail } = settling(run, subscriber);
-      // Unsubscribed from while the lock was being acquired.
+      // The subscriber unsubscribed while the lock was being acquired.
       if (subscriber.closed) return run.end();
       run.inside(() =>
-        // It may be of another copy of rxjs.
+        // `from`, because the source may come from another copy of rxjs.
         from(source() as ObservableInput<unknown>)
           .pipe(takeUntil(left))
           .subscribe({ next: (value) => subscriber.next(value), error: fail, complete: finish }),
@@ -38,7 +41,7 @@ export function heldObservable(begin: Begin, source: () => unknown): Observable<
   });
 }
 
-/** Ends a run before the subscriber hears that the source has ended. */
+/** Ends the run first, and then tells the subscriber that the source has ended. */
 function settling(
   run: LockScope,
   subscriber: { error(error: unknown): void; complete(): void },

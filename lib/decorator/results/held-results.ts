@@ -11,12 +11,12 @@ import { standIn } from './stand-in.js';
 
 /**
  * Keeps the lock until a deferred result, such as a stream, has ended; for any other result it ends the run now.
- * Resolves to the same value, or to a wrapper that is read under the lock.
+ * Resolves to the same value, or to a wrapper whose reader is under the lock.
  *
  * A result that nobody has started to read within a ttl releases its lock.
  *
- * @param again - begins another run, for a second or late reader of the result
- * @throws LockLostError when the lock was lost, unless that is to be ignored
+ * @param again - acquires the lock again, for a second or late reader of the result
+ * @throws LockLostError when the lock was lost, unless `onLost` is `'ignore'`
  */
 export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin): Promise<unknown> {
   if (typeof result === 'object' && result !== null) {
@@ -24,20 +24,20 @@ export async function heldUntilEnd(result: unknown, run: LockScope, again: Begin
       const held = hold(result, run, again);
       if (held) return held;
     } catch {
-      // Inspection of the result throws, so its end is unknown: it is a plain value (S25).
+      // The result throws when it is inspected, so its end cannot be known. It counts as a plain value (S25).
     }
   }
   await run.finish();
   return result;
 }
 
-/** Wrapper to return for a deferred result; `undefined` for any other result. */
+/** Returns the wrapper or the stream for a deferred result; `undefined` for any other result. */
 function hold(result: object, run: LockScope, again: Begin): object | undefined {
   if (isOneObservable(result)) {
     const observable = heldObservable(firstThen(run, again), () => result);
     return standIn(result, membersOf(observable, OF_OBSERVABLE));
   }
-  // By more than its `getStream`, which is not ours to call on anything else.
+  // Check the class before `getStream` is called: on another object, a method of this name may do anything.
   const stream: unknown = result instanceof StreamableFile ? result.getStream() : result;
   if (isStream(stream)) {
     if (!isOpen(stream)) return undefined;
@@ -56,7 +56,7 @@ function hold(result: object, run: LockScope, again: Begin): object | undefined 
   return standIn(result, members);
 }
 
-/** Reader of an Observable. */
+/** Methods of an Observable that the wrapper replaces. */
 const OF_OBSERVABLE: readonly PropertyKey[] = ['subscribe', 'pipe', 'forEach', 'toPromise', 'lift', interop];
 
 function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<PropertyKey, unknown> {
@@ -65,8 +65,8 @@ function membersOf(object: object, names: readonly PropertyKey[]): ReadonlyMap<P
 }
 
 /**
- * Returns the present run to the first reader, and begins another run for each later one. Without a reader the run ends
- * after a ttl: a result that is never read must not hold its lock for ever.
+ * Gives the present run to the first reader, and begins a new run for each later reader. Without a reader the run ends
+ * after one ttl: a result that nobody reads must not hold its lock for ever.
  */
 function firstThen(run: LockScope, again: Begin): Begin {
   let first: LockScope | undefined = run;
@@ -82,16 +82,16 @@ function firstThen(run: LockScope, again: Begin): Begin {
   };
 }
 
-/** Of a stream of Node; one of another package may lack any. */
+/** Properties of a stream of Node. A stream of another package may lack any of them. */
 interface StreamState {
   readonly readableFlowing?: boolean | null;
   readonly writable?: boolean;
   readonly writableFinished?: boolean;
   readonly writableEnded?: boolean;
   readonly writableLength?: number;
-  /** Of a response. */
+  /** Only a response has this property. */
   readonly headersSent?: boolean;
-  /** Of a file or a socket. */
+  /** Only a file or a socket has this property. */
   readonly bytesWritten?: number;
 }
 
@@ -99,7 +99,7 @@ type NodeStream = EventEmitter & StreamState;
 
 function holdUntilFinished(stream: NodeStream, run: LockScope): void {
   let unread: NodeJS.Timeout | undefined;
-  // The stream reports its failure to its reader, not to us.
+  // The callback ignores the stream's error: the stream reports it to its reader.
   finished(stream as Stream as Readable, () => {
     clearTimeout(unread);
     void run.end();
@@ -110,27 +110,30 @@ function holdUntilFinished(stream: NodeStream, run: LockScope): void {
   }, run.lock.ttl).unref();
 }
 
-/** True if reading or writing has started, as far as a stream shows. */
+/** `true` if reading or writing has started, as far as the stream shows it. */
 function isInUse(stream: NodeStream): boolean {
   try {
     const { readableFlowing, writableEnded, headersSent, writableLength = 0, bytesWritten = 0 } = stream;
-    // `null` until something asks for data, in any way.
+    // The value stays `null` until a reader asks for data.
     if (readableFlowing === null) return false;
     return (
       typeof readableFlowing === 'boolean' ||
       writableEnded === true ||
       headersSent === true ||
       writableLength + bytesWritten > 0 ||
-      // A pipe into the stream listens to the last of these events; a reader of an old stream to one of the others.
+      // A pipe into the stream listens to `unpipe`; a reader of an old stream listens to `data` or `readable`.
       ['data', 'readable', 'unpipe'].some((event) => stream.listenerCount(event) > 0)
     );
   } catch {
-    // A timer asks, whose error would end the process.
+    // A timer calls this function, and an error in a timer would end the process.
     return false;
   }
 }
 
-/** Cancelling reaches the source at once, also while a read is pending; the stream's own iterator would wait for that. */
+/**
+ * Wraps a web stream so that a cancellation reaches the source at once, also during a pending read. The stream's own
+ * iterator would wait for that read.
+ */
 function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableStream<unknown> {
   const iterate = (): AsyncIterator<unknown> => {
     const reader = stream.getReader();
@@ -150,7 +153,7 @@ function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableS
         const { done, value } = await held.next();
         if (!done) return controller.enqueue(value);
         controller.close();
-        // A byte stream that is closed still has to answer who waits for bytes.
+        // A closed byte stream must still answer a reader that waits for bytes.
         (controller as Partial<ReadableByteStreamController>).byobRequest?.respond(0);
       },
       cancel: async (reason) => void (await held.return(reason)),
@@ -159,7 +162,7 @@ function heldWebStream(stream: ReadableStream<unknown>, begin: Begin): ReadableS
   );
 }
 
-/** True if the stream fills buffers of its reader, which only a trial shows. */
+/** `true` if the stream fills buffers of its reader. Only a trial shows that. */
 function isOfBytes(stream: ReadableStream<unknown>): boolean {
   try {
     stream.getReader({ mode: 'byob' }).releaseLock();
@@ -173,7 +176,10 @@ function isAsyncIterable(value: object): value is AsyncIterable<unknown> {
   return Symbol.asyncIterator in value && typeof value[Symbol.asyncIterator] === 'function';
 }
 
-/** True for an Observable of the application's rxjs or of another copy. The test reads more than its methods, which other clients may have, too. */
+/**
+ * `true` for an Observable of any copy of rxjs. The test does not check methods only, because other objects have
+ * methods of the same names.
+ */
 function isOneObservable(value: object): value is Observable<unknown> {
   if (value instanceof Observable) return true;
   return (
@@ -181,12 +187,15 @@ function isOneObservable(value: object): value is Observable<unknown> {
   );
 }
 
-/** True for a stream of Node, or of a package that follows it. The test reads more than its methods: other objects have `pipe` and `on`, too. */
+/**
+ * `true` for a stream of Node, or of a package with the same interface. The test does not check methods only, because
+ * other objects also have `pipe` and `on`.
+ */
 function isStream(value: unknown): value is NodeStream {
   return value instanceof Stream || (value instanceof EventEmitter && isReadable(value as Readable) !== null);
 }
 
-/** True if the stream has an end to wait for. */
+/** `true` if the stream will still end. */
 function isOpen(stream: NodeStream): boolean {
   const { writable, writableEnded, writableFinished } = stream;
   const isWritten = stream instanceof Stream && (writable || (writableEnded && !writableFinished));

@@ -1,8 +1,8 @@
 /**
- * Lets a Promise of an async iterable be read as if it were one.
+ * Makes a Promise of an async iterable readable with `for await`, as if it were the iterable itself.
  *
- * A method that returns an async iterable and is no generator cannot be told from one that returns a Promise before it has
- * run. It runs only when it has its lock.
+ * The caller of a locked method always gets a Promise first: the method runs only when it has its lock, and only its
+ * result shows that the method returns an async iterable.
  */
 export function iterablePromise(promise: Promise<unknown>): Promise<unknown> {
   const iterate = (): AsyncIterator<unknown> => {

@@ -1,5 +1,5 @@
 /**
- * Returns a wrapper of `object` that looks the same to its users, with these members in place of its own.
+ * Makes a wrapper that looks like `object` to its users, but has `members` in place of the members of the same names.
  *
  * @throws any error of the traps of `object`, if it is a Proxy
  */
@@ -8,7 +8,7 @@ export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknow
     get(_target, property) {
       if (members.has(property)) return members.get(property);
       const value: unknown = Reflect.get(object, property, object);
-      // Methods of classes with private fields work on the object itself only.
+      // Methods of a class with private fields work only on the object itself.
       return typeof value === 'function' && property !== 'constructor'
         ? (value.bind(object) as unknown)
         : value;
@@ -18,8 +18,8 @@ export function standIn(object: object, members: ReadonlyMap<PropertyKey, unknow
 }
 
 /**
- * A Proxy must tell the truth about what can never change, so that it could not have another iterator than a frozen
- * object. It need not about a copy that is not frozen.
+ * Copies a frozen object without its freeze. A Proxy must report the real value of a property that can never change, so
+ * it could not replace the iterator of a frozen object.
  */
 function openCopyOf(object: object): object | undefined {
   const own = Object.getOwnPropertyDescriptors(object) as Record<PropertyKey, PropertyDescriptor>;

@@ -1,41 +1,42 @@
-/** A moment in the time zone of a schedule: a luxon `DateTime`, of which this much is needed. */
+/** A moment in the time zone of a schedule: the members of a luxon `DateTime` that this file uses. */
 interface ZonedTime {
   toMillis(): number;
-  /** Minutes that the zone is ahead of UTC at that moment. */
+  /** Minutes by which the time zone is ahead of UTC at this moment. */
   readonly offset: number;
-  /** Returns the moment that many milliseconds earlier, in the same zone. */
+  /** Returns the moment so many milliseconds earlier, in the same time zone. */
   minus(milliseconds: number): ZonedTime;
 }
 
 /** Members of `CronTime` of the package `cron` that this file uses, present in every version that @nestjs/schedule depends on. */
 export interface CronTime {
-  /** The expression, or the one moment of a schedule that was given a date. */
+  /** The cron expression, or the only moment of a schedule that has a date. */
   readonly source: string | ZonedTime;
-  /** The next moment from now on. */
+  /** Returns the next moment after the present. */
   sendAt(): ZonedTime;
-  /** The first moment after the second that `start` is in. */
+  /** Returns the first moment after the second that contains `start`. */
   getNextDateFrom(start: ZonedTime): ZonedTime;
 }
 
-/** A moment that a schedule names, in milliseconds since 1970, and how long after it the next one is. */
+/** A moment of a schedule (`at`, in milliseconds since 1970), and the milliseconds until the next moment (`gap`). */
 export interface CronTick {
   readonly at: number;
   readonly gap: number;
 }
 
-/** A timer may fire so much before its time, by the wall clock, in milliseconds. */
+/** Milliseconds by which a timer may fire early, measured with the wall clock. */
 const EARLY_MS = 50;
 
-/** Milliseconds after the clocks were put back during which an hour may be repeated. */
+/** Milliseconds after a clock change in autumn within which a local time may occur for the second time. */
 const LONGEST_REPEAT = 3 * 3_600_000;
 
 const SECOND = 1_000;
 const LONGEST_LOOK_BACK = 8 * 366 * 86_400_000;
 
 /**
- * The tick that a call made at `time` is for: the latest that the schedule names up to then. Every instance that fires
- * for a moment comes to the same number, whatever its clock says; one that fires so late that the next moment has come
- * is counted to that one. `undefined` when the schedule has not named any moment yet.
+ * Finds the tick of a call at `time`: the latest moment of the schedule that is not after `time`. Every instance that
+ * fires for one moment gets the same number, because the number comes from the cron expression and not from the
+ * instance's clock. An instance may fire so late that the next moment has come; its call then belongs to that next
+ * moment. `undefined` when the schedule has had no moment yet.
  */
 export function latestTick(schedule: CronTime, time: number): CronTick | undefined {
   const limit = time + EARLY_MS;
@@ -47,7 +48,8 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
   const inZone = (moment: number): ZonedTime => anchor.minus(anchor.toMillis() - moment);
   const nextAfter = (start: number): number => schedule.getNextDateFrom(inZone(start)).toMillis();
 
-  // The library looks forward only. As a rule the tick is within the last second; else the way back is halved.
+  // The package can only search forward. Usually the tick is within the last second. Otherwise step back in doubled
+  // steps, and then halve the interval.
   let back = SECOND;
   while (nextAfter(limit - back) > limit) {
     back *= 2;
@@ -61,8 +63,9 @@ export function latestTick(schedule: CronTime, time: number): CronTick | undefin
     else to = middle;
   }
   const named = nextAfter(from);
-  // When the clocks were put back, the library goes from the first 2:30 to the one of the next day. It returns the
-  // second 2:30 only to an instance that was started between the two: that is the same tick.
+  // After the clock change in autumn 2:30 occurs twice. The package then goes from the first 2:30 to that of the next
+  // day. Only an instance that was started between the two gets the second 2:30 as its next moment. Count the second
+  // 2:30 as the same tick.
   const repeated = (inZone(named - LONGEST_REPEAT).offset - inZone(named).offset) * 60_000;
   const first = named - repeated;
   const isSame = repeated > 0 && nextAfter(first - SECOND) === first && nextAfter(first) > named;

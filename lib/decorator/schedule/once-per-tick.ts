@@ -8,7 +8,7 @@ const ONCE_PER_TICK = 'nestjs-redlock:once-per-tick';
 /** Metadata of `@WithLock` on a method with `oncePerTick`. */
 interface Mark {
   readonly instance: string | undefined;
-  /** The key that ticks are kept with; `undefined` when a function gives it. */
+  /** The fixed key of the lock; `undefined` when a function computes it. */
   readonly key: string | undefined;
 }
 
@@ -18,9 +18,10 @@ interface Ticked extends Pick<Mark, 'key'> {
 }
 
 /**
- * Marks a method that has `oncePerTick`, with the locks of this module instance. Its schedule may be declared later.
+ * Marks a method as one with `oncePerTick`. `instance` is the module instance of its lock. The decorator of the
+ * schedule may run later.
  *
- * @param key - the key that it locks; `undefined` when a function returns it
+ * @param key - the fixed key of the lock; `undefined` when a function computes it
  */
 export function markOncePerTick(
   method: object,
@@ -33,14 +34,14 @@ export function markOncePerTick(
 
 /** Checks the methods with `oncePerTick` of one application that lock in one module instance. */
 export class OncePerTickCheck {
-  /** By the name of the schedule. */
+  /** The classes with a schedule, by the name of the schedule. */
   readonly #seen = new Map<string, Ticked[]>();
 
   constructor(private readonly instance: string | undefined) {}
 
   /**
-   * @throws TypeError when a method of the object has no schedule that goes with it; Error when it would share its ticks
-   * with another class
+   * @throws TypeError when a method of the object has no `@Cron` or `@Interval`; Error when the ticks of a method
+   * cannot be told from those of another class
    */
   check(object: object): void {
     const prototype = Object.getPrototypeOf(object) as Record<string, object> | null;
@@ -58,7 +59,10 @@ export class OncePerTickCheck {
     }
   }
 
-  /** Two providers of one class are one schedule; two classes of one name are not, but nothing tells their ticks apart. */
+  /**
+   * Refuses two classes with one name, whose ticks would have one name, too. Two providers of one class are allowed:
+   * they have one schedule.
+   */
   #refuseNamesake(schedule: string, ticked: Ticked, method: string): void {
     const others = this.#seen.get(schedule) ?? [];
     this.#seen.set(schedule, [...others, ticked]);
@@ -67,9 +71,9 @@ export class OncePerTickCheck {
     if (!others.some(shares)) return;
     const { name } = ticked.type as { readonly name: string };
     throw new Error(
-      `Two classes are named ${name}, and \`${method}\` of both has \`oncePerTick\` with the same key, or a key that a ` +
-        'function gives. Ticks are told apart by class, method and key, so each would skip what the other has run. ' +
-        'Rename one of the classes, or lock a fixed key of its own in each',
+      `Two classes are named ${name}, and \`${method}\` of both has \`oncePerTick\` with the same key, or with a key ` +
+        'function. A tick is identified by class, method and key, so each class would skip ticks that the other has ' +
+        'run. Rename one of the classes, or lock a different fixed key in each',
     );
   }
 }

@@ -8,12 +8,12 @@ export type Schedule =
 
 /** A method of an object, with its schedule if it has one. */
 export interface ScheduledTask {
-  /** The class of the object, and the method: those that inherit a method have schedules of their own. */
+  /** The names of the object's class and of the method. Each subclass that inherits a method has its own schedule. */
   readonly name: string;
   readonly schedule: Schedule | undefined;
 }
 
-/** The options of `@Cron`, as far as they say when it fires. */
+/** The options of `@Cron` that decide when the schedule fires. */
 export interface CronOptions {
   readonly cronTime: unknown;
   readonly name?: string;
@@ -21,13 +21,13 @@ export interface CronOptions {
   readonly utcOffset?: number;
 }
 
-// Read by name, without an import of the package: an application without schedules does not install it.
+// These names are copied, because an import would need @nestjs/schedule in applications without schedules.
 const TYPE = 'SCHEDULER_TYPE';
 const CRON = 1;
 const TIMEOUT = 2;
 const INTERVAL = 3;
 
-/** The schedule of a method; `undefined` when it has none, or `method` is none. */
+/** Returns the schedule of a method; `undefined` when `method` is no function or has no schedule. */
 export function scheduleOf(method: unknown): Schedule | undefined {
   if (typeof method !== 'function') return undefined;
   switch (Reflect.getMetadata(TYPE, method) as unknown) {

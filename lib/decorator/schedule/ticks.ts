@@ -3,12 +3,12 @@ import { type CronTime, latestTick } from './cron-tick.js';
 import type { Tick } from '../../core/tick.js';
 import type { CronOptions, Schedule, ScheduledTask } from './schedule-metadata.js';
 
-/** A job of @nestjs/schedule that is registered. */
+/** A registered job of @nestjs/schedule. */
 interface CronJob {
   readonly cronTime: CronTime;
 }
 
-/** Members of the class of that name that this file uses. */
+/** Members of the class `SchedulerRegistry` of @nestjs/schedule that this file uses. */
 interface SchedulerRegistry {
   getCronJobs(): Map<string, CronJob>;
 }
@@ -18,11 +18,11 @@ type CronTimeClass = new (source: unknown, timeZone: string | null, utcOffset: n
 const MINUTE = 60_000;
 const DAY = 86_400_000;
 
-/** Share of the interval by which a run may begin early: timers and messages are not exact. */
+/** Share of the interval by which a run may begin early, because timers and messages are not exact. */
 const SOONER_SHARE = 0.1;
 const SOONEST_MS = 1_000;
 
-/** Tells for which tick of its schedule a method is called. */
+/** Finds the tick for which a method is called. */
 export class Ticks {
   #registry: SchedulerRegistry | undefined;
   readonly #cronTimes = new WeakMap<CronOptions, CronTime>();
@@ -30,9 +30,10 @@ export class Ticks {
   constructor(private readonly modules: ModulesContainer) {}
 
   /**
-   * The tick that a call made now is for; `undefined` when the scheduler does not run here, so that it is a call by hand.
+   * Returns the tick of a call that is made now; `undefined` when this process runs no scheduler, so that the
+   * application itself made the call.
    *
-   * @throws TypeError when the method has no schedule whose ticks instances have in common
+   * @throws TypeError when the method has no schedule with the same ticks in all instances
    */
   of({ name, schedule }: ScheduledTask): Tick | undefined {
     checkTicks(name, schedule);
@@ -41,7 +42,8 @@ export class Ticks {
       return {
         schedule: nameOfSchedule(name, schedule),
         at: 0,
-        // Instances begin their intervals at any time, so there is no moment in common: what counts is the distance.
+        // Instances start their intervals at different times, so they have no common moments: only the time since the
+        // last run counts.
         life: milliseconds - Math.min(milliseconds * SOONER_SHARE, SOONEST_MS),
         from: 'acquisition',
       };
@@ -49,15 +51,16 @@ export class Ticks {
     const cronTime = this.#cronTimeOf(schedule.options);
     const tick = cronTime && latestTick(cronTime, Date.now());
     if (!tick) return undefined;
-    // A late instance may fire for this tick until the next one; a minute more allows for clocks that differ. The limit
-    // is needed: an instance whose clock was far ahead has run future ticks, which are skipped for this time.
+    // A late instance may fire for this tick until the next tick; the additional minute allows for clocks that differ.
+    // There is an upper limit, because an instance whose clock was far ahead has run future ticks, and these are
+    // skipped for this time.
     const life = Math.min(tick.gap, DAY) + MINUTE;
     return { schedule: nameOfSchedule(name, schedule), at: tick.at, life, from: 'release' };
   }
 
   /**
-   * Made by the class of a job that is registered, as the package `cron` need not be within our reach. The job of a
-   * name may have been given another time meanwhile, so its own counts.
+   * Makes the `CronTime` with the class of a registered job, because this package cannot always import the package
+   * `cron`. The registered job itself is not used: it may have got another time since.
    */
   #cronTimeOf(options: CronOptions): CronTime | undefined {
     const jobs = this.#jobs();
@@ -73,7 +76,7 @@ export class Ticks {
     return made;
   }
 
-  /** By what it can do: the class may be minified, or of another copy of the package. */
+  /** Finds the registry by its methods: its class may be minified, or come from another copy of the package. */
   #jobs(): Map<string, CronJob> | undefined {
     if (!this.#registry) {
       const providers = [...this.modules.values()].flatMap((module) => [...module.providers.values()]);
@@ -87,12 +90,12 @@ export class Ticks {
   }
 }
 
-/** Identity of a schedule among those that lock the same key; equal in every process. */
+/** Name of a schedule, the same in every process. It distinguishes schedules that lock the same key. */
 export function nameOfSchedule(method: string, { kind }: Schedule): string {
   return `${kind}:${method}`;
 }
 
-/** @throws TypeError unless the schedule has ticks that instances have in common */
+/** @throws TypeError unless the schedule has the same ticks in all instances */
 export function checkTicks(
   method: string,
   schedule: Schedule | undefined,
@@ -100,7 +103,7 @@ export function checkTicks(
   if (schedule && schedule.kind !== 'timeout') return;
   const found = schedule
     ? '@Timeout, which every instance counts from its own start'
-    : 'neither of them; a job that is added to the SchedulerRegistry leaves nothing on the method';
+    : 'neither of them (a job that is added to the SchedulerRegistry is not visible on the method)';
   throw new TypeError(
     `Expected \`oncePerTick\` in @WithLock on ${method} to be for a method with @Cron or @Interval of @nestjs/schedule, ` +
       `got one with ${found}. Use \`minHold\` instead, a little less than the time between two runs`,

@@ -14,13 +14,13 @@ import { nodeTimeLimit } from '../validity.js';
 /** Options of {@link LockService.list}. */
 export interface ListOptions {
   /**
-   * Only keys that begin with this.
+   * The listed keys begin with this text.
    * @defaultValue all keys
    */
   readonly prefix?: string;
 
   /**
-   * Stop after this many locks.
+   * Largest number of listed locks.
    * @defaultValue no limit
    */
   readonly limit?: number;
@@ -29,13 +29,14 @@ export interface ListOptions {
 /** Options of {@link LockService.forceRelease}. */
 export interface ForceReleaseOptions {
   /**
-   * Release only the holder with this `id`: that of its `LockHandle`, as `LockInfo.holders` shows it.
+   * Releases only the holder with this `id`: the `id` of its `LockHandle`, which `LockInfo.holders` shows.
    * @defaultValue all holders of the key
    */
   readonly id?: string;
 
   /**
-   * The person or program that asks for it, such as the name of a user, for the event `nestjs-redlock:force-release`.
+   * The person or program that requests the release, such as the name of a user, for the event
+   * `nestjs-redlock:force-release`.
    * @defaultValue no name
    */
   readonly actor?: string;
@@ -64,10 +65,10 @@ export class LockInspector {
   readonly #nodes: readonly Store[];
   readonly #quorum: number;
   readonly #guard: RedlockSettings['guard'] | undefined;
-  /** The time limit for the answer of a node, in milliseconds: as for a lock with the default ttl. */
+  /** The time limit for the answer of a node, in milliseconds, the same as for a lock with the default ttl. */
   readonly #limit: number;
 
-  /** @param held - the locks that this process holds at any time */
+  /** @param held - the locks of this process, as a live list */
   constructor(
     nodes: readonly Store[],
     { nodeTimeout, guard }: Pick<RedlockSettings, 'nodeTimeout'> & Partial<Pick<RedlockSettings, 'guard'>>,
@@ -88,8 +89,8 @@ export class LockInspector {
   }
 
   /**
-   * Lists node after node and page by page, so that memory holds one page at most. A key that an earlier node has was
-   * listed with that node. A quorum of nodes must be listed completely, so that no held lock is missing.
+   * Lists one node after another, page by page, so that memory holds only one page. A key that an earlier node also has
+   * is not listed again. A quorum of nodes must be read completely, so that no held lock is missing.
    *
    * @throws TypeError or RangeError for invalid options; LockUnavailableError while iterating, when no quorum of nodes
    * answered
@@ -105,8 +106,8 @@ export class LockInspector {
   }
 
   /**
-   * The waiters of all processes in the queues of these keys, by key and in order; of a key without waiters nothing. A queue is
-   * advice to those who wait, so a node that does not answer is left out, and its queue with it.
+   * Reads the waiters of all processes in the queues of these keys, by key and in order. A key without waiters has no
+   * entry. A node that does not answer is left out with its queue: a queue is only a hint for waiters.
    */
   async waiting(keys: readonly string[]): Promise<ReadonlyMap<string, readonly KeyWaiter[]>> {
     const found = new Map<string, KeyWaiter[]>();
@@ -119,7 +120,7 @@ export class LockInspector {
         (node) => node.waiting?.(page) ?? Promise.resolve([]),
         () => false,
       );
-      // A node that is silent takes its whole time limit: not for each page.
+      // A silent node takes its whole time limit, so it is asked only once and not for each page.
       nodes = answers.filter(({ error }) => !error).map(({ node }) => node);
       for (const [index, key] of page.entries()) {
         const queue = joined(answers.flatMap(({ reply }) => [reply?.[index] ?? []]));
@@ -130,10 +131,11 @@ export class LockInspector {
   }
 
   /**
-   * Releases all holders that the key has at the start of the call, or one of them.
+   * Releases the holders that the key has at the start of the call, or only the holder with `id`.
    *
    * @returns `true` if any node had something to delete
-   * @throws LockUnavailableError when fewer than a quorum of nodes answered; those that did may have deleted it
+   * @throws LockUnavailableError when fewer than a quorum of nodes answered. The nodes that answered may have deleted
+   * the key
    */
   async forceRelease(key: string, options: ForceReleaseOptions = {}): Promise<boolean> {
     const { released, error } = await this.endHolders(key, options);
@@ -153,7 +155,7 @@ export class LockInspector {
     const answers = await this.#askAll(
       (node) => node.forceRelease?.(key, ids) ?? cannot('end locks of others'),
     );
-    // A copy: a lost lock leaves the list, and its listeners may release others.
+    // Iterate over a copy: a lost lock leaves the list, and its listeners may release other locks.
     for (const lock of [...this.held]) {
       const gone = answers.filter(({ reply }) => reply?.includes(lock.id)).length;
       if (gone > this.#nodes.length - this.#quorum) lock.lose('it was released by force');
@@ -198,7 +200,7 @@ export class LockInspector {
     if (scanned.size < this.#quorum) throw this.#unavailable([], LIST, failed);
   }
 
-  /** The next page of one node, or the reason why there is none. */
+  /** The next page of one node, or the reason why the node gave no page. */
   async #next(node: Store, pages: AsyncIterator<readonly string[]>): Promise<Answer<Page>> {
     const answers = await fanOut(
       [node],
@@ -206,7 +208,7 @@ export class LockInspector {
       () => pages.next(),
       () => true,
     );
-    // One node gives one answer.
+    // The question went to one node, so there is one answer.
     return answers[0] as Answer<Page>;
   }
 
@@ -218,7 +220,7 @@ export class LockInspector {
     return keys.map((key, index) => infoOf(key, this.#votesAt(answers, index), this.#quorum));
   }
 
-  /** `true` if the lock was not released meanwhile, and not listed with an earlier node. */
+  /** `true` if the lock is still stored, and was not listed with an earlier node. */
   #isNew({ votes, held, holders }: LockInfo, scanned: ReadonlySet<LockStore>): boolean {
     const [before, others] = [new Set<string>(), new Set<string>()];
     for (const [index, node] of this.#nodes.entries()) {
@@ -226,8 +228,8 @@ export class LockInspector {
       if (vote?.vote !== 'held') continue;
       for (const { id } of vote.holders) (scanned.has(node) ? before : others).add(id);
     }
-    // Checks each holder: one may have come to a node after that node was listed, while another was never there. A
-    // failed attempt may also be stored for a moment on a node that does not have the lock.
+    // Check each holder: a node may have stored one holder only after it was listed, and another holder never. A node
+    // without the lock may also store a failed attempt for a moment.
     if (held) return holders.some(({ id }) => !before.has(id));
     return before.size === 0 && others.size > 0;
   }
@@ -236,7 +238,7 @@ export class LockInspector {
     return this.#votesAt(await this.#askAll((node) => node.read?.([key]) ?? cannot('show locks')), 0);
   }
 
-  /** The votes on the key at this index of the request, in the order of the nodes. */
+  /** The votes on the key at position `index` of the request, in the order of the nodes. */
   #votesAt(answers: readonly Answer<readonly KeyState[]>[], index: number): LockVote[] {
     return this.#nodes.map((node) => {
       const answer = answers.find((each) => each.node === node);
@@ -268,17 +270,20 @@ export class LockInspector {
   }
 }
 
-/** The queues that one command reads: no more keys than a page of a scan has. */
+/** Largest number of queues that one request reads: the number of keys of a page of a scan. */
 const QUEUES_OF_PAGE = 500;
 
 type Page = IteratorResult<readonly string[], unknown>;
 
 const LIST = 'list all locks';
 
-/** The result for a store that cannot report its fitness. An attempt to lock shows if it answers. */
+/** The result for a store that cannot report its fitness. Only an attempt to lock then shows if the store answers. */
 const UNCHECKED: NodeCheck = { state: 'voting', warnings: [] };
 
-/** One queue of several: processes that see different nodes fail have their waiters in the queues of different nodes. */
+/**
+ * Joins the queues of several nodes into one. When processes see different nodes fail, their waiters are in the queues
+ * of different nodes.
+ */
 function joined(queues: readonly (readonly KeyWaiter[])[]): KeyWaiter[] {
   const [only, ...others] = queues.filter(({ length }) => length > 0);
   if (!only) return [];

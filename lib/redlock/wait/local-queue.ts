@@ -11,16 +11,13 @@ import { WakeableSleep } from './wakeable-sleep.js';
 /** Milliseconds for which a node that gave no vote is not used as the queue node. */
 const FAILED_FOR_MS = 1_000;
 
-/**
- * Milliseconds until the next attempt to set a mark that the store refused, because the mark of an earlier waiter is
- * set.
- */
+/** Milliseconds between two attempts to set a mark while the store has the mark of an earlier waiter. */
 const MARK_AGAIN_MS = 50;
 
-/** A holder of the lock, as the nodes answered at some moment. */
+/** A holder of the lock in the last answers of the nodes. */
 interface Holding {
   readonly owner: string;
-  /** Milliseconds from that moment on. */
+  /** Milliseconds from the time of those answers. */
   readonly retryAfter: number;
   readonly holders: readonly LockHolder[];
   readonly permitsSeen?: number | undefined;
@@ -36,8 +33,9 @@ export class Waiter {
 }
 
 /**
- * The calls of this process that wait for the same keys, in the order of their arrival. Only the first of them asks the
- * nodes, and represents all of them in the queue at the queue node, the first node in order that answers.
+ * The calls of this process that wait for the same keys, in the order of their arrival. Only the first call asks the
+ * nodes, and represents all calls in the queue of the queue node. The queue node is the first node that answers, in the
+ * order of the nodes.
  */
 export class LocalQueue {
   readonly #waiters: Waiter[] = [];
@@ -47,27 +45,31 @@ export class LocalQueue {
   readonly #queuedAt = new Set<number>();
   /** The node whose queue contains the waiter, as far as is known. */
   #queuedIn: number | undefined;
-  /** `true` if it is our turn, as far as is known. */
+  /** `true` if, as far as is known, it is the turn of this process. */
   #turn = false;
   /**
-   * The time at which the first waiter must ask, by the monotonic clock, from the last message with a delay. It stays
-   * when another waiter becomes the first, and after earlier requests: the node expects that somebody asks then.
+   * The time at which the first waiter must ask, by the monotonic clock. It comes from the last message with a delay.
+   * It stays valid when another waiter becomes the first, and after earlier requests: the node expects a request at
+   * that time.
    */
   #askAt = Infinity;
-  /** The result of the last request. A refusal by a holder is not an error yet, because errors are expensive. */
+  /**
+   * The result of the last request. A refusal because of a holder is kept without an error object, because making one
+   * is expensive.
+   */
   #refusal: LockUnavailableError | Holding | undefined;
   /** `true` if the previous grant kept the position in the queue for the next waiter. */
   #inherited = false;
   /**
-   * The ids of the last lock of these calls, and of the one before. The message of the earlier one's release is old,
-   * unless both locks may have been held at the same time.
+   * The id of the last lock of these calls; `#before` is the id of the lock before. The message about the release of
+   * the earlier lock is out of date, unless both locks may have been held at the same time.
    */
   #last: string | undefined;
   #before: string | undefined;
-  /** A former queue node that gave no vote, and the moment of that. */
+  /** A former queue node that gave no vote, and the moment of the missing vote. */
   #failed: { readonly node: number; readonly at: Instant } | undefined;
   #holdsBack = false;
-  /** `true` while missing marks are set again. */
+  /** `true` while attempts to set missing marks go on. */
   #marks = false;
   /** Stores with the mark of another waiter, which can end at any time. */
   readonly #unmarked = new Set<Store>();
@@ -83,7 +85,10 @@ export class LocalQueue {
     return this.#waiters.length === 0;
   }
 
-  /** `true` while the nodes keep out later callers of another mode that several can hold at a time (S22). */
+  /**
+   * `true` while the nodes refuse later callers whose mode admits several holders, because they would starve the waiter
+   * (S22).
+   */
   get holdsBack(): boolean {
     return this.#holdsBack;
   }
@@ -100,14 +105,14 @@ export class LocalQueue {
     return waiter;
   }
 
-  /** Removes a waiter that got its lock or gave up. The next one takes over. */
+  /** Removes a waiter that got its lock or gave up. The next waiter takes over. */
   leave(waiter: Waiter): void {
     const index = this.#waiters.indexOf(waiter);
     this.#waiters.splice(index, 1);
     if (index === 0) this.first?.sleep.cutTo(0);
   }
 
-  /** Stops listening, and leaves the queues of the nodes. */
+  /** Ends the subscriptions, and leaves the queues of the nodes. */
   end(): readonly Promise<unknown>[] {
     const passing = this.#letPass();
     for (const subscription of this.#subscriptions.values()) subscription.stop();
@@ -117,16 +122,16 @@ export class LocalQueue {
   }
 
   /**
-   * Lets the first waiter take over. When the previous one was granted, the queue node kept the position for the next
-   * one, which then need not ask.
+   * Lets the first waiter take over. When the previous waiter got the lock, the queue node may have kept the position
+   * for the next waiter, which then need not ask.
    *
-   * @returns the milliseconds after which that grant can have expired; `undefined` without such a grant, or if it is
-   * this waiter's turn
+   * @returns the milliseconds after which the lock of the previous waiter can have expired; `undefined` when the
+   * position was not kept, or when it is this waiter's turn
    */
   takeOver(): number | undefined {
     const inherited = this.#inherited;
     this.#inherited = false;
-    // The grant left a permit free, and the message about it came before the reply.
+    // A permit was left free after the grant. The message about it came before the reply.
     if (this.#turn && this.kind.mode === 'permits') return undefined;
     this.first?.sleep.cutTo(this.#askAt - performance.now());
     return inherited ? this.lastHeld()?.retryAfter : undefined;
@@ -149,7 +154,7 @@ export class LocalQueue {
     waiter.sleep.forget();
     if (this.#askAt <= performance.now()) this.#askAt = Infinity;
     if (ready) this.#queuedAt.add(queueNode);
-    // Not for a reader: the next reader can be granted at the same time, and need not wait for a message.
+    // Readers get no such entry: the next reader can be granted at the same time, and need not wait for a message.
     const next = ready && this.kind.mode !== 'shared' ? this.#waiters[1] : undefined;
     return {
       left,
@@ -172,7 +177,8 @@ export class LocalQueue {
     if (held) {
       this.#before = this.#last;
       this.#last = outcome.id;
-      // The next request follows the release on the same connections: one round trip. A message would take two.
+      // The request of the next call follows the release on the same connections, which takes one round trip. A message
+      // would take two.
       if (nextIsFirst) {
         outcome.follower = () => {
           this.#turn = true;
@@ -181,7 +187,7 @@ export class LocalQueue {
       }
     } else this.first?.sleep.cutTo(this.#askAt - performance.now());
     this.#inherited = held && this.isQueued();
-    // A tick that has run is no result for waiters without a tick.
+    // The refusal because of a tick concerns only calls for that tick.
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) return;
     if (outcome instanceof LockUnavailableError) {
       this.#refusal = outcome;
@@ -198,14 +204,14 @@ export class LocalQueue {
     }
   }
 
-  /** A holder from this queue, which no node has named yet. */
+  /** Describes a holder of this process that no node has named yet. */
   #holderOf({ id, ttl, fencingToken, mode, slot }: HeldLock): LockHolder {
     const { owner } = this.id;
     const holder = { id, owner, since: new Date(), remaining: ttl, fencingToken, mode };
     return slot === undefined ? holder : { ...holder, slot };
   }
 
-  /** Holders of other permits, as the nodes named them in the last refusal. */
+  /** The holders of other permits in the last refusal. */
   #others(): readonly LockHolder[] {
     const refusal = this.#refusal;
     if (this.kind.mode !== 'permits' || !refusal || refusal instanceof LockUnavailableError) return [];
@@ -214,12 +220,15 @@ export class LocalQueue {
     return left.filter(({ mode, remaining }) => mode === 'permits' && remaining > 0);
   }
 
-  /** `true` if holders of this mode can follow each other for ever, without a gap in which we could be granted. */
+  /**
+   * `true` if holders of this mode can follow each other for ever, without a gap in which this process could get the
+   * lock.
+   */
   #couldStarve(mode: LockMode): boolean {
     return mode !== 'exclusive' && mode !== this.kind.mode;
   }
 
-  /** Asks every node, because later callers could get a quorum without the queue node. */
+  /** Asks every node to refuse later callers, because such callers could get a quorum without the queue node. */
   #holdBack(): void {
     this.#holdsBack = true;
     this.#marks = true;
@@ -233,7 +242,7 @@ export class LocalQueue {
       const stands = await store.holdBack?.(this.id, elapsedSince(waiter.since));
       if (stands === false && this.#marks) this.#markAgain(store);
     } catch {
-      // The mark is advice to the node, and is set again in a second.
+      // Ignore a failure: the mark is only a hint for the node, and is set again in a second.
     }
   }
 
@@ -261,12 +270,12 @@ export class LocalQueue {
     return this.stores.map((store) => store.letPass?.(this.id));
   }
 
-  /** `true` if the waiter stands in the queue, so that a message will come. */
+  /** `true` if the waiter is in the queue, so that a message will come. */
   isQueued(): boolean {
     return this.#queuedIn !== undefined && this.#subscriptions.get(this.#queuedIn)?.ready === true;
   }
 
-  /** `true` if another request at once would add the waiter to the queue. */
+  /** `true` if another request now would add the waiter to the queue. */
   canQueue(): boolean {
     return !this.isQueued() && this.#subscriptionAt(this.#queueNode())?.ready === true;
   }
@@ -278,7 +287,7 @@ export class LocalQueue {
     return refusal instanceof LockUnavailableError ? refusal : this.#heldError(refusal);
   }
 
-  /** The error with the holder, if the last request was refused because of one. */
+  /** The error with the holder, if a holder was the reason of the last refusal. */
   lastHeld(): LockHeldError | undefined {
     const refusal = this.#refusal;
     return refusal && !(refusal instanceof LockUnavailableError) ? this.#heldError(refusal) : undefined;
@@ -295,7 +304,7 @@ export class LocalQueue {
     return queueNodeOf(this.stores, failed.node);
   }
 
-  /** `undefined` if the store has no queue: its waiters poll. */
+  /** Returns the subscription at a node; `undefined` if the store has no queue, so that its waiters poll. */
   #subscriptionAt(node: number): Subscription | undefined {
     let subscription = this.#subscriptions.get(node);
     if (!subscription) {
@@ -312,9 +321,9 @@ export class LocalQueue {
 }
 
 /**
- * The index of the queue node: the first node that answers, in the order that all processes use.
+ * The index of the queue node: the first node that answers, in the order that is the same in all processes.
  *
- * @param except - a node that gave no vote a moment ago
+ * @param except - a node that gave no vote recently
  */
 export function queueNodeOf(stores: readonly Store[], except?: number): number {
   for (let node = 0; node < stores.length; node++) {

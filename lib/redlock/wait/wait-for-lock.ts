@@ -7,22 +7,22 @@ import { quorumOf } from '../quorum.js';
 import type { LocalQueue, Waiter } from './local-queue.js';
 import { firstState, next, type WaitEvent, type WaitStep, type WaitTerms } from './wait-machine.js';
 
-/** The most milliseconds of a `retry.timeout` that are reserved for the answer to the last attempt. */
+/** Largest part of `retry.timeout` that is reserved for the answer to the last attempt, in milliseconds. */
 const LAST_ATTEMPT_MS = 50;
 
-/** An attempt that a call made before it had to wait. */
+/** The attempt that a call made before its wait. */
 export interface MadeAttempt {
   readonly plan: AttemptPlan;
   readonly result: AttemptResult;
-  /** The moment at which it began. */
+  /** The moment at which the attempt began. */
   readonly since: Instant;
-  /** The call's entry in the queue, if other calls have queued behind it already. */
+  /** The call's entry in the queue, if other calls have already queued behind it. */
   readonly waiter: Waiter | undefined;
 }
 
-/** A call that waits, with its way to ask the nodes. */
+/** A waiting call, and the function with which it asks the nodes. */
 export interface Wait {
-  /** Each of them ends the wait with its reason when it aborts. */
+  /** Signals, any of which ends the wait: the call rejects with the reason of the signal. */
   readonly signals: readonly AbortSignal[];
   readonly retry: ResolvedRetry;
   /** The time limit for the answer of a node, in milliseconds. */
@@ -51,13 +51,13 @@ export async function waitForLock(queue: LocalQueue, wait: Wait): Promise<HeldLo
 /**
  * Waits behind other calls of this process.
  *
- * @returns the number of attempts that this wait counts for
- * @throws the error of the calls in front, when a limit of `retry` is reached first
+ * @returns the number of attempts as which this wait counts
+ * @throws the error of the earlier calls, when a limit of `retry` is reached first
  */
 async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }: Wait): Promise<number> {
   const { timeout, attempts, delay, jitter } = retry;
-  // Alone, the call would make one attempt after each such pause. Each pause therefore counts as one, although it asks
-  // nobody.
+  // A call without others before it makes one attempt after each such pause. So each pause counts as an attempt here,
+  // although the call asks no node.
   const perAttempt = delay + jitter / 2;
   const patience = (attempts - 1) * perAttempt;
   await waiter.sleep.for(Math.min(timeout, patience), signals);
@@ -66,7 +66,7 @@ async function untilFirst(queue: LocalQueue, waiter: Waiter, { retry, signals }:
   throw queue.refusal().afterTrying(patience < timeout ? { attempts } : { timeout });
 }
 
-/** Follows the steps of the wait machine, as the first in line, until the lock is acquired or a limit is reached. */
+/** Follows the steps of the wait machine for the first waiter, until the lock is acquired or a limit is reached. */
 async function insist(
   queue: LocalQueue,
   waiter: Waiter,
@@ -92,7 +92,7 @@ async function insist(
     const outcome = result.outcome as LockHeldError | LockUnavailableError;
     if (outcome instanceof LockHeldError && outcome.ranTick !== undefined) throw outcome;
     const isHeld = outcome instanceof LockHeldError;
-    // The attempt had less time than the time limit of a node, so a missing answer does not mean that the node is down.
+    // The attempt ended before the time limit of a node, so a missing answer does not show that the node is down.
     const isUnclear = !isHeld && cutShort && !isRuledOut(outcome);
     const reported = isUnclear ? (lastHeld ?? outcome) : outcome;
     lastHeld = reported instanceof LockHeldError ? reported : undefined;
@@ -135,7 +135,8 @@ async function insist(
 }
 
 /**
- * `true` if so many nodes answered with errors that there can be no quorum, however long the call waits for the others.
+ * `true` if so many nodes answered with errors that the others are too few for a quorum. A longer wait for them is then
+ * useless.
  */
 function isRuledOut({ votes }: LockUnavailableError): boolean {
   const errors = votes.filter(({ error }) => error && !(error instanceof NoTimeError)).length;

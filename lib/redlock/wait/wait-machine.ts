@@ -2,7 +2,7 @@ import type { RetryLimit } from '../../core/errors.js';
 
 /** The limits of a wait. */
 export interface WaitTerms {
-  /** As in `retry`; `Infinity` for no limit. */
+  /** Milliseconds, as in `retry`; `Infinity` for no limit. */
   readonly timeout: number;
   readonly attempts: number;
   readonly delay: number;
@@ -11,28 +11,28 @@ export interface WaitTerms {
   readonly lastAttempt: number;
 }
 
-/** The state of the first in line. */
+/** The state of the first waiter. */
 export interface WaitState {
   /**
-   * The number of attempts so far, including those that a wait behind other calls counts for. An attempt that comes
-   * sooner than `delay`, because the waiter keeps others out, counts as a fraction.
+   * The number of attempts so far. A wait behind other calls counts as one or more attempts. An attempt after less than
+   * `delay` counts as a fraction: such attempts happen while nodes refuse other callers for this waiter.
    */
   readonly attempts: number;
-  /** The nodes have refused, so that it makes sense to join a queue. */
+  /** `true` if the nodes have refused, so that joining a queue makes sense. */
   readonly isRefused: boolean;
-  /** The next attempt asks all nodes, even if one would be enough. */
+  /** `true` if the next attempt asks all nodes, even if one would be enough. */
   readonly asksAll: boolean;
 }
 
-/** An event in the life of a waiter. */
+/** An event for a waiter. */
 export type WaitEvent =
   | {
-      /** The waiter has become the first in line. */
+      /** The waiter has become the first of the queue. */
       readonly kind: 'first';
       /** Milliseconds until the lock can be free, if the queue node is known to have the waiter in its queue. */
       readonly freeIn: number | undefined;
       readonly timeLeft: number;
-      /** Between 0 and 1, as below. */
+      /** A random number from 0 to 1, here and in the other events. */
       readonly random: number;
     }
   | { /** A sleep has ended. */ readonly kind: 'woken'; readonly timeLeft: number }
@@ -44,13 +44,15 @@ export type WaitEvent =
       readonly freeIn: number;
       readonly split: boolean;
       readonly atQueueNode: 'granted' | 'refused' | 'failed' | 'pending';
-      /** The attempt asked the queue node alone first. */
+      /** `true` if the attempt asked only the queue node at first. */
       readonly queueNodeFirst: boolean;
-      /** The waiter will get a message when the lock is free. */
+      /** `true` if the waiter will get a message when the lock is free. */
       readonly isQueued: boolean;
-      /** The nodes keep other callers out for this waiter. They stop if the waiter does not ask again (S22). */
+      /**
+       * `true` if the nodes refuse other callers for this waiter. They stop when the waiter does not ask again (S22).
+       */
       readonly holdsBack: boolean;
-      /** Another request at once would add the waiter to the queue. */
+      /** `true` if another request now would add the waiter to the queue. */
       readonly canQueue: boolean;
       readonly timeLeft: number;
       readonly random: number;
@@ -67,14 +69,16 @@ export type WaitStep =
 
 /**
  * The longest sleep of a waiter in the queue, in milliseconds. The waiter gets a message when it can try, but messages
- * can get lost, so it also asks.
+ * can get lost, so the waiter also asks from time to time.
  */
 const LONGEST_SLEEP_MS = 5_000;
 
-/** The longest sleep of a waiter for which nodes keep others out, in milliseconds: half the life of the mark (S22). */
+/**
+ * The longest sleep of a waiter for which nodes refuse other callers, in milliseconds: half the life of the mark (S22).
+ */
 const LONGEST_WHILE_HOLDING_BACK_MS = 1_000;
 
-/** The rounding error of a sum of fractional attempts. */
+/** Tolerance for the rounding error of a sum of fractional attempts. */
 const ROUNDING = 1e-6;
 
 /** Milliseconds until the next attempt after a split vote. */
@@ -84,7 +88,7 @@ export function firstState(attempts: number): WaitState {
   return { attempts, isRefused: false, asksAll: false };
 }
 
-/** The next step of the first in line. Pure: time and chance come with the event. */
+/** Computes the next step of the first waiter. A pure function: the event contains the time and a random number. */
 export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): readonly [WaitState, WaitStep] {
   const budget = event.timeLeft - terms.lastAttempt;
   switch (event.kind) {
@@ -107,12 +111,12 @@ export function next(state: WaitState, event: WaitEvent, terms: WaitTerms): read
       const { timeout, attempts: most } = terms;
       if (attempts > most - ROUNDING) return [after, { kind: 'give up', limit: { attempts: most } }];
       if (budget <= 0) return [after, { kind: 'give up', limit: { timeout } }];
-      // The other case: it refused without adding the waiter to the queue, and can add it now.
+      // In the second case the queue node refused without adding the waiter to the queue, and can add it now.
       if (asksAll || (isHeld && atQueueNode !== 'granted' && canQueue))
         return ask(after, event.timeLeft, terms);
       const sleep = sleepAfter(event, terms);
-      // This applies with and without a message to come: none comes if the queue node granted and others hold the lock
-      // on other nodes.
+      // The limit applies also to a waiter that gets no message: the queue node sends none when it granted the lock and
+      // others hold the lock on other nodes.
       const ms = event.holdsBack ? Math.min(sleep, LONGEST_WHILE_HOLDING_BACK_MS) : sleep;
       return [
         { ...after, attempts: ms < sleep ? state.attempts + ms / sleep : attempts },

@@ -1,9 +1,12 @@
 import { type AbortWatch, onAbort } from '../../core/on-abort.js';
 
-/** The longest delay that `setTimeout` accepts. It fires at once when given a longer one. */
+/** Longest delay of `setTimeout`. With a longer delay `setTimeout` calls back at once. */
 const LONGEST_TIMER_MS = 2 ** 31 - 1;
 
-/** A wait that other code can shorten, even before it begins. A caller awaits it, so it keeps the process alive. */
+/**
+ * A wait that other code can shorten, even before it begins. The wait keeps the process alive, because a caller awaits
+ * it.
+ */
 export class WakeableSleep {
   /** The latest end, by the monotonic clock. A limit that was set before the wait began counts, too. */
   #end = Infinity;
@@ -11,8 +14,8 @@ export class WakeableSleep {
   #resolve: (() => void) | undefined;
 
   /**
-   * Resolves after `delay` milliseconds or when it is shortened; rejects with the reason of the first signal that
-   * aborts before. Leaves no listener and no timer behind.
+   * Resolves after `delay` milliseconds or earlier when the wait is shortened. Rejects with the reason of the first
+   * signal that aborts before that. Leaves no listener and no timer behind.
    */
   async for(delay: number, signals: readonly AbortSignal[]): Promise<void> {
     for (const signal of signals) signal.throwIfAborted();
@@ -33,7 +36,7 @@ export class WakeableSleep {
     }
   }
 
-  /** Ends the wait `delay` milliseconds from now at the latest. */
+  /** Shortens the wait: it ends `delay` milliseconds from now at the latest. */
   cutTo(delay: number): void {
     const end = performance.now() + delay;
     if (end >= this.#end) return;

@@ -11,19 +11,19 @@ import type { LockRuntime } from '../lock-runtime.js';
 import type { LockScope, RunnableLock } from '../lock-scope.js';
 import { leaderKey, type LeaderTerm } from './leader-term.js';
 
-/** A method that the leader runs. */
+/** A method that runs while this process leads. */
 export interface LeaderTask {
   /** The name of the leader, from `@Leader`. */
   readonly name: string;
-  /** The class and the method. */
+  /** The name of the class and of the method. */
   readonly method: string;
-  /** Milliseconds; by default the module's ttl. */
+  /** Ttl of the term's lock in milliseconds; by default the module's ttl. */
   readonly ttl: number | undefined;
-  /** Leads until its promise settles. */
+  /** Runs the method. The term lasts until the returned promise settles. */
   readonly lead: (term: LeaderTerm) => void | PromiseLike<unknown>;
 }
 
-/** Milliseconds before the next attempt, doubled after each that fails at once. */
+/** Milliseconds before the next attempt; doubled after each attempt that fails at once. */
 const FIRST_BACK_OFF_MS = 1_000;
 const LONGEST_BACK_OFF_MS = 30_000;
 
@@ -32,7 +32,7 @@ class Term implements LeaderTerm {
   readonly keys: readonly string[];
   readonly fencingToken: number;
   readonly signal: AbortSignal;
-  /** The work that runs under its lock besides the method that leads. */
+  /** Tasks that run under the lock of the term besides the leading method. */
   readonly tasks = new Set<Promise<unknown>>();
   readonly #controller = new AbortController();
   #end: TermEnd | undefined;
@@ -49,7 +49,7 @@ class Term implements LeaderTerm {
     lock.signal.addEventListener('abort', lost, { once: true });
   }
 
-  /** Ends the term, unless it has ended already. The lock is released when all work under it has settled. */
+  /** Ends the term, unless it has already ended. The lock is released when all tasks under it have settled. */
   end(how: TermEnd, reason: Error): void {
     if (this.#end !== undefined) return;
     this.#end = how;
@@ -64,8 +64,8 @@ class Term implements LeaderTerm {
 }
 
 /**
- * The attempts of one process to lead under one name, and its terms. One method runs at a time: after a loss the next
- * attempt begins when the method of the lost term has settled.
+ * The attempts of one process to lead under one name, and its terms. The method never runs twice at a time: after a
+ * loss the next attempt begins when the method of the lost term has settled.
  */
 export class Campaign {
   /** The last term, until its lock is released. */
@@ -74,10 +74,13 @@ export class Campaign {
   #attempts: AbortController | undefined;
   #running: Promise<void> = Promise.resolve();
   readonly #options: ResolvedLockOptions;
-  /** Runs a task in the context in which the campaign was made, because the caller of `start` may be under a lock. */
+  /**
+   * Runs a task in the asynchronous context of the constructor: the caller of `start` may be under a lock, and the
+   * campaign must not be.
+   */
   readonly #outside = AsyncLocalStorage.snapshot();
 
-  /** @param tell - never throws */
+  /** @param tell - a listener for events, which never throws */
   constructor(
     private readonly task: LeaderTask,
     private readonly runtime: LockRuntime,
@@ -103,7 +106,7 @@ export class Campaign {
     return this.task.name;
   }
 
-  /** The clock decides, as in `LockHandle.isHeld`. */
+  /** `true` while this process leads. The answer comes from the clock, as in `LockHandle.isHeld`. */
   isLeader(): boolean {
     return this.#term !== undefined && this.#term.ended === undefined && this.#term.lock.isHeld();
   }
@@ -124,7 +127,7 @@ export class Campaign {
     return result;
   }
 
-  /** Starts to campaign; does nothing if it does so already. */
+  /** Starts the campaign, unless it is already under way. */
   start(): void {
     if (this.runtime.isClosed || this.#attempts) return;
     const attempts = new AbortController();
@@ -133,8 +136,8 @@ export class Campaign {
   }
 
   /**
-   * Ends the term and stops the campaign. Resolves when all work under the lock has settled and the lock is released.
-   * Called by such work, it resolves at once, because it would wait for itself.
+   * Ends the term and stops the campaign. Resolves when all tasks under the lock have settled and the lock is released.
+   * A call from such a task resolves at once, because it would wait for itself.
    */
   async stop(how: 'resigned' | 'shutdown'): Promise<void> {
     const reason = new Error(REASONS[how]);
@@ -146,7 +149,7 @@ export class Campaign {
     if (!isUnderTerm) await this.#running;
   }
 
-  /** Never rejects. */
+  /** Campaigns and leads until `attempts` aborts. Never rejects. */
   async #campaign(attempts: AbortController): Promise<void> {
     const { name, method } = this.task;
     const { signal } = attempts;
@@ -163,7 +166,8 @@ export class Campaign {
         if (!failed) continue;
       } catch (error) {
         if (signal.aborted || this.runtime.isClosed) return;
-        // Another leader is no failure. Only a testing module without waiting rejects with this error.
+        // A lock that is held by another leader is no failure. Only a testing module that does not wait rejects with
+        // this error.
         if (error instanceof LockHeldError) failed = false;
         else
           this.#log(
@@ -179,9 +183,12 @@ export class Campaign {
     }
   }
 
-  /** Leads for one term, unless the lock came too late. Always releases the lock afterwards. */
+  /**
+   * Leads for one term, unless the campaign has stopped or the lock has ended since. Always releases the lock
+   * afterwards.
+   */
   async #lead(lock: RunnableLock, attempts: AbortController): Promise<TermEnd> {
-    // Registered as running, so that shutdown waits for it, within its limit.
+    // Registers the term as a running method, so that shutdown waits for it, within its time limit.
     const scope = this.runtime.begin(lock, this.#options);
     try {
       if (attempts.signal.aborted) return 'resigned';
@@ -197,7 +204,7 @@ export class Campaign {
     }
   }
 
-  /** Runs the method; afterwards the term has ended. */
+  /** Runs the method. The term has ended when the promise resolves. */
   async #run(term: Term, attempts: AbortController): Promise<void> {
     const { name: leader, method, lead } = this.task;
     const { fencingToken, lock, scope } = term;
@@ -205,13 +212,14 @@ export class Campaign {
     this.tell({ leader, method, isLeader: true, fencingToken });
     try {
       await scope.inside(() => lead(term));
-      // After a pause, a process may learn that its broker is gone before its timer reports the end of the lock.
+      // `isHeld` reports a lock that has ended. After a pause of the process, the method may fail before the timer
+      // reports the end.
       lock.isHeld();
       if (term.ended === undefined && this.#attempts === attempts) this.#attempts = undefined;
       term.end('returned', new Error(`${method} has returned, which ends its term`));
     } catch (cause) {
       lock.isHeld();
-      // An error that the end of the term caused is expected.
+      // Ignore an error that the end of the term itself has caused.
       if (term.ended !== undefined && cause !== term.signal.reason && !isAbort(cause))
         this.#log('warn', `${method} threw after the end of its term ${fencingToken}`, cause);
       term.end('threw', new Error(`${method} has thrown, which ends its term`, { cause }));
@@ -230,12 +238,12 @@ export class Campaign {
     this.tell({ leader, method, isLeader: false, fencingToken, reason: how, ...failed });
   }
 
-  /** An error of the application's logger must not end the campaign. */
+  /** Logs a message. An error of the application's logger must not end the campaign. */
   #log(level: 'log' | 'warn' | 'error', message: string, error?: unknown): void {
     try {
       this.logger[level](error === undefined ? message : `${message}: ${inspect(error)}`);
     } catch {
-      // There is no one to report to.
+      // The logger has failed, so the error cannot be reported.
     }
   }
 }

@@ -8,7 +8,7 @@ import { Campaign, type LeaderTask } from './campaign.js';
 export class Leaders {
   readonly #logger = new Logger('Leader');
   readonly #campaigns = new Map<string, Campaign>();
-  /** Called when this process begins or ceases to lead, and when the application shuts down. */
+  /** Listeners that are called when this process begins or ceases to lead, and when the application shuts down. */
   readonly #listeners = new Set<() => void>();
 
   constructor(
@@ -25,12 +25,12 @@ export class Leaders {
     return this.#campaigns.get(name);
   }
 
-  /** @throws Error when another method leads under the name: the two would never lead at the same time */
+  /** @throws Error when another method has the same name: the two would never lead at the same time */
   add(task: LeaderTask): void {
     if (this.#campaigns.has(task.name)) {
       throw new Error(
         `@Leader(${quoted([task.name])}) of ${task.method}: another method of this application has that name, and one of ` +
-          'the two would always wait for the other. Give it a name of its own, or call both from one method.',
+          'the two would always wait for the other. Give it another name, or call both from one method.',
       );
     }
     const tell = (event: Omit<LeaderEvent, 'instance'>): void => this.#tell(event);
@@ -41,7 +41,7 @@ export class Leaders {
     for (const campaign of this.#campaigns.values()) campaign.start();
   }
 
-  /** Ends the terms when the application shuts down: their signals abort. The runtime waits for their methods. */
+  /** Ends all terms when the application shuts down, so that their signals abort. The runtime waits for the methods. */
   stop(): void {
     for (const campaign of this.#campaigns.values()) void campaign.stop('shutdown');
     for (const listener of [...this.#listeners]) listener();

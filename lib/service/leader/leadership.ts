@@ -4,24 +4,25 @@ import { quoted } from '../../core/printable.js';
 import { type CurrentLeader, leaderKey } from './leader-term.js';
 import type { Leaders } from './leaders.js';
 
-/** Milliseconds between two requests for the leader in another process. */
+/** Milliseconds between two requests for the leader, while another process leads. */
 const LOOK_AGAIN_MS = 1_000;
 
 /**
- * The leader of one name: tells if this process leads, and otherwise which process does. `LockService.leader` returns
- * it, also where no method has `@Leader` with that name.
+ * The leader of one name: reports if this process leads, and otherwise which process leads. `LockService.leader`
+ * returns the object also for a name without a method with `@Leader`.
  */
 export class Leadership {
-  /** @internal `LockService.leader` makes it. */
+  /** @internal `LockService.leader` makes the object. */
   constructor(
     readonly name: string,
     private readonly leaders: Leaders,
   ) {}
 
   /**
-   * `true` if this process leads now. The clock decides, without a request to the store.
+   * `true` if this process leads now. The answer comes from the clock, without a request to the store.
    *
-   * The term can end before the next statement: a write that must not come late needs the fencing token of the term.
+   * The term can end before the next statement: a write that must not happen after the term needs the term's fencing
+   * token.
    */
   isLeader(): boolean {
     return this.leaders.of(this.name)?.isLeader() ?? false;
@@ -41,9 +42,9 @@ export class Leadership {
   }
 
   /**
-   * The present leader, then each further one: the result of {@link current} at once, and again whenever it changes. A
-   * change in this process is reported at once, a change in another process within about a second. A leader with a
-   * shorter term may be left out. While too few nodes answer, there are no reports. The iteration ends when the
+   * Iterates over the leaders: the present one at once, and then each later one. The values are those of {@link
+   * current}. A change in this process is reported at once, a change in another process within about a second. A leader
+   * with a shorter term may be left out. While too few nodes answer, there are no reports. The iteration ends when the
    * application shuts down; after a `break` in the middle of a wait it ends within a second.
    */
   async *changes(): AsyncGenerator<CurrentLeader | undefined, void, undefined> {
@@ -65,9 +66,9 @@ export class Leadership {
   }
 
   /**
-   * Ends the term of this process, if it has one, and stops the campaign until {@link campaign} or the next start.
-   * Resolves when the method with `@Leader` has settled and another process can lead; when that method calls it, at
-   * once after its signal has aborted. Does nothing if no method has `@Leader` with this name.
+   * Ends the term of this process, if there is one, and stops the campaign until {@link campaign} or the next start.
+   * Resolves when the method with `@Leader` has settled and another process can lead. A call from that method itself
+   * resolves at once, after its signal has aborted. Does nothing if no method has `@Leader` with this name.
    */
   async resign(): Promise<void> {
     await this.leaders.of(this.name)?.stop('resigned');
@@ -85,7 +86,7 @@ export class Leadership {
     campaign.start();
   }
 
-  /** `null` when too few nodes answer. */
+  /** Asks for the leader; `null` when too few nodes answer. */
   async #look(): Promise<CurrentLeader | undefined | null> {
     try {
       return await this.current();
@@ -100,7 +101,7 @@ function isSame(a: CurrentLeader | undefined, b: CurrentLeader | undefined): boo
   return a?.owner === b?.owner && a?.since.getTime() === b?.since.getTime();
 }
 
-/** @param what - the code that names the leader, at the start of the message */
+/** @param what - the start of the message: the code that uses the name */
 export function nobodyLeads(what: string, { names }: Leaders): RedlockError {
   const led = names.length === 0 ? 'It has no @Leader at all' : `Its leaders: ${quoted(names)}`;
   return new RedlockError(

@@ -11,14 +11,14 @@ import { type RefusalContext, Refusals } from './refusals.js';
 import type { Releases } from './releases.js';
 import type { SlotHints } from './slot-hints.js';
 
-/** The most repetitions of a request that was refused by a key which is gone by now. */
+/** Largest number of attempts of a request: it is repeated when the key that refused it no longer exists. */
 const MOST_ROUNDS = 16;
 
-/** Seconds for which the queue entries of a dead process stay; it is passed over much sooner. */
+/** Seconds for which the queue entries of a dead process stay. Other waiters skip such entries much earlier. */
 const PLACE_SECONDS = 60;
 
 export interface AcquireContext extends RefusalContext {
-  /** The etcd leases of queue entries, apart from those of locks. */
+  /** The etcd leases of queue entries, separate from those of locks. */
   readonly placeLeases: EtcdLeases;
   readonly names: Names;
   readonly holds: Holds;
@@ -27,7 +27,9 @@ export interface AcquireContext extends RefusalContext {
   readonly hints: SlotHints;
 }
 
-/** Stores leases, each in one transaction: it compares the keys that must not exist, and reads those that do. */
+/**
+ * Stores each lease in one transaction, which checks that certain keys do not exist, and otherwise reads those keys.
+ */
 export class Acquisitions {
   readonly #refusals: Refusals;
 
@@ -68,7 +70,7 @@ export class Acquisitions {
     const { lease, position, wish } = request;
     const { kind } = lease;
     let etcdLease = first;
-    /** No key expires with it, and none will. */
+    /** `true` while no key expires with the etcd lease, so that another attempt can use it. */
     let isUnused = true;
     const hinted =
       kind.mode === 'permits' && !wish ? lease.keys.map((key) => hints.take(key, kind.permits)) : undefined;
@@ -88,7 +90,7 @@ export class Acquisitions {
           place: ordered && position ? await this.#place(asked, position) : undefined,
           next: position && places.nextAt(keys[0] ?? '', position),
         };
-        // A lease that has ended must not be stored: it would stay until its ttl has passed (S15).
+        // Do not store a lease that has ended: it would stay until its ttl has passed (S15).
         if (lease.ended) throw new Error('given up before it could be asked');
         let reply: TxnReply;
         try {
@@ -124,7 +126,7 @@ export class Acquisitions {
     }
   }
 
-  /** The queue entry of a waiter that is refused: its present one, else a new one at the first key. */
+  /** The queue entry of a refused waiter: its present entry, or a new entry at the first key. */
   async #place(asked: Asked, { waiter }: QueuePosition): Promise<PlaceAt> {
     const { places, placeLeases } = this.context;
     const { keys, came } = asked;
@@ -169,7 +171,8 @@ export class Acquisitions {
   }
 
   /**
-   * Repeats the grant of a lease that is stored already. If the lease asks for other slots now, frees its present ones.
+   * Repeats the grant of a lease that is already stored. If the lease now asks for other slots, frees its present
+   * slots.
    */
   async #again(asked: Asked, hold: Hold): Promise<AcquireReply | undefined> {
     const { lease, wish } = asked.request;
@@ -185,7 +188,10 @@ export class Acquisitions {
     return { granted: true, token, validFrom: etcdLease.confirmed, ...(slots ? { slots } : {}) };
   }
 
-  /** Replaces an etcd lease that no longer exists: one of the two, and etcd does not report which. */
+  /**
+   * Replaces an etcd lease that no longer exists: that of the lock or that of the queue entry. etcd does not report
+   * which.
+   */
   async #replaced(asked: Asked, { etcdLease, place }: Round): Promise<EtcdLease> {
     const { leases, placeLeases } = this.context;
     const { lease, renewed } = asked.request;

@@ -1,11 +1,11 @@
 import { padded } from './names.js';
 
-/** The most moments that are remembered, each with a different revision. */
+/** Largest number of remembered moments, each with a different revision. */
 const MOST = 4_096;
 
 /**
- * The known revisions of the cluster at past moments. They give the order in which waiters of different processes came:
- * the clocks of the processes may differ, and etcd has no clock to ask.
+ * The known revisions of the cluster at past moments. They show the order in which waiters of different processes came:
+ * the clocks of the processes may differ, and etcd does not report its time.
  */
 export class Arrivals {
   readonly #times: number[] = [];
@@ -32,9 +32,9 @@ export class Arrivals {
   }
 
   /**
-   * A text that sorts by arrival: by revision, and for the same revision by the clock.
+   * Makes a text that sorts by arrival: by revision, and at one revision by the clock.
    *
-   * @param came - the arrival, by the monotonic clock
+   * @param came - time of the arrival, by the monotonic clock
    */
   orderOf(came: number): string {
     let [low, high] = [0, this.#times.length];

@@ -15,19 +15,21 @@ export interface Asked {
   readonly ordered: boolean;
   /** The names of the keys in etcd. */
   readonly keys: readonly string[];
-  /** For a waiter: the time of its call, by the monotonic clock. */
+  /** The time of the call, by the monotonic clock; for a waiter, the time of its first request. */
   readonly came: number;
 }
 
-/** The plan of one round: what it compares and what it writes. */
+/** The plan of one round: its comparisons and its writes. */
 export interface Round {
   readonly base: Base;
   readonly etcdLease: EtcdLease;
   readonly slots: readonly number[];
-  /** Another caller took the chosen slot first. Callers that look at the same time must choose different slots. */
+  /**
+   * `true` after another caller took the chosen slot first. Callers at the same time must then choose different slots.
+   */
   readonly collided: boolean;
   readonly names: readonly string[];
-  /** The last look showed that this lease keeps no earlier waiter out. */
+  /** `true` if the last read showed that this lease excludes no earlier waiter. */
   readonly passes: boolean;
   readonly place: PlaceAt | undefined;
   readonly next: Next | undefined;
@@ -39,7 +41,7 @@ export interface PlaceAt {
   readonly etcdLease: EtcdLease;
 }
 
-/** Stores the lease if its keys are free. Otherwise reads what is stored there, and queues the waiter. */
+/** Stores the lease if its keys are free. Otherwise reads their holders, and adds the waiter to the queue. */
 export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
   const { request, ordered, keys } = asked;
   const { lease, since, position } = request;
@@ -68,12 +70,12 @@ export function transactionOf(asked: Asked, round: Round, places: Places): Txn {
     failure.push(...standing.filter((name) => name !== place.name).map(remove));
     failure.push(put(place.name, placeValue(wellFormed(waiter.owner), kind), place.etcdLease.id));
   }
-  // The last one, which `#granted` reads.
+  // This read must be the last, because `#granted` takes the last response.
   if (ordered) success.push(get(placesOf(keys[0] ?? ''), { limit: 1, keys_only: true }));
   return { compare, success, failure };
 }
 
-/** Why it cannot be stored, if it cannot. */
+/** The reason why the lease cannot be stored; `undefined` when it can. */
 export function whyNot({ keys, request }: Asked): Error | undefined {
   if (keys.some((key) => key.includes('\0'))) return new Error('cannot store a key with a NUL character');
   const each = request.lease.kind.mode === 'permits' ? 4 : 2;
@@ -87,7 +89,7 @@ export function slotAt(wish: AcquireRequest['wish'], index: number): SlotOf | un
   return wish && { slot: wish.slots[index] ?? 0, exactly: wish.exactly };
 }
 
-/** @throws NoTimeError when nobody waits for the answer any more */
+/** @throws NoTimeError when the time limit of the caller has passed */
 export function timeLeft({ request, since }: Asked): number {
   const left = request.limit - elapsedSince(since);
   if (left <= 0) throw new NoTimeError('there was no time left to ask');

@@ -16,12 +16,13 @@ export interface Base {
 }
 
 /**
- * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1. A resource that has seen
- * the tokens of another store, which follow the clock, would refuse all of them.
+ * Turns revisions into fencing tokens by adding a base. Revisions of a new cluster begin at 1. Without the base, a
+ * resource that has seen tokens of another store would refuse all of them: those tokens are large, because they follow
+ * the clock.
  */
 export class Bases {
   #base: Promise<Base> | undefined;
-  /** The largest revision before the revision went back, at the time of the request for the base. */
+  /** The largest revision before the cluster's revision went back, at the time of the request for the base. */
   #wentBackFrom: number | undefined;
 
   constructor(
@@ -32,7 +33,8 @@ export class Bases {
   }
 
   /**
-   * The base. If the revision has gone back, the base is raised first, so that tokens continue above the earlier ones.
+   * Returns the base. If the revision has gone back, the base is raised first, so that new tokens are above all earlier
+   * tokens.
    */
   get(limit: number): Promise<Base> {
     const { wentBackFrom } = this.transactions;
@@ -48,14 +50,14 @@ export class Bases {
     return this.#base;
   }
 
-  /** Discards the known base: it was written again, or lost with all data. */
+  /** Discards the known base, because another process wrote the base again, or etcd lost all data. */
   forget(): void {
     this.#base = undefined;
   }
 
   /**
-   * Raises the base after the revision has gone back, as after the restore of an older copy. All other processes notice
-   * the new base, because every acquisition compares it.
+   * Raises the base after the revision has gone back, such as after the restore of an older backup. All other processes
+   * notice the new base, because every acquisition compares it.
    */
   async #raised(before: number, limit: number): Promise<Base> {
     const base = await this.#load(limit);
@@ -67,8 +69,9 @@ export class Bases {
   }
 
   /**
-   * Checks the rights to read and to write the base, and writes nothing: no key is changed at revision 1, which is that
-   * of an empty etcd. etcd checks the rights for everything that a transaction could do.
+   * Checks the rights to read and write the base without a write. etcd checks the rights for all operations of a
+   * transaction, also for those whose condition is false. The condition is false here: no key has revision 1, the
+   * revision of an empty etcd.
    */
   async tryToWrite(limit: number): Promise<void> {
     const [compare, success] = [[modifiedAt(this.name, 1)], [put(this.name, '')]];
@@ -76,8 +79,8 @@ export class Bases {
   }
 
   /**
-   * Reads the base. Raises it if it was written in another cluster. This cluster was then restored from a copy that
-   * lacks the last tokens; none of those was ahead of the clock.
+   * Reads the base. Raises the base if another cluster wrote it: this cluster was then restored from a backup that
+   * lacks the last tokens. None of the lost tokens was ahead of the clock, so a base from the clock is above them.
    */
   async #load(limit: number): Promise<Base> {
     const look = await this.transactions.runAnyway({ success: [get([this.name])] }, limit);

@@ -10,10 +10,10 @@ import type { Transactions } from './transactions.js';
 /** The number of keys in one transaction. */
 const PAGE = 100;
 
-/** The number of names in a page of a scan, which include waiters and ticks. */
+/** The number of names in a page of a scan; names of waiters and ticks are among them. */
 const NAMES_OF_PAGE = 1_000;
 
-/** The most waiters of a key that one answer has. */
+/** Largest number of waiters of a key in one answer. */
 const MOST_OF_QUEUE = 100;
 
 const LIMIT_MS = 10_000;
@@ -98,7 +98,7 @@ export class Directory {
 
 function stateOf({ holders }: KeyView, base: number, left: ReadonlyMap<string, number>): HeldKey | undefined {
   const live = holders
-    // Of many leases only some were asked for their remaining time.
+    // With many leases, only some were asked for their remaining time.
     .map((holder) => asKeyHolder(holder, base, left.get(holder.etcdLease) ?? Infinity))
     .filter(({ remaining }) => remaining > 0)
     .toSorted((a, b) => a.remaining - b.remaining);

@@ -7,33 +7,32 @@ import { entriesAt, type Entry, get, type Header, type KeyRange, type TxnReply }
 /** The number of keys in one transaction: etcd accepts 128 operations. */
 const PAGE = 100;
 
-/** The most leases that are asked for their remaining time when many hold a key. */
+/** Largest number of leases that are asked for their remaining time, when many hold a key. */
 const MOST_ASKED = 64;
 
-/** Milliseconds that a read for people or for a hint may take. */
+/** Time limit in milliseconds for a read that no lock waits for. */
 const LOOK_LIMIT_MS = 5_000;
 
-/** A lease of etcd, with which keys expire. It is not a `Lease`. */
+/** A lease in the sense of etcd: keys are attached to it and expire with it. A `Lease` is one attempt to lock. */
 export class EtcdLease {
   /**
-   * `true` when etcd has reported that the lease does not exist: no new key uses it. A deposed leader, or one that has
-   * not caught up yet, reports the same of leases of another term, so no lock is treated as ended because of it.
+   * `true` when etcd has reported that the lease does not exist: no new key uses it. A former leader, or a leader that
+   * is still catching up, reports the same about leases of another term. So no lock counts as ended because of this
+   * report.
    */
   gone = false;
   /**
-   * Changed when the outcome of an acquisition with it is unknown. A transaction that compares an earlier value is
-   * refused, so a late one stores nothing (S16). The revision of a key that expires with the lease; 0 while there is
-   * none.
+   * Revision of the key that guards this etcd lease; 0 while there is no such key. The key expires with the etcd lease.
+   * It is written again when the outcome of an acquisition with this etcd lease is unknown. A transaction that compares
+   * an earlier revision is refused, so a late transaction stores nothing (S16).
    */
   fence = 0;
-  /** For a shared one: the locks that expire with it, and the last renewal of each by the monotonic clock. */
+  /** The locks that expire with a shared etcd lease, each with its last renewal by the monotonic clock. */
   readonly members = new Map<Lease, number>();
   /** The background renewal, while there is one. */
   refreshing: Promise<unknown> | undefined;
 
-  /**
-   * @param confirmed - the time of the last request that etcd has confirmed; the lease's time to live counts from it
-   */
+  /** @param confirmed - the time of the last request that etcd has confirmed; the time to live counts from it */
   constructor(
     readonly id: string,
     readonly fenceName: string,
@@ -42,7 +41,7 @@ export class EtcdLease {
     public confirmed: Instant,
   ) {}
 
-  /** Milliseconds of its time to live that have passed. */
+  /** Milliseconds since the start of its present time to live. */
   get age(): number {
     return elapsedSince(this.confirmed);
   }
@@ -54,13 +53,16 @@ export class EtcdLease {
 
 /** The result of a renewal of an etcd lease. */
 export interface Renewal {
-  /** `true` if it was renewed. Otherwise etcd reports that the lease does not exist, which only the keys confirm. */
+  /**
+   * `true` if the lease was renewed. Otherwise etcd reports that the lease does not exist, which is certain only if its
+   * keys do not exist either.
+   */
   readonly isConfirmed: boolean;
-  /** The entry of each of the keys. */
+  /** The entry of each key; `undefined` for a key that does not exist. */
   readonly found: readonly (Entry | undefined)[];
 }
 
-/** A ttl in whole seconds. */
+/** Converts a ttl into whole seconds, rounded up. */
 export function secondsOf(ttl: number): number {
   return Math.ceil(ttl / 1_000);
 }
@@ -72,11 +74,11 @@ export function limitOf(ttl: number): number {
 
 /** The etcd leases of this process. */
 export class EtcdLeases {
-  /** Shared ones by seconds, for locks that are renewed until they are released. */
+  /** Shared etcd leases by their seconds, for locks that are renewed until they are released. */
   readonly #shared = new Map<number, Promise<EtcdLease>>();
-  /** Unused ones by seconds, left from attempts that were refused. */
+  /** Unused etcd leases by their seconds, from attempts that were refused. */
   readonly #spare = new Map<number, EtcdLease>();
-  /** Called when a shared one was renewed, and all locks with it. */
+  /** Called when a shared etcd lease was renewed, and all its locks with it. */
   onRenewed: (lease: EtcdLease) => void = () => undefined;
 
   constructor(
@@ -84,7 +86,7 @@ export class EtcdLeases {
     private readonly names: Names,
   ) {}
 
-  /** The shared lease of this process for locks of so many seconds; at least half of its time is left. */
+  /** Returns the shared etcd lease of this process for locks of so many seconds. At least half of its time is left. */
   async shared(seconds: number, limit: number): Promise<EtcdLease> {
     let granted = this.#shared.get(seconds);
     if (!granted) {
@@ -109,7 +111,7 @@ export class EtcdLeases {
     });
   }
 
-  /** A lease for a single lock; it may have been granted for an earlier attempt. */
+  /** Returns an etcd lease for a single lock. It may have been granted for an earlier attempt. */
   async own(seconds: number, limit: number): Promise<EtcdLease> {
     const spare = this.#spare.get(seconds);
     this.#spare.delete(seconds);
@@ -118,7 +120,7 @@ export class EtcdLeases {
     return this.once(seconds, limit);
   }
 
-  /** Returns a lease with which no key expires. */
+  /** Takes back an etcd lease to which no key is attached, for a later attempt. */
   giveBack(lease: EtcdLease): void {
     if (lease.shared || lease.gone) return;
     const other = this.#spare.get(lease.seconds);
@@ -128,7 +130,7 @@ export class EtcdLeases {
     if (rest) this.drop(rest);
   }
 
-  /** Revokes a lease with which no important key expires; otherwise it ends when its time has passed. */
+  /** Revokes an etcd lease without important keys. If that fails, it ends when its time has passed. */
   drop(lease: EtcdLease): void {
     this.revoke(lease, limitOf(lease.ttl)).catch(() => undefined);
   }
@@ -144,10 +146,10 @@ export class EtcdLeases {
   }
 
   /**
-   * Renews a lease, and reads the keys after that.
+   * Renews an etcd lease, and then reads its keys.
    *
-   * A leader that was deposed and does not know it yet also renews leases. So a read through the same member must
-   * follow, which needs a majority, in the same term: then the leader was entitled to renew.
+   * A former leader that does not know of its successor yet also renews leases. So a read through the same member
+   * follows, for which etcd needs a majority. When its term is the same, the leader was the real one.
    *
    * @throws Error when the result is unknown
    */
@@ -177,7 +179,7 @@ export class EtcdLeases {
     return { isConfirmed, found };
   }
 
-  /** Revokes the lease and deletes all keys with it, also those of late transactions (S16). */
+  /** Revokes an etcd lease. That deletes all its keys, and makes late transactions with it fail (S16). */
   async revoke({ id }: EtcdLease, limit: number): Promise<void> {
     try {
       await this.gateway.call('lease/revoke', { ID: id }, limit);
@@ -186,14 +188,14 @@ export class EtcdLeases {
     }
   }
 
-  /** A lease for one use; `seconds` may be as few as etcd grants. */
+  /** Returns a new etcd lease; `seconds` may be as few as etcd grants. */
   once(seconds: number, limit: number): Promise<EtcdLease> {
     return this.#grant(seconds, limit, false);
   }
 
   /**
-   * The most milliseconds that are left of each lease: etcd reports whole seconds, rounded down. 0 when it no longer
-   * exists.
+   * The longest remaining time of each etcd lease, in milliseconds: etcd reports whole seconds, rounded down. 0 for a
+   * lease that no longer exists.
    */
   async left(ids: readonly string[], limit = LOOK_LIMIT_MS): Promise<ReadonlyMap<string, number>> {
     const asked = [...new Set(ids)].slice(0, MOST_ASKED);
@@ -212,7 +214,7 @@ export class EtcdLeases {
     return new Map(left);
   }
 
-  /** Revokes unused leases, so that etcd need not keep them; never rejects. */
+  /** Revokes unused leases, so that etcd does not keep them until their end; never rejects. */
   async close(limit: number): Promise<void> {
     const shared = await Promise.allSettled(this.#shared.values());
     const unused = shared.flatMap((each) =>

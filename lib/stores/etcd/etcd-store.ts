@@ -39,14 +39,15 @@ import { Transactions } from './transactions.js';
 import { Turns } from './turns.js';
 import { Watches } from './watches.js';
 
-/** Milliseconds that leaving the queue may take, and revoking leases when the store is closed. */
+/** Time limit in milliseconds for leaving a queue, and for revoking leases when the store is closed. */
 const LEAVE_LIMIT_MS = 2_000;
 
 /**
- * One etcd cluster: its keys expire with etcd leases, and each lock takes one transaction.
+ * A store in one etcd cluster. Its keys expire with etcd leases, and each acquisition is one transaction.
  *
  * Locks that are renewed until they are released share one etcd lease for each ttl: one keepalive renews all of them.
- * The store needs no marks (S22): the transaction that stores a lease checks the queue, and a single store keeps it.
+ * The store needs no marks (S22): the transaction that stores a lease checks the queue, and there is no other node with
+ * another queue.
  */
 export class EtcdStore
   implements LockStore, Omit<WaitQueue, 'holdBack' | 'letPass'>, LockDirectory, QueueDirectory, StoreHealth
@@ -56,9 +57,9 @@ export class EtcdStore
   readonly ttls: TtlRule = {
     least: 2_000,
     step: 1_000,
-    reason: 'etcd ends keys by the second, and grants no less than its time for an election allows',
+    reason: 'etcd counts in whole seconds, and its election timeout limits the shortest ttl',
   };
-  /** Each watch takes a connection, so only waiters have one. */
+  /** Messages arrive only while a call waits: each watch takes a connection, so it is opened on demand. */
   readonly subscribed = false;
   readonly #gateway: Gateway;
   readonly #leases: EtcdLeases;

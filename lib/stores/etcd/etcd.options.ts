@@ -4,24 +4,24 @@ import { badOption, checkOptionNames } from '../../core/checks.js';
 /** The addresses of the cluster, and the login. */
 export interface EtcdOptions {
   /**
-   * URLs of its members, such as `['http://10.0.0.1:2379', 'http://10.0.0.2:2379']`. All must belong to one cluster:
-   * another member takes over when the present one does not answer.
+   * URLs of the members, such as `['http://10.0.0.1:2379', 'http://10.0.0.2:2379']`. All members must belong to one
+   * cluster: when a member does not answer, the store uses the next one.
    */
   readonly endpoints: string | readonly string[];
 
   /**
-   * With `password`, if the cluster has `auth` enabled. Its role needs to read and write all keys that begin with
-   * `prefix`.
+   * Name of the user, together with `password`, if the cluster has `auth` enabled. The user's role needs to read and
+   * write all keys that begin with `prefix`.
    */
   readonly username?: string;
 
   /**
-   * A password, or a function that returns one. The function is called whenever a new token is needed: for passwords
-   * that change.
+   * A password, or a function that returns one. Use a function for passwords that change: it is called for each new
+   * login.
    */
   readonly password?: string | (() => string | Promise<string>);
 
-  /** For `https://`: certificates and keys such as `{ ca, cert, key }`, as in `tls.createSecureContext` of Node. */
+  /** Certificates and keys for `https://`, such as `{ ca, cert, key }`, as in `tls.createSecureContext` of Node. */
   readonly tls?: SecureContextOptions & {
     readonly rejectUnauthorized?: boolean;
     readonly servername?: string;
@@ -52,9 +52,7 @@ export function checkEtcdOptions(options: EtcdOptions): void {
   );
   const { endpoints, username, password, tls, prefix } = options;
   if (endpoints === undefined) {
-    throw new TypeError(
-      `Expected \`etcd\` to have \`endpoints\`, ${RULE}; is the variable set that they come from?`,
-    );
+    throw new TypeError(`Expected \`etcd\` to have \`endpoints\`, ${RULE}; is its environment variable set?`);
   }
   const urls = endpointsOf(options);
   if (!Array.isArray(urls) || urls.length === 0) throw badOption('endpoints', RULE, endpoints);

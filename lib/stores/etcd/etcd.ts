@@ -3,7 +3,8 @@ import { checkEtcdOptions, type EtcdOptions } from './etcd.options.js';
 import { EtcdStore } from './etcd-store.js';
 
 /**
- * Locks in etcd 3.4 or later: the `nodes` of a module, alone, because a cluster that replicates itself is one node.
+ * Locks in etcd 3.4 or later. The result must be the only entry of the module's `nodes`, because a cluster that
+ * replicates itself is one node.
  *
  * Uses the JSON gateway of the members over HTTP, and needs no package. A ttl is a whole number of seconds, at least 2.
  *

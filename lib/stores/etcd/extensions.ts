@@ -8,7 +8,7 @@ import { entriesAt, get, modifiedAt, put } from './protocol.js';
 import type { Releases } from './releases.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds after its ttl at which a lock that shares an etcd lease is treated as expired. */
+/** Milliseconds after the end of its ttl at which a lock with a shared etcd lease counts as expired. */
 const MARGIN_MS = 1_000;
 
 export interface ExtensionContext {
@@ -25,7 +25,7 @@ interface Extended {
 }
 
 /**
- * Extends leases: one keepalive for all locks with the same etcd lease, and a read that shows if each lock still
+ * Extends locks. All locks with the same etcd lease need one keepalive, and a read shows if each of these locks still
  * exists.
  */
 export class Extensions {
@@ -40,7 +40,7 @@ export class Extensions {
       if (!hold || this.context.holds.hasEnded(lease)) {
         tell(index, false);
       } else if (lease.slots && hold.slots && !isSame(lease.slots, hold.slots)) {
-        // Frees a slot other than the lock's own.
+        // Free a slot that is not the lock's own.
         const given = this.context.releases.giveUp(lease, hold);
         void settle(
           given.then(() => false),
@@ -83,7 +83,10 @@ export class Extensions {
       tell(index, extendedBy(renewal, etcdLease, at, (at += hold.names.length)));
   }
 
-  /** Ends locks that were not renewed for their ttl, because the shared etcd lease goes on for others. */
+  /**
+   * Ends locks whose ttl has passed without a renewal: their shared etcd lease does not end, because other locks renew
+   * it.
+   */
   #sweep(etcdLease: EtcdLease): void {
     const { holds, releases } = this.context;
     const least = performance.now() - etcdLease.ttl - MARGIN_MS;
@@ -93,7 +96,10 @@ export class Extensions {
     }
   }
 
-  /** Gives the lease a later end of its own: etcd renews a lease only by the time for which it was granted. */
+  /**
+   * Moves the keys of a lock to another etcd lease with a later end: etcd renews a lease only by the time for which it
+   * was granted.
+   */
   async #move(lease: Lease, hold: Hold, ttl: number): Promise<boolean> {
     const { transactions, leases, holds } = this.context;
     const limit = limitOf(ttl);
@@ -112,7 +118,8 @@ export class Extensions {
     }
     const next = await leases.once(secondsOf(ttl), limit);
     if (holds.hasEnded(lease)) {
-      // The release does not know this etcd lease, so the moved keys would stay until the ttl has passed.
+      // The lock was released, and the release did not know this etcd lease. Without `drop` moved keys would stay until
+      // the ttl has passed.
       leases.drop(next);
       return false;
     }
@@ -139,13 +146,14 @@ export class Extensions {
     before.members.delete(lease);
     hold.etcdLease = next;
     hold.doubtful = [];
-    // No key can be moved to the other etcd leases any more: that would compare the former state of the keys.
+    // No late transaction can move a key to the other etcd leases any more: its comparison with the former state of the
+    // keys fails.
     const others = [...doubtful, ...(before.shared ? [] : [before])].filter((other) => other !== next);
     for (const other of others) this.context.leases.drop(other);
   }
 }
 
-/** The answer for the lease whose keys are at `from` to `to` of the keys that were read. */
+/** The answer for the lease whose keys are at the positions `from` to `to` of the read keys. */
 function extendedBy(
   { isConfirmed, found }: Renewal,
   { id }: EtcdLease,

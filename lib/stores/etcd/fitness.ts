@@ -3,16 +3,16 @@ import type { NodeCheck } from '../../core/node-status.js';
 import { type Gateway, GatewayError, OtherClusterError } from './gateway.js';
 import type { Header } from './protocol.js';
 
-/** Milliseconds that a member has to report its state. */
+/** Time limit for a member to report its state, in milliseconds. */
 const LIMIT_MS = 3_000;
 
-/** The oldest version whose gateway has the paths in use. */
+/** The oldest version whose gateway has the paths that this package uses. */
 const OLDEST = [3, 4] as const;
 
 /**
  * The first versions in which a former leader, when it resumes, does not revoke leases that the new leader has renewed.
- * In earlier ones a lock can end while its holder relies on it (https://github.com/etcd-io/etcd/issues/15247). Seen on
- * 3.4.23, and not on 3.5.16.
+ * In earlier versions a held lock can end (https://github.com/etcd-io/etcd/issues/15247). Seen on 3.4.23, and not on
+ * 3.5.16.
  */
 const MENDED: Readonly<Record<string, number>> = { '3.4': 31, '3.5': 13 };
 
@@ -21,7 +21,7 @@ interface Status {
   readonly version?: string;
   /** The id of the leader; missing when there is none. */
   readonly leader?: string;
-  /** Alarms, such as that there is no space. */
+  /** Alarms of the member, such as a full disk quota. */
   readonly errors?: readonly string[];
 }
 
@@ -36,7 +36,7 @@ export async function openOrUnfit(
   warn: (message: string) => void,
 ): Promise<void> {
   const asked = await askAll(gateway);
-  // A lock in one cluster would not exclude a lock in another.
+  // Different clusters: a lock in one cluster would not exclude a lock in the other.
   const other = asked.find(({ error }) => error instanceof OtherClusterError)?.error;
   if (other) throw new UnfitStoreError(`cannot be used for locks: ${other.message}`, { cause: other });
   for (const { status } of asked) {
@@ -44,7 +44,7 @@ export async function openOrUnfit(
     const [major = 0, minor = 0] = version.split('.').map(Number);
     if (major < OLDEST[0] || (major === OLDEST[0] && minor < OLDEST[1]))
       throw new UnfitStoreError(
-        `cannot be used for locks: it is etcd ${version}; ${OLDEST.join('.')} is the oldest that can`,
+        `cannot be used for locks: it is etcd ${version}; the oldest usable version is ${OLDEST.join('.')}`,
       );
   }
   for (const warning of weaknesses(asked)) warn(warning);
@@ -57,12 +57,12 @@ export async function openOrUnfit(
   }
 }
 
-/** The reason, if a request was refused for want of rights. */
+/** The reason, if etcd refused a request because of missing rights. */
 function whyDenied(error: unknown): string | undefined {
   if (!(error instanceof GatewayError && error.isNotAllowed)) return undefined;
   return (
-    `does not let it in (${error.message}): give \`username\` and \`password\` of a user whose role ` +
-    'may read and write what begins with `prefix`'
+    `refuses access (${error.message}): give \`username\` and \`password\` of a user whose role ` +
+    'may read and write all keys that begin with `prefix`'
   );
 }
 
@@ -72,12 +72,12 @@ function weakness({ version = '' }: Status): string | undefined {
   const mended = MENDED[line];
   if (mended === undefined || Number(patch) >= mended) return undefined;
   return (
-    `etcd ${version} ends locks that are renewed when a leader goes on that stood still (etcd issue 15247); ` +
+    `etcd ${version} can end renewed locks when a suspended leader resumes (etcd issue 15247); ` +
     `update it to ${line}.${mended} or later`
   );
 }
 
-/** @param tryToWrite - checks the rights that a lock needs, without effect */
+/** @param tryToWrite - checks the rights that a lock needs, and writes nothing */
 export async function checkMembers(
   gateway: Gateway,
   tryToWrite: (limit: number) => Promise<void>,
@@ -103,17 +103,17 @@ async function checkOf(
   if (alarms.length > 0)
     return { state: 'unfit', reason: `refuses what a lock writes: ${alarms.join('; ')}`, warnings: [] };
   if (!answers.some(({ leader = '0' }) => leader !== '0'))
-    return { state: 'unfit', reason: 'has no leader: most of its members are away', warnings: [] };
+    return { state: 'unfit', reason: 'has no leader: most of its members are unreachable', warnings: [] };
   await tryToWrite(LIMIT_MS);
   const warnings = asked.flatMap(({ host, error }) =>
     error
-      ? [`${host} does not answer: ${error.message}; start the member, or take it out of \`endpoints\``]
+      ? [`${host} does not answer: ${error.message}; start the member, or remove it from \`endpoints\``]
       : [],
   );
   return { state: 'voting', warnings: [...weaknesses(asked), ...warnings] };
 }
 
-/** A cluster of one member has no former leader. */
+/** Returns the weaknesses of the versions. A cluster of one member has none, because it has no former leader. */
 function weaknesses(asked: readonly Asked[]): readonly string[] {
   if (asked.length === 1) return [];
   const weak = asked.map(({ status }) => status && weakness(status)).filter((text) => text !== undefined);

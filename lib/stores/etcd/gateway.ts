@@ -4,7 +4,7 @@ import { asError, NoTimeError } from '../../core/errors.js';
 import { endpointsOf, type EtcdOptions } from './etcd.options.js';
 import type { Header } from './protocol.js';
 
-/** The most simultaneous requests to one member; further ones wait within their time limit. */
+/** Largest number of simultaneous requests to one member. Further requests wait, at most until their time limit. */
 const MOST_SOCKETS = 64;
 
 /** Milliseconds between two checks of a cluster that does not answer. */
@@ -12,10 +12,10 @@ const PROBE_EVERY_MS = 500;
 
 const PROBE_LIMIT_MS = 1_000;
 
-/** Milliseconds that a login may take. */
+/** Time limit for a login, in milliseconds. */
 const LOGIN_LIMIT_MS = 5_000;
 
-/** gRPC codes by which etcd reports that it has done nothing, and will not. */
+/** gRPC codes with which etcd reports that a request has no effect, now or later. */
 const DID_NOTHING: readonly number[] = [3, 5, 7, 8, 9, 11, 12, 16];
 
 const INVALID = 3;
@@ -23,7 +23,10 @@ const NOT_FOUND = 5;
 const NOT_ALLOWED = 7;
 const NOT_LOGGED_IN = 16;
 
-/** The same as an expired token, with another code: `auth` was enabled meanwhile, or users and roles were changed. */
+/**
+ * Messages that ask for a new login, like that of an expired token, but with another code: `auth` was enabled since, or
+ * users and roles were changed.
+ */
 const LOG_IN_AGAIN = /user name is empty|revision of auth store is old/;
 
 /** The reason for a missing answer. */
@@ -31,8 +34,8 @@ export class GatewayError extends Error {
   override readonly name = 'GatewayError';
 
   /**
-   * @param certain - `true` if nothing was done and nothing will be; otherwise the request may have taken effect, or
-   * may still (S16)
+   * @param certain - `true` if the request has no effect, now or later; `false` if it may have had an effect, or may
+   * still have one (S16)
    * @param code - the gRPC code, if etcd has answered
    */
   constructor(
@@ -52,17 +55,17 @@ export class GatewayError extends Error {
   }
 }
 
-/** `true` if the request had no effect, and will have none (S16). */
+/** `true` if the request has no effect, now or later (S16). */
 export function didNothing(error: unknown): boolean {
   return error instanceof NoTimeError || (error instanceof GatewayError && error.certain);
 }
 
-/** An endpoint belongs to another cluster than an earlier one. */
+/** An endpoint belongs to another cluster than the endpoints before it. */
 export class OtherClusterError extends GatewayError {
   constructor(host: string) {
     super(
-      `its endpoints belong to different clusters: ${host} is not in the one that answered before; list the members of one. ` +
-        'If it was restored as a new cluster, restart this process when all of its members have been',
+      `its endpoints belong to different clusters: ${host} is not in the cluster that answered before; list the members of one ` +
+        'cluster. If it was restored as a new cluster, restart this process after the restore of all members',
       false,
     );
   }
@@ -84,22 +87,22 @@ export interface GatewayEvents {
 /** An open stream of messages. */
 export interface OpenStream {
   close(): void;
-  /** Ends it as if the member had. */
+  /** Ends the stream in the same way as an end by the member. */
   cut(): void;
 }
 
-/** The progress of a request: it waits for a connection, connects, or may have reached the member. */
+/** The progress of a request: waiting for a connection, connecting, or possibly received by the member. */
 type Progress = 'waiting' | 'connecting' | 'sent';
 
 /**
- * The JSON gateway of a cluster, over HTTP. All requests go to one member until it gives no answer, and then to the
- * next one. A request that may have reached a member is not repeated at another one by itself (S15).
+ * The JSON gateway of a cluster, over HTTP. All requests go to one member until a request gets no answer, and then to
+ * the next member. A request that may have reached a member is not repeated at another member (S15).
  */
 export class Gateway {
   readonly endpoints: readonly URL[];
   readonly #isSecure: boolean;
   readonly #agent: HttpAgent;
-  /** Each stream has a connection of its own, which ends with it. */
+  /** The agent for streams: each stream has its own connection, which ends with it. */
   readonly #streamAgent: HttpAgent;
   #current = 0;
   /** The number of consecutive requests without an answer. */
@@ -123,16 +126,16 @@ export class Gateway {
     this.#streamAgent = new Agent({ ...options.tls, keepAlive: false });
   }
 
-  /** `true` if an answer can be expected. */
+  /** `true` if the store can expect an answer. */
   get available(): boolean {
     return !this.#isLost;
   }
 
   /**
-   * Sends one request. If a member certainly did not receive it, tries the next one.
+   * Sends one request. If a member certainly did not receive it, tries the next member.
    *
    * @param limit - milliseconds
-   * @param at - the endpoint that must answer; by default the present one
+   * @param at - the index of the endpoint that must answer; by default the present endpoint
    * @throws GatewayError, or NoTimeError when the limit passed before the request was sent
    */
   async call<Reply extends { readonly header?: Header }>(
@@ -153,7 +156,7 @@ export class Gateway {
         this.#answered(reply, from);
         return { reply, from };
       } catch (error) {
-        // No request was sent to the member, so it may be able to answer.
+        // An error of another kind, such as a passed time limit, is not the member's: it may still answer.
         if (!(error instanceof GatewayError)) throw error;
         if (error.code === NOT_LOGGED_IN && token && !hasLoggedIn) {
           hasLoggedIn = true;
@@ -170,7 +173,7 @@ export class Gateway {
   /**
    * Begins a stream of messages, each a line of JSON.
    *
-   * @param ended - called once, unless the stream is closed here
+   * @param ended - called once when the stream ends, unless `close` ended it
    */
   async stream(
     path: string,
@@ -179,7 +182,8 @@ export class Gateway {
     ended: () => void,
   ): Promise<OpenStream> {
     const from = this.#current;
-    // With this header a member without a leader ends the stream, instead of sending nothing.
+    // The header `hasleader` makes a member without a leader end the stream; without the header it would only send
+    // nothing.
     const headers = { ...headersOf(await this.#login()), 'grpc-metadata-hasleader': 'true' };
     const request = this.#request(from, path, headers, this.#streamAgent);
     const stream: OpenStream = {
@@ -266,7 +270,8 @@ export class Gateway {
         const { host } = this.endpoints[from] as URL;
         reject(new GatewayError(`${host}: ${this.#reasonOf(error)}`, progress !== 'sent'));
       };
-      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+      // answer first.
       const timer = setTimeout(setImmediate, limit, () => {
         const within = `within ${Math.ceil(limit)} ms`;
         if (progress !== 'waiting') return fail(new Error(`no answer ${within}`));
@@ -292,7 +297,10 @@ export class Gateway {
     });
   }
 
-  /** etcd closes a connection without TLS to an endpoint with TLS, and the other way round. */
+  /**
+   * Explains an error. etcd closes a connection without TLS to an endpoint with TLS, and a connection with TLS to an
+   * endpoint without.
+   */
   #reasonOf(error: NodeJS.ErrnoException): string {
     const reason = error.message || String(error);
     if (error.code !== 'ECONNRESET' || this.#clusterId !== undefined) return reason;
@@ -349,11 +357,11 @@ export class Gateway {
       return token;
     } catch (thrown) {
       const { message, code } = thrown as GatewayError;
-      // No token is needed then.
+      // Authentication is off, so requests need no token.
       if (message.includes('authentication is not enabled')) return '';
       if (code === INVALID)
         throw new GatewayError(`does not let ${name} log in: ${message}`, true, NOT_LOGGED_IN);
-      // No request was sent, whatever the result of the login.
+      // The failed login has certainly left the request itself without effect.
       throw new GatewayError(message, true);
     }
   }
@@ -369,7 +377,8 @@ export class Gateway {
   }
 
   /**
-   * Counts a request without a useful answer: the next member is asked from now on, and streams of this one are ended.
+   * Counts a request without a usable answer. From now on requests go to the next member, and the streams of this
+   * member end.
    */
   #failed(from: number): void {
     if (this.#isClosed) return;
@@ -389,14 +398,14 @@ export class Gateway {
     this.#probe = setTimeout(() => {
       this.#probe = undefined;
       this.call('maintenance/status', {}, PROBE_LIMIT_MS).catch(() => {
-        // A login that takes too long leaves no time for the request. The member is not at fault.
+        // A slow login leaves no time for the request. That says nothing about the member.
         if (this.#isLost) this.#probeLater();
       });
     }, PROBE_EVERY_MS).unref();
   }
 }
 
-/** The gateway's answer when etcd refuses; in streams, and so for a keepalive, it is nested. */
+/** A refusal of etcd. In streams, and so in the answer to a keepalive, the gateway puts it into another object. */
 interface Refused {
   readonly error?: string | Refused;
   readonly message?: string;
@@ -418,7 +427,10 @@ function isObject(answer: unknown): answer is object {
   return typeof answer === 'object' && answer !== null;
 }
 
-/** Each answer has a header; the answer to a keepalive has it nested, as in streams. */
+/**
+ * `true` for an answer of etcd, which has a header. In the answer to a keepalive the header is inside `result`, as in
+ * streams.
+ */
 function hasHeader(answer: { readonly header?: unknown; readonly result?: unknown }): boolean {
   return isObject(answer.header) || (isObject(answer.result) && hasHeader(answer.result));
 }

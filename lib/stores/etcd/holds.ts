@@ -4,13 +4,13 @@ import type { SlotHints } from './slot-hints.js';
 
 /** The keys of a lease in etcd. */
 export interface Hold {
-  /** The etcd lease with which they expire. */
+  /** The etcd lease with which the keys expire. */
   etcdLease: EtcdLease;
-  /** Other etcd leases with which they may expire: the answers to moving them were lost. */
+  /** Other etcd leases with which the keys may expire: transactions that moved the keys there got no answer. */
   doubtful: EtcdLease[];
-  /** The holder names under its keys, in the order of the keys. */
+  /** The names of the holder in etcd, in the order of the keys. */
   readonly names: readonly string[];
-  /** Only with permits. */
+  /** The slot of each key; only with permits. */
   readonly slots: readonly number[] | undefined;
   readonly token: number;
 }
@@ -40,7 +40,7 @@ export class Holds {
     this.#holds.delete(lease);
   }
 
-  /** Marks a lease for which nothing is stored any more. */
+  /** Marks a lease as ended: etcd no longer stores it. */
   end(lease: Lease): void {
     this.#ended.add(lease);
   }
@@ -54,7 +54,7 @@ export class Holds {
     this.#asking.set(lease, answer);
   }
 
-  /** Resolves when no request for the lease is under way, whatever the result. */
+  /** Resolves when no request for the lease is under way, with any result. */
   async answered(lease: Lease): Promise<void> {
     await this.#asking.get(lease)?.catch(() => undefined);
   }

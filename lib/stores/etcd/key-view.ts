@@ -8,18 +8,18 @@ export interface FoundHolder {
   readonly id: string;
   readonly mode: LockMode;
   readonly slot: number | undefined;
-  /** `true` while `minHold` keeps it after its release. */
+  /** `true` after the release, while `minHold` keeps the key. */
   readonly kept: boolean;
   readonly owner: string;
   readonly since: number;
-  /** The number of permits that it asked for; 0 without permits. */
+  /** The number of permits that the holder asked for; 0 without permits. */
   readonly permits: number;
   /** The revision of its fencing token. */
   readonly revision: number;
   readonly etcdLease: string;
 }
 
-/** The queue entry of one process's waiters. */
+/** The queue entry of the waiters of one process. */
 export interface FoundPlace {
   readonly name: string;
   readonly waiter: string;
@@ -27,14 +27,17 @@ export interface FoundPlace {
   readonly kind: LockKind;
 }
 
-/** The holders of a key and its queue, at one revision; in the order of their names, which is the order of arrival. */
+/**
+ * The holders and the queue of a key at one revision. Both are in the order of their names, which is the order of
+ * arrival.
+ */
 export interface KeyView {
   readonly holders: readonly FoundHolder[];
   readonly places: readonly FoundPlace[];
 }
 
 /**
- * The value of a holder's name in etcd. The revision is given if it is not the one that created the name (`minHold`).
+ * The value of a holder's name in etcd. It contains a revision only if another revision created the name (`minHold`).
  */
 interface HolderValue {
   readonly o: string;
@@ -91,7 +94,7 @@ export interface SlotOf {
   readonly exactly: boolean;
 }
 
-/** The slot that a lease of this kind can have now; 0 if slots do not matter, `undefined` if there is none. */
+/** A slot that a lease of this kind can get now; 0 without permits; `undefined` if no slot is free. */
 export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): number | undefined {
   if (kind.mode !== 'permits') return 0;
   const taken = new Set(holders.map(({ slot }) => slot));
@@ -104,7 +107,7 @@ export function slotFor({ holders }: KeyView, kind: LockKind, wish?: SlotOf): nu
   return undefined;
 }
 
-/** One of the slots that one of the kind can have at present, at random; 0 where slots do not matter. */
+/** A random free slot for a lease of this kind; 0 without permits; `undefined` if no slot is free. */
 export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | undefined {
   const taken = new Set(holders.map(({ slot }) => slot));
   const free = Array.from({ length: permitsOf(kind) }, (_, slot) => slot).filter((slot) => !taken.has(slot));
@@ -112,8 +115,8 @@ export function anyFreeSlot({ holders }: KeyView, kind: LockKind): number | unde
 }
 
 /**
- * The holders that exclude a lease of this kind; empty when there is room. With permits the holders of the slots that
- * it could have.
+ * The holders that exclude a lease of this kind; empty when there is room. With permits, the holders of all slots that
+ * the lease could get.
  */
 export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly FoundHolder[] {
   const { holders } = view;
@@ -122,7 +125,7 @@ export function inTheWay(view: KeyView, kind: LockKind, wish?: SlotOf): readonly
   return holders.filter(({ slot = 0 }) => (wish?.exactly ? slot === wish.slot : slot < kind.permits));
 }
 
-/** The waiter that must go first, of those that came before `place`. Without a `place`, of all waiters. */
+/** The first waiter before `place` that the lease must not overtake. Without a `place`, all waiters count. */
 export function ahead(
   view: KeyView,
   kind: LockKind,
@@ -134,7 +137,7 @@ export function ahead(
   );
   const isTogether = inFront.every((each) => canHoldTogether(each.kind.mode, kind.mode));
   const taken = view.holders.filter(({ slot = 0 }) => slot < permitsOf(kind)).length;
-  // This lease keeps no earlier waiter out: all can hold the key together, and there is room for all.
+  // The lease delays no earlier waiter: all of them can hold the key together, and there is room for all.
   if (isTogether && (kind.mode === 'shared' || inFront.length < permitsOf(kind) - taken)) return undefined;
   return inFront[0];
 }
@@ -142,7 +145,9 @@ export function ahead(
 /** The stored record of a tick that has run. */
 export interface RanTick {
   readonly owner: string;
-  /** The time at which the record expires, by the clock of the process that ran it, in milliseconds since 1970. */
+  /**
+   * The time at which the record expires, by the clock of the process that ran the tick, in milliseconds since 1970.
+   */
   readonly until: number;
 }
 

@@ -4,7 +4,7 @@ import { parseHolderName, viewRange } from './names.js';
 import { type Entry, entriesAt, entryOf, get, rangeOf, revisionOf, type WatchReply } from './protocol.js';
 import type { Transactions } from './transactions.js';
 
-/** Milliseconds after the first in line at which the second may try: the first may be dead. */
+/** Milliseconds after which the second waiter may try, because the process of the first waiter may be dead. */
 const STANDBY_MS = 200;
 
 /** The shortest and the longest pause before an ended stream is opened again, in milliseconds. */
@@ -16,18 +16,21 @@ const LOOK_LIMIT_MS = 2_000;
 /** A waiter for the key. */
 export interface Watcher {
   readonly waiter: string;
-  /** The waiter may try after `after` milliseconds; `turn` is `true` if it is first in line and the key is free. */
+  /**
+   * Tells the waiter that it may try after `after` milliseconds. `turn` is `true` if the waiter is the first and the
+   * key is free.
+   */
   readonly told: (after: number, turn: boolean, released?: string) => void;
-  /** The watch has begun, or ended. */
+  /** Called when the watch has begun or ended. */
   readonly changed: () => void;
-  /** The last message to the waiter, which is not repeated until it changes. */
+  /** The last message to the waiter. The same message is not sent twice. */
   last: 'wait' | 'stand by' | 'try';
 }
 
 /**
- * Watches the holders and the queue of a key, over a stream of its own, and tells the waiters of this process when it
- * is their turn. Over the gateway each watch takes a connection, so there is one for each key, and not one for each
- * predecessor. All processes see each change, and only the first in line asks.
+ * Watches the holders and the queue of a key through one stream, and tells the waiters of this process when it is their
+ * turn. Each watch takes a connection to the gateway, so a key has one watch, instead of one for each waiter. All
+ * processes see each change, but only the first waiter asks.
  */
 export class KeyWatch {
   readonly watchers = new Set<Watcher>();
@@ -57,10 +60,7 @@ export class KeyWatch {
     this.#stream?.close();
   }
 
-  /**
-   * Reads the present state, and then all changes from its revision on: none is missed between the two, or after a
-   * pause.
-   */
+  /** Reads the present state, and then all changes from its revision on, so that no change is missed. */
   async #open(): Promise<void> {
     try {
       const reply = await this.transactions.run({ success: [get(viewRange(this.key))] }, LOOK_LIMIT_MS);
@@ -82,7 +82,10 @@ export class KeyWatch {
     }
   }
 
-  /** Also called when the first revision of the watch has been compacted: the state is then read again. */
+  /**
+   * Opens the watch again after its end. etcd also ends a watch whose first revision was compacted; so the state is
+   * read again.
+   */
   #ended(): void {
     if (this.#isClosed) return;
     this.#setReady(false);
@@ -106,7 +109,7 @@ export class KeyWatch {
       this.#entries.delete(entry.key);
       if (!holder) continue;
       released = holder.id;
-      // The refused waiter was told to try before this holder came, and must be told again.
+      // A waiter that was told to try came after this holder and was refused, so it must be told again later.
       if (taken.has(entry.key)) for (const watcher of this.watchers) watcher.last = 'wait';
     }
     this.tell(released);
@@ -120,7 +123,7 @@ export class KeyWatch {
     if (isReady) this.tell(undefined);
   }
 
-  /** @param released - the lease that has freed the key */
+  /** @param released - the id of the lease that has freed the key */
   tell(released: string | undefined): void {
     const entries = [...this.#entries.values()].toSorted((a, b) => (a.key < b.key ? -1 : 1));
     const view = viewOf(this.key, entries);
@@ -134,7 +137,7 @@ export class KeyWatch {
   }
 }
 
-/** The next step of a waiter, as far as is known here. */
+/** The next step of a waiter, from the known state. */
 function stateOf(view: KeyView, waiter: string): Watcher['last'] {
   const place = view.places.find((each) => each.waiter === waiter);
   if (!place) return 'wait';

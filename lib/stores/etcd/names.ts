@@ -25,7 +25,7 @@ const LONE_SURROGATE = /\p{Surrogate}/gu;
 
 const NUMBER_LENGTH = 16;
 
-/** Names under one prefix. */
+/** The names of keys in etcd under one prefix. */
 export class Names {
   readonly base: string;
   readonly #locks: string;
@@ -38,7 +38,7 @@ export class Names {
     this.#locks = `${prefix}lock/${keyPrefix}`;
   }
 
-  /** The beginning of all names of a lock's key. As in Redis, half of a surrogate pair is stored as U+FFFD. */
+  /** The first part of all names for a lock's key. As in Redis, half of a surrogate pair is stored as U+FFFD. */
   of(key: string): string {
     return `${this.#locks}${wellFormed(key)}`;
   }
@@ -47,10 +47,10 @@ export class Names {
     return `${this.prefix}fence/${etcdLease}`;
   }
 
-  /** All names of keys that begin with `prefix`. */
+  /** The range of all names for keys that begin with `prefix`. */
   beginningWith(prefix: string): KeyRange {
     const from = this.of(prefix);
-    // No character is larger.
+    // U+10FFFF is the largest character.
     return [from, `${from}\u{10FFFF}`];
   }
 
@@ -65,22 +65,22 @@ export function wellFormed(text: string): string {
   return text.replaceAll(LONE_SURROGATE, '\uFFFD');
 }
 
-/** The holders of the key. */
+/** The range of the holders of a key. */
 export function holdersOf(key: string): KeyRange {
   return [`${key}\0h\0`, `${key}\0h\x01`];
 }
 
-/** The waiters for the key. */
+/** The range of the waiters for a key. */
 export function placesOf(key: string): KeyRange {
   return [`${key}\0q\0`, `${key}\0q\x01`];
 }
 
-/** The holders and the waiters. */
+/** The range of the holders and the waiters of a key. */
 export function viewRange(key: string): KeyRange {
   return [`${key}\0h\0`, `${key}\0q\x01`];
 }
 
-/** The holders of the key that exclude a lease of this kind in the slot that it wants. */
+/** The ranges of the holders that exclude a lease of this kind in its wanted slot. */
 export function rivalsOf(key: string, kind: LockKind, slot: number): readonly KeyRange[] {
   const of = (from: string, to: string): KeyRange => [`${key}\0h\0${from}`, `${key}\0h\0${to}`];
   switch (kind.mode) {
@@ -99,7 +99,7 @@ export function holderName(key: string, mode: LockMode, id: string, slot = 0): s
   return `${key}\0h\0${LETTERS[mode]}${mode === 'permits' ? slotName(slot) : ''}${id}`;
 }
 
-/** The name of a holder while it is kept after its release. */
+/** The name of a holder after its release, while `minHold` keeps the key. */
 export function keptName(name: string): string {
   return `${name}k`;
 }
@@ -118,7 +118,7 @@ export function parseHolderName(key: string, name: string): HolderName | undefin
   return mode && { mode, id, kept: kept === 'k', slot: slot === undefined ? undefined : Number(slot) };
 }
 
-/** @param order - see `Arrivals` */
+/** @param order - the result of `Arrivals.orderOf` */
 export function placeName(key: string, order: string, waiter: WaiterId): string {
   return `${key}\0q\0${order}${waiterName(waiter)}`;
 }
@@ -132,14 +132,14 @@ export function waiterOfPlace(key: string, name: string): string {
   return name.slice(key.length + 3 + 2 * NUMBER_LENGTH);
 }
 
-/** The waiter in the name of its place in the queue, and when it came. */
+/** Reads the waiter and the time of its arrival from the name of its queue entry. */
 export function parsePlaceName(key: string, name: string): Pick<KeyWaiter, 'process' | 'number' | 'since'> {
   const time = name.slice(key.length + 3 + NUMBER_LENGTH).slice(0, NUMBER_LENGTH);
   const [process = '', number] = waiterOfPlace(key, name).split(':');
   return { process, number: Number(number), since: Number(time) };
 }
 
-/** The records of this tick of a schedule and of later ones. */
+/** The range of the records of this tick and of later ticks of its schedule. */
 export function ticksFrom(key: string, schedule: string, at: number): KeyRange {
   const of = `${key}\0t\0${encodeURIComponent(wellFormed(schedule))}`;
   return [`${of}\0${padded(at)}`, `${of}\x01`];
@@ -153,7 +153,7 @@ export function tickOf(name: string): number {
   return Number(name.slice(-NUMBER_LENGTH));
 }
 
-/** A text that sorts like the number. */
+/** Converts a number into a text that sorts like the number. */
 export function padded(number: number): string {
   return String(Math.max(0, Math.floor(number))).padStart(NUMBER_LENGTH, '0');
 }

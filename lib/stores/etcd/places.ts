@@ -3,7 +3,7 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import type { Arrivals } from './arrivals.js';
 import { placeName, waiterName } from './names.js';
 
-/** Calls that are closer than this many milliseconds are treated as the same one. */
+/** Calls that began less than this many milliseconds apart count as the same call. */
 const SAME_CALL_MS = 5;
 
 /** A waiter's queue entry, and the start of the call that it represents. */
@@ -28,7 +28,7 @@ export class Places {
   /**
    * The name of a caller's queue entry at a key; a new name when another call of the process asks.
    *
-   * @param came - the arrival of that call, by the monotonic clock
+   * @param came - time at which the call arrived, by the monotonic clock
    */
   nameFor(key: string, waiter: WaiterId, came: number): string {
     return placeName(key, this.#of(waiter, came).order, waiter);
@@ -47,7 +47,10 @@ export class Places {
     return standing;
   }
 
-  /** All names under which the waiter may be in a queue; the answer to adding it may have been lost. */
+  /**
+   * All names under which the waiter may be in a queue. There may be several, because the answer to a request can be
+   * lost.
+   */
   all(waiter: WaiterId): readonly string[] {
     return [...(this.#standing.get(waiterName(waiter))?.names ?? [])];
   }
@@ -62,7 +65,7 @@ export class Places {
     if (standing) standing.names = new Set([name]);
   }
 
-  /** The queue entry of the next call of the same process, which takes over when this one is granted. */
+  /** The queue entry of the next call of the same process. That call takes over when this call gets its lock. */
   nextAt(key: string, { waiter, next }: QueuePosition): Next | undefined {
     if (next === undefined) return undefined;
     const came = performance.now() - next;
@@ -71,7 +74,7 @@ export class Places {
     return { name, standing: { names: new Set([name]), order, came } };
   }
 
-  /** Records that the waiter was granted, and that the next call has taken over, if there is one. */
+  /** Records that the waiter got its lock, and that the next call, if there is one, has taken over. */
   granted(waiter: WaiterId, next: Next | undefined): void {
     if (next) this.#standing.set(waiterName(waiter), next.standing);
     else this.forget(waiter);

@@ -1,13 +1,13 @@
-// Requests to etcd's JSON gateway, and its answers: bytes are base64, and 64-bit numbers are texts.
+// Requests to the JSON gateway of etcd, and its answers. Bytes are base64, and 64-bit numbers are texts.
 
-/** Keys from the first one to those before the second one; one key alone without that. */
+/** A range of keys: from the first key up to, but without, the second. Without a second key, the first key alone. */
 export type KeyRange = readonly [from: string, to?: string];
 
 /** One key with its value. */
 export interface Entry {
   readonly key: string;
   readonly value: string;
-  /** The revision that created the key, and the one that changed it last. */
+  /** The revision that created the key; `modified` is the revision that last changed it. */
   readonly created: number;
   readonly modified: number;
   /** The id of the etcd lease with which it expires. */
@@ -56,7 +56,7 @@ export interface Txn {
   readonly failure?: readonly object[];
 }
 
-/** The most comparisons, or operations of a branch, that etcd accepts in one transaction. */
+/** Largest number of comparisons, and of operations of a branch, that etcd accepts in one transaction. */
 export const MOST_OPERATIONS = 128;
 
 export function base64(text: string): string {

@@ -23,7 +23,7 @@ import { entriesAt, type Entry, put, remove, type TxnReply } from './protocol.js
 import type { Transactions } from './transactions.js';
 import type { Turns } from './turns.js';
 
-/** The most holders of a full key that a refusal names. */
+/** Largest number of holders in the refusal of a full key. */
 const MOST_NAMED = 10;
 
 /** The result of a round that did not store the lease: an answer, or a repetition with these slots. */
@@ -78,7 +78,7 @@ export class Refusals {
       const rivals = inTheWay(view, head.kind);
       const left = rivals.length === 0 ? turns.left(key, head.name) : undefined;
       if (left !== undefined && left <= 0) {
-        // It has not taken its turn.
+        // The first waiter has not used its turn, so it loses its place.
         await transactions.run({ success: [remove(head.name)] }, timeLeft(asked));
         return { again: true };
       }
@@ -93,14 +93,15 @@ export class Refusals {
   }
 
   /**
-   * The tick or a later one has run. Of ticks without instants, which are told apart by how long they are remembered, etcd
-   * remembers each by whole seconds, so that one could be refused for the one before it: the clocks decide.
+   * Refuses a tick when it, or a later one, has run. Ticks without a planned time differ only by the time for which
+   * they are remembered, and etcd keeps records for whole seconds. So a tick could be refused because of the one before
+   * it; the clocks decide.
    */
   async #hasRun(asked: Asked, tick: Tick, { key, value, lease }: Entry): Promise<Refusal> {
     const { owner, until } = ranTickOf(value);
     const left = until - Date.now();
     const ends = await this.context.leases.left([lease], timeLeft(asked));
-    // etcd ends it up to a second late: one that has less than that is over by the clock.
+    // etcd deletes the record up to a second late. If less than a second is left, the record has expired by the clock.
     if (left <= 0 && (tick.at === 0 || (ends.get(lease) ?? 0) <= 1_000)) {
       await this.context.transactions.run({ success: [remove(key)] }, timeLeft(asked));
       return { again: true };
@@ -115,7 +116,8 @@ export class Refusals {
   }
 
   /**
-   * Adds a waiter to the queue of the key that refused it, and of no other: it must not keep others from a free key.
+   * Adds a waiter to the queue of the key that refused it, and to no other queue: it must not delay callers for a free
+   * key.
    */
   async #standAt(key: string, asked: Asked, { place }: Round): Promise<void> {
     const { transactions, places } = this.context;
@@ -129,7 +131,7 @@ export class Refusals {
       await transactions.run({ success }, timeLeft(asked));
       places.stands(name, position.waiter);
     } catch {
-      // The waiter is not in the queue. It will send its request again.
+      // The waiter is not in the queue now. Its next request will add it.
     }
   }
 
@@ -144,7 +146,7 @@ export class Refusals {
       .map((holder) => asKeyHolder(holder, value, left.get(holder.etcdLease) ?? Infinity))
       .toSorted((a, b) => a.remaining - b.remaining || (a.slot ?? 0) - (b.slot ?? 0));
     const isFull = kind.mode === 'permits' && rivals[0]?.mode === 'permits';
-    // With permits the end of the first holder makes room, else the end of the last.
+    // Name the holder whose end makes room: with permits the first to end, otherwise the last.
     const [holder, ...others] = isFull ? known : known.slice(-1);
     const refused = { granted: false, holder: holder as KeyHolder } as const;
     if (!isFull) return refused;
@@ -152,7 +154,7 @@ export class Refusals {
     return { ...refused, others: others.slice(0, MOST_NAMED - 1), permits };
   }
 
-  /** A waiter, in the form of a holder to wait for. */
+  /** Describes a waiter as a holder that the caller waits for. */
   async #turnOf(head: FoundPlace, rivals: readonly FoundHolder[], left: number | undefined): Promise<Holder> {
     const { waiter: id, owner } = head;
     if (left !== undefined) return { id, owner, remaining: left };

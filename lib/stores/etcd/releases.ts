@@ -11,14 +11,14 @@ import type { Transactions } from './transactions.js';
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds after its time at which an etcd lease is treated as ended. */
+/** Milliseconds after its time to live at which an etcd lease counts as ended. */
 const MARGIN_MS = 1_000;
 
 /** Keys that must not stay in etcd. */
 interface Remains {
   readonly etcdLease: EtcdLease;
   readonly names: readonly string[];
-  /** `true` if a late transaction may still store them: it must be made to fail first. */
+  /** `true` if a late transaction may still store the keys: that transaction must be made to fail first. */
   readonly mayCome: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface ReleaseContext {
   readonly holds: Holds;
 }
 
-/** Work that is repeated until etcd has answered. */
+/** A deletion that is repeated until etcd has answered. */
 interface Pending {
   readonly run: () => Promise<void>;
   /** The etcd lease with which the keys expire at the latest. */
@@ -41,8 +41,8 @@ interface Pending {
 }
 
 /**
- * Releases leases, and removes the remains of leases whose acquisition was not answered. Keys of an etcd lease that
- * goes on for other locks would not expire (S6, S16).
+ * Releases leases, and removes the remains of leases whose acquisition was not answered. Such keys may not expire by
+ * themselves, because other locks renew the shared etcd lease (S6, S16).
  */
 export class Releases {
   readonly #pending = new Map<Lease, Pending>();
@@ -51,7 +51,7 @@ export class Releases {
 
   constructor(private readonly context: ReleaseContext) {}
 
-  /** @throws Error when it is not confirmed; the release is repeated then */
+  /** @throws Error when etcd has not confirmed the release, which is then repeated */
   async release(lease: Lease): Promise<void> {
     const { holds } = this.context;
     holds.end(lease);
@@ -77,14 +77,14 @@ export class Releases {
     this.#retry(lease);
   }
 
-  /** Deletes the keys of an expired lease whose etcd lease goes on for others. */
+  /** Deletes the keys of an expired lock whose shared etcd lease is still renewed. */
   lapsed(lease: Lease, { etcdLease, names }: Hold): void {
     this.context.holds.delete(lease);
     this.#add(lease, etcdLease, () => this.#clean({ etcdLease, names, mayCome: false }));
     this.#retry(lease);
   }
 
-  /** Repeats all pending work. */
+  /** Repeats all pending deletions. */
   retryAll(): void {
     for (const lease of this.#pending.keys()) this.#retry(lease);
   }
@@ -103,7 +103,7 @@ export class Releases {
     this.#try(lease).catch(() => undefined);
   }
 
-  /** One attempt at a time: an attempt without an answer lasts longer than the pause after it. */
+  /** Makes one attempt, but never two at a time: an attempt without an answer lasts longer than the pause after it. */
   async #try(lease: Lease): Promise<void> {
     const pending = this.#pending.get(lease);
     if (!pending) return;
@@ -117,7 +117,10 @@ export class Releases {
     }
   }
 
-  /** An etcd that was down counts the time of its leases from zero, so this one must not be kept alive. */
+  /**
+   * Stops repeating a deletion. An etcd that was down counts the time of its leases from zero, so this etcd lease must
+   * not be renewed any more.
+   */
   #forget(lease: Lease, { etcdLease }: Pending): void {
     etcdLease.gone = true;
     this.#pending.delete(lease);
@@ -148,7 +151,7 @@ export class Releases {
     }
     const kept = keepFor > 0 ? await this.#kept(lease, names, keepFor, limit) : [];
     const freed = [...names.map(remove), ...others];
-    // An expired hold is not kept.
+    // `minHold` does not apply to a lock that has already expired.
     await transactions.run(
       { compare: keepFor > 0 ? names.map(present) : [], success: [...freed, ...kept], failure: freed },
       limit,
@@ -156,7 +159,7 @@ export class Releases {
     await endOwn();
   }
 
-  /** Keeps the keys for some time, under names that are not extended. */
+  /** Keeps the keys for some time, under names that no renewal extends. */
   async #kept({ keys }: Lease, names: readonly string[], keepFor: number, limit: number): Promise<object[]> {
     const { transactions, leases } = this.context;
     const stored = keys.map((key) => this.context.names.of(key));
@@ -187,7 +190,7 @@ export class Releases {
   }
 }
 
-/** `true` if all keys have expired. Keys of an etcd lease that goes on for other locks would not. */
+/** `true` if all keys have expired, which needs the end of their etcd lease. */
 function isOver({ etcdLease, until }: Pending): boolean {
   return performance.now() > until && etcdLease.age > etcdLease.ttl + MARGIN_MS;
 }

@@ -1,28 +1,28 @@
-/** With more keys than this those are forgotten that were asked for first. */
+/** Largest number of keys with a hint. With more keys, the oldest hints are dropped. */
 const MOST = 1_000;
 
 /**
- * Milliseconds between two requests for the lowest slot, which replace one for the slot that is likely free. Locks may have
- * lapsed, and other processes may have released slots; no etcd lease is shorter than a second.
+ * Milliseconds between two requests for the lowest slot instead of the slot that is most likely free. They find slots
+ * of expired locks, and slots that other processes have released. No etcd lease is shorter than a second.
  */
 const LOOK_EVERY_MS = 500;
 
 interface Hint {
   next: number;
-  /** When the lowest slot was asked for, by the monotonic clock. */
+  /** Time of the last request for the lowest slot, by the monotonic clock. */
   looked: number;
   /** `true` while the request for the lowest slot has no answer. */
   isLooking: boolean;
 }
 
 /**
- * Remembers for each key the slot that is most likely free. A refusal lists all holders of the key: without hints, 1,000
- * permits that each begin at slot 0 read half a million holders.
+ * Remembers for each key the slot that is most likely free. A refusal lists all holders of the key: without hints,
+ * 1,000 callers that all begin at slot 0 would read half a million holders.
  */
 export class SlotHints {
   readonly #hints = new Map<string, Hint>();
 
-  /** The slot to ask for; the next call gets another one. */
+  /** Returns the slot to ask for; the next call gets another slot. */
   take(key: string, permits: number): number {
     const now = performance.now();
     const hint = this.#hints.get(key);
@@ -37,7 +37,7 @@ export class SlotHints {
     if (now - hint.looked > LOOK_EVERY_MS) {
       hint.looked = now;
       hint.isLooking = true;
-      // Other requests go on from the hint: the holder of the lowest slot would refuse all of them but one.
+      // Only this request asks for the lowest slot: the holder of that slot would refuse all others.
       return 0;
     }
     const slot = hint.next < permits ? hint.next : 0;
@@ -46,9 +46,9 @@ export class SlotHints {
   }
 
   /**
-   * The slot that was got where `asked` was asked for.
+   * Records that a request for the slot `asked` got the slot `slot`.
    *
-   * @param isLowest - no lower one was free
+   * @param isLowest - `true` if no lower slot was free
    */
   got(key: string, asked: number, slot: number, isLowest: boolean): void {
     const hint = this.#hints.get(key);

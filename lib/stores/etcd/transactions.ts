@@ -2,21 +2,21 @@ import type { Arrivals } from './arrivals.js';
 import type { Gateway } from './gateway.js';
 import { revisionOf, type Txn, type TxnReply } from './protocol.js';
 
-/** The cluster is at a smaller revision than before. */
+/** The revision of the cluster is smaller than before. */
 export class RevisionWentBackError extends Error {
   constructor() {
     super(
-      'the revision of the cluster has gone back, as after the restore of an older copy: ' +
-        'locks that were held may be forgotten, and tokens are raised above those of before',
+      'the revision of the cluster has gone back, as after the restore of an older backup: ' +
+        'held locks may be forgotten, and tokens are raised above all earlier tokens',
     );
   }
 }
 
-/** Runs transactions. They are linearizable, also those that only read. */
+/** Runs transactions, all of them linearizable, also those that only read. */
 export class Transactions {
   /**
-   * The largest revision that was seen before the cluster went back, until the base of tokens is raised above it.
-   * Requests are refused meanwhile: with the former base they would give former tokens (S7).
+   * The largest revision before the revision of the cluster went back; set until the base of tokens is raised above it.
+   * Until then requests are refused: with the old base they would grant tokens that were granted before (S7).
    */
   wentBackFrom: number | undefined;
   /** Called when the revision has gone back, and again with each refusal until the base is raised. */
@@ -32,7 +32,7 @@ export class Transactions {
     const seen = this.arrivals.latest;
     const reply = await this.runAnyway(txn, limit);
     const revision = revisionOf(reply.header);
-    // Also when another transaction has noticed it meanwhile.
+    // Another transaction may have noticed the smaller revision first.
     const before = Math.max(seen, this.wentBackFrom ?? 0);
     if (revision < before) {
       this.wentBackFrom = before;
@@ -44,7 +44,7 @@ export class Transactions {
     return reply;
   }
 
-  /** Runs it even if the cluster is at a smaller revision than before. */
+  /** Runs a transaction even if the revision of the cluster is smaller than before. */
   async runAnyway(txn: Txn, limit: number): Promise<TxnReply> {
     const { reply } = await this.gateway.call<TxnReply>('kv/txn', txn, limit);
     return reply;

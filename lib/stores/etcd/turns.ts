@@ -1,7 +1,7 @@
-/** Milliseconds that the first in line has to take a free lock, before others remove it from the queue. */
+/** Milliseconds for the first waiter to take a free lock. After that, others remove the waiter from the queue. */
 const TURN_MS = 150;
 
-/** The most keys; beyond that the oldest are dropped. */
+/** Largest number of keys; with more keys the oldest are dropped. */
 const MOST = 1_000;
 
 interface Turn {
@@ -9,11 +9,11 @@ interface Turn {
   readonly since: number;
 }
 
-/** The start of the turn of the first in line at each free key, as far as this process has seen. */
+/** The start of the first waiter's turn at each free key, as this process has seen it. */
 export class Turns {
   readonly #turns = new Map<string, Turn>();
 
-  /** Milliseconds that this waiter has left to take the key, which is free. */
+  /** Milliseconds that the waiter has left to take the free key. */
   left(key: string, place: string): number {
     let turn = this.#turns.get(key);
     if (turn?.place !== place) {

@@ -5,10 +5,16 @@ import { KeyWatch, type Watcher } from './key-watch.js';
 import { type Names, waiterName } from './names.js';
 import type { Transactions } from './transactions.js';
 
-/** The most keys that a process watches at a time, each over a connection of its own; waiters for other keys poll. */
+/**
+ * Largest number of keys that a process watches at a time. Each watch takes a connection; waiters for further keys
+ * poll.
+ */
 const MOST_WATCHES = 100;
 
-/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
+/**
+ * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
+ * ask at once.
+ */
 const UNWATCHED_JITTER_MS = 100;
 
 type OnMessage = (after: number, turn: boolean, released?: string) => void;

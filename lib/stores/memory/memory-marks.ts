@@ -33,13 +33,14 @@ export class MemoryMarks {
     for (const key of waiter.keys) if (this.#marks.get(key)?.waiter === waiter) this.#marks.delete(key);
   }
 
-  /** The waiter whose mark keeps the caller out, and for how many milliseconds more at most. */
+  /** The waiter whose mark excludes the caller, with the milliseconds for which the mark can still exclude it. */
   against(
     key: string,
     mode: LockMode,
     position: QueuePosition | undefined,
   ): { readonly waiter: WaiterId; readonly remaining: number } | undefined {
-    // Against exclusive locks the queue alone is enough: only holders that share a key can hold it without a gap.
+    // Marks do not exclude exclusive locks, because the queue is enough for them: only holders that share a key can
+    // hold it without a gap.
     const mark = mode === 'exclusive' ? undefined : this.#standing(key);
     if (!mark || canHoldTogether(mark.waiter.mode, mode)) return undefined;
     if (position && performance.now() - position.waited < mark.came) return undefined;

@@ -4,15 +4,15 @@ import type { KeyWaiter, QueuePosition, Subscription } from '../../core/ports.js
 import type { WaiterId } from '../../core/waiter-id.js';
 import { type Life, remainingOf } from './memory-life.js';
 
-/** Milliseconds that the first in line has to take a free lock before it is dropped. */
+/** Milliseconds for the first waiter to take a free lock. After that, the waiter is dropped. */
 const TURN_MS = 150;
 
-/** Milliseconds after which the second in line may try, if the first does not. */
+/** Milliseconds after which the second waiter may try, if the first does not. */
 const STANDBY_MS = 200;
 
 interface Waiting {
   readonly waiter: WaiterId;
-  /** The time of its arrival. */
+  /** The time at which the waiter came. */
   readonly arrived: number;
 }
 
@@ -23,19 +23,22 @@ interface Turn extends Life {
 /** The waiter in front of a caller. */
 export interface Ahead {
   readonly waiter: WaiterId;
-  /** Milliseconds that are left of its turn; `undefined` while holders exclude it from the key. */
+  /** Milliseconds that are left of the waiter's turn; `undefined` while holders exclude the waiter. */
   readonly remaining: number | undefined;
 }
 
 type OnMessage = (after: number, turn: boolean) => void;
 
-/** The queues of waiters for locks in memory, in the order of their arrival. They do what the scripts do in Redis. */
+/**
+ * The queues of waiters for locks in memory, in the order of their arrival. They behave like the queues of the Redis
+ * scripts.
+ */
 export class MemoryQueues {
   readonly #queues = new Map<string, Waiting[]>();
   readonly #turns = new Map<string, Turn>();
   readonly #listeners = new Map<WaiterId, OnMessage>();
 
-  /** @param admits - returns `true` if a key has room for one more holder of that mode, without regard to waiters */
+  /** @param admits - returns `true` if a key has room for one more holder of that mode, waiters do not count */
   constructor(private readonly admits: (key: string, mode: LockMode) => boolean) {}
 
   listen(waiter: WaiterId, onMessage: OnMessage): Subscription {
@@ -44,7 +47,7 @@ export class MemoryQueues {
   }
 
   /**
-   * The first in line at a key that would admit the caller, if the caller must not pass it.
+   * The first waiter of a key that would admit the caller, if the caller must not overtake that waiter.
    *
    * @param room - the number of further holders of the caller's mode that the key admits
    */
@@ -65,7 +68,7 @@ export class MemoryQueues {
     }
   }
 
-  /** Adds a caller that was refused at `key` to the queue of that key, and of no other. */
+  /** Adds a caller that was refused at `key` to the queue of that key, and to no other queue. */
   wait(key: string, { waiter, waited }: QueuePosition): void {
     this.leave(
       waiter,
@@ -76,7 +79,7 @@ export class MemoryQueues {
 
   /**
    * Records a grant: the caller leaves the queues, and the next waiter of its process takes over its position. If there
-   * is room for another holder, the first in line gets a message.
+   * is room for another holder, the first waiter gets a message.
    */
   granted(keys: readonly string[], position: QueuePosition | undefined): void {
     if (position) {
@@ -93,23 +96,23 @@ export class MemoryQueues {
     for (const key of keys) if (this.#remove(key, waiter)) this.#wakeNext(key);
   }
 
-  /** Those in the queue of a key, in order. */
+  /** The waiters of a key, in the order of the queue. */
   at(key: string): KeyWaiter[] {
     return (this.#queues.get(key) ?? []).map(({ waiter: { process, number, owner, mode }, arrived }) => ({
       ...{ process, number, owner, mode },
-      // The same at each look, as the wall clock's distance to it would not be.
+      // Computed from `timeOrigin`, so that each read returns the same number, also when the wall clock is set.
       since: Math.round(performance.timeOrigin + arrived),
     }));
   }
 
-  /** Records that a holder has freed the key, or will in `after` milliseconds. */
+  /** Records that a holder has freed the key, or will free it in `after` milliseconds. */
   freed(key: string, after: number, left = 0): void {
     const [head] = this.#queues.get(key) ?? [];
     if (head && (left > 0 || this.admits(key, head.waiter.mode))) this.#wake(key, Math.max(after, left));
   }
 
   /**
-   * `true` if the caller keeps nobody out who came earlier: all can hold the key together, and there is room for all.
+   * `true` if the caller delays no earlier waiter: all of them can hold the key together, and there is room for all.
    */
   #mayPass(key: string, mode: LockMode, room: number, position: QueuePosition | undefined): boolean {
     const queue = this.#queues.get(key) ?? [];
@@ -119,7 +122,7 @@ export class MemoryQueues {
     return inFront.length < room && inFront.every(({ waiter }) => canHoldTogether(waiter.mode, mode));
   }
 
-  /** Sends a message to the first in line, unless it has just had one. */
+  /** Sends a message to the first waiter, unless it has just got one. */
   #wakeNext(key: string): void {
     const turn = this.#turns.get(key);
     const [head] = this.#queues.get(key) ?? [];
@@ -128,7 +131,7 @@ export class MemoryQueues {
   }
 
   /**
-   * Tells the first in line when it may try, and the second in case the first does not react. Adjacent readers get a
+   * Tells the first waiter when it may try, and the second in case the first does not react. Adjacent readers get a
    * message together.
    */
   #wake(key: string, after: number): void {

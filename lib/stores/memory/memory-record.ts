@@ -8,35 +8,35 @@ import { freeSlot, MemorySlots } from './memory-slots.js';
 /** Milliseconds for which the last tokens of a key are kept after its release or expiry. */
 const LINGER_MS = 30_000;
 
-/** The most holders of a full key that a refusal names. */
+/** Largest number of holders in the refusal of a full key. */
 const MOST_NAMED = 10;
 
-/** Below this number of readers a purge is not worth its cost. */
+/** The fewest readers for which a purge is worth its cost. */
 const LEAST_PURGED = 100;
 
-/** A lease's hold of a key, perhaps expired, with an end of its own (S23). */
+/** A lease that holds a key, or has held it. Each holder of a key has its own end (S23). */
 interface Hold extends Life {
   readonly lease: Lease;
   /** The time of the request, in milliseconds since 1970. */
   readonly since: number;
   token: number;
   readonly slot: number | undefined;
-  /** `true` while `minHold` keeps it after its release: it excludes others, and must not be extended. */
+  /** `true` after the release, while `minHold` keeps the key: the hold excludes others, and must not be extended. */
   kept: boolean;
 }
 
-/** The reason of a refusal: the holder to wait for, and others. */
+/** The reason of a refusal: the holder that the caller waits for, and other holders. */
 export interface Refusal {
   readonly holder: Holder;
   readonly others?: readonly KeyHolder[];
   readonly permits?: number;
 }
 
-/** The part of a key that a lease is to get. */
+/** The values for a lease that gets a key. */
 export interface Grant {
   readonly since: number;
   readonly token: number;
-  /** Only with permits. */
+  /** The granted slot; only with permits. */
   readonly slot: number | undefined;
 }
 
@@ -48,7 +48,7 @@ export class MemoryRecord {
   #token = 0;
   /** The slots of the present or last holders. */
   #slots = new MemorySlots(0);
-  /** Holds by the ids of their leases; some have expired. */
+  /** Holds by the ids of their leases; some of them have expired. */
   readonly #holds = new Map<string, Hold>();
   /** The id of the last released lease, so that a late duplicate of its acquisition is refused. */
   #released: string | undefined;
@@ -60,7 +60,7 @@ export class MemoryRecord {
     return false;
   }
 
-  /** `true` if it ended so long ago that its tokens need not be kept any more. */
+  /** `true` if the last hold ended so long ago that the tokens of the key are not needed any more. */
   get isForgotten(): boolean {
     for (const hold of this.#holds.values()) if (remainingOf(hold) > -LINGER_MS) return false;
     return elapsedSince(this.#releasedAt) > LINGER_MS;
@@ -88,7 +88,7 @@ export class MemoryRecord {
     return permits - this.#live().filter(({ slot = 0 }) => slot < permits).length;
   }
 
-  /** The lease's token and slot while it holds the key. */
+  /** The token and the slot of the lease, while the lease holds the key. */
   held({ id }: Lease): { readonly token: number; readonly slot: number | undefined } | undefined {
     return this.#held(id);
   }
@@ -98,7 +98,7 @@ export class MemoryRecord {
     return this.#released === id || (this.#holds.has(id) && !this.#held(id));
   }
 
-  /** The reason why the lease cannot have the key, if there is one. */
+  /** The reason why the lease cannot get the key; `undefined` if it can. */
   refusal({ kind }: Lease, wish: SlotWish | undefined, index: number): Refusal | undefined {
     if (!this.isHeld || this.joinsReaders(kind.mode)) return undefined;
     const live = this.#live();
@@ -116,7 +116,7 @@ export class MemoryRecord {
     return freeSlot(new Set(this.#live().map(({ slot }) => slot)), permits, wish, index);
   }
 
-  /** The smallest token for a new lease: a reader that joins others may get their token (S21). */
+  /** The smallest token for a new lease: a reader that joins other readers may get their token (S21). */
   leastToken(mode: LockMode, slot: number | undefined): number {
     if (this.joinsReaders(mode)) return this.#token;
     return (slot !== undefined && this.isHeld ? this.#slots.lastToken(slot) : this.#token) + 1;
@@ -141,7 +141,7 @@ export class MemoryRecord {
     if (hold && remainingOf(hold) < ttl) Object.assign(hold, { began: now(), ttl });
   }
 
-  /** `true` if the lease's token can be raised to this one: not if it is larger already. */
+  /** `true` if the token of the lease can be raised to `token`, because it is not larger yet. */
   canRaise({ id }: Lease, token: number, slot: number | undefined): boolean {
     const hold = this.#held(id);
     if (!hold || (slot !== undefined && hold.slot !== slot)) return false;
@@ -157,9 +157,9 @@ export class MemoryRecord {
   }
 
   /**
-   * Releases the lease, even if it has expired, unless another lease has got its place.
+   * Releases the lease, even if it has expired, unless another lease has replaced it.
    *
-   * @param keepFor - milliseconds for which it still excludes others; 0 to free it
+   * @param keepFor - milliseconds for which the hold still excludes others; 0 to free the key
    */
   release({ id }: Lease, keepFor: number): void {
     const hold = this.#holds.get(id);
@@ -183,7 +183,7 @@ export class MemoryRecord {
     return remainingOf(hold) > 0;
   }
 
-  /** Ends the hold of a lease that may ask again, for another slot. */
+  /** Ends the hold of a lease that may later ask again, for another slot. */
   giveUp({ id }: Lease): void {
     this.end(id);
     this.#released = undefined;
@@ -225,7 +225,8 @@ export class MemoryRecord {
   }
 
   /**
-   * Removes expired holds, whose slots other leases can have. Removes readers seldom, because there may be thousands.
+   * Removes expired holds, so that other leases can get their slots. Removes readers rarely, because there may be
+   * thousands.
    */
   #purge(): void {
     if (this.#mode === 'shared' && this.#holds.size < this.#purgeAt) return;

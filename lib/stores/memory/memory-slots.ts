@@ -1,13 +1,13 @@
 import type { SlotWish } from '../../core/ports.js';
 
-/** The slots of a key, from its first permit until no permit is held. Each has a sequence of tokens of its own. */
+/** The slots of a key, from its first permit until no permit is held. Each slot has its own sequence of tokens. */
 export class MemorySlots {
   /** The largest requested number of permits. */
   #permits = 0;
   /** The last token of each slot. */
   readonly #rows: number[] = [];
 
-  /** @param floor - the last token of the key, below the tokens of all slots */
+  /** @param floor - the last token of the key; the tokens of all slots are larger */
   constructor(private readonly floor: number) {}
 
   get permits(): number {
@@ -24,7 +24,7 @@ export class MemorySlots {
   }
 }
 
-/** The next free slot from the wished one on, or that one alone. */
+/** Returns the first free slot from `wished` on; with `exactly`, only `wished` itself. */
 export function freeSlot(
   taken: ReadonlySet<number | undefined>,
   permits: number,

@@ -25,13 +25,13 @@ import { MemoryQueues } from './memory-queues.js';
 import { MemoryRecord, type Refusal } from './memory-record.js';
 import { MemoryTicks } from './memory-ticks.js';
 
-/** Below this number of records a sweep is not worth its cost. */
+/** The fewest records for which a sweep is worth its cost. */
 const LEAST_SWEPT = 1_000;
 
 /** The number of keys in a page of a scan. */
 const PAGE = 500;
 
-/** Locks inside this process, with the same behaviour as in Redis. Other processes do not see them. */
+/** Keeps locks inside this process; they behave as in Redis. Other processes do not see these locks. */
 export class MemoryStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
 {
@@ -137,7 +137,7 @@ export class MemoryStore
     return Promise.resolve();
   }
 
-  /** Ends the holders of the key that have one of these ids; returns the ids of those. */
+  /** Ends the holders of the key that have one of these ids; returns the ids of the ended holders. */
   protected endHolders(key: string, ids: readonly string[]): readonly string[] {
     const record = this.#find(key);
     const ended = ids.filter((id) => record?.end(id));
@@ -171,7 +171,8 @@ export class MemoryStore
   }
 
   /**
-   * Repeats the grant of a lease that is stored already. If the lease asks for other slots now, frees its present ones.
+   * Repeats the grant of a lease that is already stored. If the lease now asks for other slots, frees its present
+   * slots.
    */
   #again({ lease, wish }: AcquireRequest): AcquireReply | Error | undefined {
     const { keys } = lease;
@@ -212,7 +213,7 @@ export class MemoryStore
     const slots = records.map((record, index) =>
       kind.mode === 'permits' ? record.freeSlot(kind.permits, wish, index) : undefined,
     );
-    // A reader that joins others gets their token.
+    // A reader that joins other readers gets their token.
     const joins = records.every((record) => record.joinsReaders(kind.mode));
     const least = joins ? 0 : Math.max(tokenAt(Date.now()), proposal);
     const token = Math.max(
@@ -262,7 +263,7 @@ export class MemoryStore
     return record?.isForgotten ? undefined : record;
   }
 
-  /** Removes records that nobody needs; runs seldom enough to cost nothing per lock. */
+  /** Removes records that are no longer needed. The sweep is rare, so its cost per lock is almost zero. */
   #sweep(): void {
     for (const [key, record] of this.#records) if (record.isForgotten) this.#records.delete(key);
     this.#ticks.sweep();
@@ -278,7 +279,7 @@ function grantOf(token: number, slots: readonly (number | undefined)[]): Grant {
   return known.length === 0 ? { granted: true, token } : { granted: true, token, slots: known };
 }
 
-/** A waiter, in the form of a holder to wait for. */
+/** Describes a waiter as a holder that the caller waits for. */
 function holderOf({ process, number, owner }: WaiterId, remaining: number): Holder {
   return { id: `${process}:${number}`, owner, remaining };
 }

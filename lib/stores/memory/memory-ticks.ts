@@ -3,7 +3,7 @@ import type { Lease } from '../../core/lease.js';
 import type { Holder } from '../../core/ports.js';
 import { type Life, remainingOf } from './memory-life.js';
 
-/** A tick that has run, and how long it is remembered. */
+/** A tick that has run, and the time for which it is remembered. */
 interface Ran extends Life {
   readonly at: number;
   readonly owner: string;
@@ -14,7 +14,7 @@ export class MemoryTicks {
   /** Ticks by the first key and the schedule. */
   readonly #ticks = new Map<string, Ran>();
 
-  /** The process that ran the lease's tick or a later one, while it is remembered. */
+  /** The process that ran the lease's tick or a later one, while the tick is remembered. */
   ranBy({ keys, tick }: Lease): Holder | undefined {
     if (!tick) return undefined;
     const last = this.#ticks.get(tickName(keys, tick.schedule));

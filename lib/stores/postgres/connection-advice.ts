@@ -1,6 +1,6 @@
 import { UnfitStoreError } from '../../core/errors.js';
 
-/** Adds advice to the error of a lost connection, if there is any. */
+/** Adds advice to the error of a lost connection, if there is advice for it. */
 export function withAdvice(error: Error): Error {
   if (error instanceof UnfitStoreError) return error;
   const { code = '' } = error as { code?: string };
@@ -12,7 +12,7 @@ export function withAdvice(error: Error): Error {
     : Object.assign(new Error(`${message}; ${advice}`, { cause: error }), { code });
 }
 
-/** By codes of Node and of PostgreSQL, and by words of `pg`. */
+/** Advice by codes of Node and PostgreSQL, and by texts of `pg`. */
 const ADVICE: readonly (readonly [RegExp, string])[] = [
   [
     /ECONNREFUSED/,
@@ -36,10 +36,10 @@ const ADVICE: readonly (readonly [RegExp, string])[] = [
   [/does not support SSL/, 'leave out `ssl`, or turn it on at the server'],
   [
     /certificate|altnames|self.signed/i,
-    'give the certificate authority as `ssl: { ca }`, and the host by the name that is in its certificate',
+    'give the certificate authority as `ssl: { ca }`, and use the host name in the certificate',
   ],
   [
     /ECONNRESET|terminated unexpectedly|unexpected message/i,
-    'check that it is PostgreSQL that listens there',
+    'check that the server at that address is PostgreSQL',
   ],
 ];

@@ -3,35 +3,35 @@ import { asError } from '../../core/errors.js';
 import { withTimeout } from '../../core/with-timeout.js';
 import { withAdvice } from './connection-advice.js';
 
-/** A server without an answer for this many milliseconds gets no further requests until it answers. */
+/** Milliseconds without an answer after which a server gets no further requests until it answers. */
 const SILENT_AFTER_MS = 1_000;
 
 /**
- * A connection without an answer for this many milliseconds is treated as dead: TCP itself would wait for a quarter of
- * an hour.
+ * Milliseconds without an answer after which a connection counts as dead. TCP itself would wait for a quarter of an
+ * hour.
  */
 const HUNG_AFTER_MS = 5_000;
 
 /** The longest pause between two attempts to connect, in milliseconds. */
 const LONGEST_PAUSE_MS = 500;
 
-/** The server has become a standby, or was made read-only: a new connection may lead to the primary. */
+/** Error code of a server that became a standby or read-only: a new connection may lead to the primary. */
 const READ_ONLY = '25006';
 
-/** Values arrive as the server writes them, whatever parsers the application has given to `pg`. */
+/** Leaves values as texts, as the server sends them: the application may have set other parsers in `pg`. */
 const AS_TEXT = { getTypeParser: () => (value: string) => value };
 
 /** Events of a connection. */
 export interface ConnectionEvents {
-  /** Called after connecting, before any other request. Throws when the server must not be used. */
+  /** Called after each connect, before all other requests. Throws when the server must not be used. */
   readonly prepare: (client: Client) => Promise<void>;
   readonly ready: () => void;
   readonly lost: () => void;
 }
 
 /**
- * One connection, which is replaced when it is lost. A request without a connection fails at once. A request that is
- * unanswered when the connection is lost is not repeated: a late one could store a lease that has ended (S15).
+ * One connection, which is replaced when it is lost. A request without a connection fails at once. A request without an
+ * answer is not repeated on the next connection: it could store a lease that has ended since (S15).
  */
 export class Connection {
   #client: Client | undefined;
@@ -49,19 +49,22 @@ export class Connection {
     private readonly events: ConnectionEvents,
   ) {}
 
-  /** Resolves when it is ready; rejects when the first attempt fails, and keeps trying. */
+  /**
+   * Resolves when the connection is ready. Rejects when the first attempt fails; further attempts follow in the
+   * background.
+   */
   async open(): Promise<void> {
     if (this.#isReady) return;
     const error = await this.#connect();
     if (error) throw error;
   }
 
-  /** `true` if an answer can be expected. */
+  /** `true` if the store can expect an answer. */
   get available(): boolean {
     return this.#isReady && !(this.#unanswered > 0 && performance.now() - this.#since > SILENT_AFTER_MS);
   }
 
-  /** Runs one statement with one value as its result, as text; `undefined` for null. */
+  /** Runs a statement whose result is one value. Resolves to its text; `undefined` for null. */
   async run(text: string, values: readonly unknown[] = []): Promise<string | undefined> {
     const client = this.#client;
     if (!client || !this.#isReady) throw this.#away();
@@ -77,12 +80,12 @@ export class Connection {
     }
   }
 
-  /** Ends the connection, so that it is replaced. */
+  /** Ends the connection, so that a new one replaces it. */
   drop(reason: string): void {
     if (this.#client) this.#lose(this.#client, new Error(reason));
   }
 
-  /** Milliseconds since the start of the present silence. */
+  /** Milliseconds since the server last answered, while a request has no answer; otherwise 0. */
   get silence(): number {
     return this.#unanswered > 0 ? performance.now() - this.#since : 0;
   }
@@ -110,7 +113,7 @@ export class Connection {
     } catch (thrown) {
       const error = withAdvice(asError(thrown));
       this.#lose(client, error);
-      // It may have been closed meanwhile.
+      // End this client too: the connection may have been closed during the preparation.
       client.end().catch(() => undefined);
       return error;
     }
@@ -126,7 +129,7 @@ export class Connection {
     this.#client = undefined;
     this.#isReady = false;
     this.#failure = error;
-    // Ends the socket at once if there is an unanswered request.
+    // `end` closes the socket at once when a request has no answer.
     client.end().catch(() => undefined);
     if (this.#isClosed) return;
     this.events.lost();
@@ -147,7 +150,8 @@ export class Connection {
   }
 
   #lookLater(): void {
-    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+    // answer first.
     this.#watch = setTimeout(setImmediate, SILENT_AFTER_MS, () => this.#look()).unref();
   }
 

@@ -6,21 +6,24 @@ import { withTimeout } from '../../core/with-timeout.js';
 import { Connection, valueOf } from './connection.js';
 import { waiterName } from './request.js';
 
-/** Milliseconds in which the test message must arrive after it was sent. */
+/** Milliseconds within which a test message must arrive. */
 const ARRIVES_WITHIN_MS = 1_000;
 
-/** Milliseconds until the test is repeated when no message arrived. */
+/** Milliseconds until the next test after a test message that did not arrive. */
 const TRY_AGAIN_MS = 30_000;
 
 /** Milliseconds between two checks of a connection with listeners. */
 const HEARTBEAT_MS = 1_000;
 
-/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
+/**
+ * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
+ * ask at once.
+ */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 type OnMessage = (after: number, turn: boolean, released?: string) => void;
 
-/** The functions that send messages, and report that none arrive. */
+/** Functions for sending a message, and for reporting that messages do not arrive. */
 export interface MessageTerms {
   /** Sends a message over the connection for commands. */
   readonly send: (channel: string, text: string) => Promise<unknown>;
@@ -28,11 +31,11 @@ export interface MessageTerms {
 }
 
 /**
- * Messages to the waiters of this process, over a connection of its own, on one channel. They are hints: a lost one
- * costs time and nothing else.
+ * Receives messages for the waiters of this process, on one channel and a separate connection. Messages are hints: a
+ * lost message only costs time.
  *
- * A pooler that assigns a server connection for each transaction accepts the `LISTEN` and delivers no message. So a
- * message from the process to itself must arrive first.
+ * A pooler that assigns a server connection for each transaction accepts the `LISTEN`, but delivers no messages. So the
+ * process first tests if a message to itself arrives.
  */
 export class Messages {
   /** The channel for messages to this process. */
@@ -46,7 +49,7 @@ export class Messages {
   #losses = 0;
   #isClosed = false;
   #onTestMessage: ((text: string) => void) | undefined;
-  /** The timer until the next test, after one without a message. */
+  /** Timer until the next test, while messages do not arrive. */
   #again: NodeJS.Timeout | undefined;
   #heartbeat: NodeJS.Timeout | undefined;
 
@@ -61,7 +64,7 @@ export class Messages {
       },
       ready: () => undefined,
       lost: () => {
-        // The next connection may lead to another server: it is tested at once.
+        // The next connection may lead to another server: test the server at once.
         this.#endPause();
         this.#losses++;
         this.#setReady(false);
@@ -73,7 +76,7 @@ export class Messages {
     return this.#isReady;
   }
 
-  /** Never rejects: without messages waiters poll. */
+  /** Connects, and tests if messages arrive. Never rejects: without messages waiters poll. */
   open(): Promise<void> {
     return (this.#opening ??= this.#open());
   }
@@ -125,7 +128,7 @@ export class Messages {
     await this.#connection.close();
   }
 
-  /** `undefined` when the test message could not be sent. */
+  /** `true` if the test message arrived; `undefined` when it could not be sent. */
   async #testArrives(): Promise<boolean | undefined> {
     const sent = randomBytes(8).toString('hex');
     const arrived = new Promise<void>((resolve) => {
@@ -157,7 +160,7 @@ export class Messages {
       told(isReady ? 0 : Math.random() * UNSUBSCRIBED_JITTER_MS, false);
   }
 
-  /** Checks the connection: a server that hangs does not end it, and sends no messages. */
+  /** Checks the connection: a server that hangs does not close it, but sends no messages. */
   #beat(): void {
     const beat = (): void => {
       this.#beat();
@@ -167,7 +170,8 @@ export class Messages {
         if (!this.#again) void this.try();
       } else if (this.#listeners.size > 0) this.#connection.run('select 1').catch(() => undefined);
     };
-    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+    // answer first.
     this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
   }
 }

@@ -33,14 +33,17 @@ import { Turns } from './turns.js';
 /** The number of keys in a page of a scan. */
 const PAGE = 500;
 
-/** Error codes of a PostgreSQL that does not write: no space, no memory, too many objects, no rights. */
+/**
+ * Error codes of a PostgreSQL that refuses to write: no disk space, no memory, too many objects, missing rights,
+ * read-only.
+ */
 const REFUSES_TO_WRITE = /^(53|42501|25006)/;
 
 /**
- * One PostgreSQL: rows with the server's time. An acquisition or release takes one round trip, for any number of keys
- * and leases.
+ * A store in one PostgreSQL. Its rows have times of the server's clock. An acquisition or a release takes one round
+ * trip, for any number of keys and leases.
  *
- * It has two connections of its own: one for requests, one for messages to waiters.
+ * The store opens two connections: one for requests, one for messages to waiters.
  */
 export class PostgresStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, StoreHealth
@@ -82,7 +85,7 @@ export class PostgresStore
       send: (channel, text) => this.#connection.run('select pg_notify($1, $2)', [channel, text]),
       undelivered: () =>
         terms.warnOnce(
-          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that those who wait for a lock ` +
+          `${this.name}: no messages arrive, as through a pooler in transaction mode, so that waiters for a lock ` +
             'have to poll; give `listenConnectionString`, a URL past the pooler',
         ),
     });
@@ -198,7 +201,7 @@ export class PostgresStore
 
   async #call<Answer>(call: string, values: readonly unknown[]): Promise<Answer | undefined> {
     const text = await this.#connection.run(`select to_json("${this.#schema}".${call})`, values);
-    // The result of a function without a value.
+    // A function without a result returns an empty text.
     return text === undefined || text === '""' ? undefined : (JSON.parse(text) as Answer);
   }
 }
@@ -217,7 +220,7 @@ function maybe(connectionString: string | undefined): PostgresOptions {
   return connectionString === undefined ? {} : { connectionString };
 }
 
-/** Without user and password. */
+/** The address of the server, without user and password. */
 function addressOf({ connectionString, host = 'localhost', port = 5432, database }: ClientConfig): string {
   if (connectionString === undefined || !URL.canParse(connectionString))
     return `${host}:${port}${database === undefined ? '' : `/${database}`}`;

@@ -5,12 +5,12 @@ import { DEFAULT_SCHEMA, isIdentifier } from './schema.js';
 /** The address of the database, and the schema of the locks. */
 export interface PostgresOptions {
   /**
-   * A URL such as `postgres://user:password@host:5432/database` of the primary: a standby is refused. The other options
-   * apply only where the URL has no value.
+   * A URL such as `postgres://user:password@host:5432/database` of the primary; a standby is refused. Other options
+   * apply only when the URL does not contain the value.
    */
   readonly connectionString?: string;
 
-  /** In place of a `connectionString`: a name, an address, or the folder of a Unix socket. */
+  /** The server, if there is no `connectionString`: a name, an address, or the folder of a Unix socket. */
   readonly host?: string;
 
   /** @defaultValue 5432 */
@@ -22,7 +22,8 @@ export interface PostgresOptions {
   readonly user?: string;
 
   /**
-   * A password, or a function that returns one. The function is called for every connection: for passwords that expire.
+   * A password, or a function that returns one. Use a function for passwords that expire: it is called for every
+   * connection.
    */
   readonly password?: string | (() => string | Promise<string>);
 
@@ -36,10 +37,10 @@ export interface PostgresOptions {
   readonly schema?: string;
 
   /**
-   * A URL for the one connection that receives messages for waiters. Needed for a pooler that assigns a server
-   * connection for each transaction (PgBouncer in transaction mode): it delivers no messages, so waiters poll. Give a
-   * URL that bypasses it.
-   * @defaultValue as `connectionString`
+   * A URL for the connection that receives messages for waiters. A pooler that assigns a server connection for each
+   * transaction (PgBouncer in transaction mode) delivers no messages, so that waiters have to poll. Give a URL that
+   * leads past such a pooler.
+   * @defaultValue the `connectionString`
    */
   readonly listenConnectionString?: string;
 
@@ -73,13 +74,13 @@ export function checkPostgresOptions(options: PostgresOptions): void {
     );
   checkOptionNames('postgres', options, NAMES, (name) =>
     name === 'pool' || name === 'client'
-      ? 'It opens connections of its own: a pool that locked methods have exhausted would never let them go on'
+      ? 'The store opens its own connections: locked methods that use up a common pool would wait for themselves'
       : undefined,
   );
   const { connectionString, host, port, password, schema } = options;
   if (connectionString === undefined && host === undefined) {
     throw new TypeError(
-      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is the variable set that it comes from?`,
+      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is its environment variable set?`,
     );
   }
   checkUrl('connectionString', connectionString);
@@ -104,12 +105,12 @@ function checkUrl(option: string, url: unknown): void {
   if (url === undefined) return;
   if (typeof url !== 'string')
     throw new TypeError(`Expected \`${option}\` to be ${URL_RULE}, got ${typeof url}`);
-  // For Node it is no URL if a folder of a Unix socket replaces the host.
+  // `URL.canParse` refuses a URL with the folder of a Unix socket as its host.
   if (/^postgres(ql)?:\/\//.test(url) && (URL.canParse(url) || url.includes('%2F'))) return;
   throw badOption(option, URL_RULE, url.replace(/^(\w*:?\/\/)?.*@/, '$1***@'));
 }
 
-/** The schema that the options name. */
+/** The schema of the options, or the default schema. */
 export function schemaOf({ schema = DEFAULT_SCHEMA }: PostgresOptions): string {
   return schema;
 }

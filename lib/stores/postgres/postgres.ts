@@ -3,10 +3,11 @@ import { checkPostgresOptions, type PostgresOptions } from './postgres.options.j
 import { PostgresStore } from './postgres-store.js';
 
 /**
- * Locks in PostgreSQL: the `nodes` of a module, alone, because a database that replicates itself is one node.
+ * Locks in PostgreSQL. The result must be the only entry of the module's `nodes`, because a database that replicates
+ * itself is one node.
  *
- * It opens two connections of its own for each process, and never uses one of the application's: a lock inside a
- * transaction would disappear with its rollback, and be visible only after its commit. Its tables are created at
+ * The store opens two connections for each process, and never uses a connection of the application: a lock inside a
+ * transaction would be visible only after the commit, and would disappear with a rollback. The tables are created at
  * start-up, or by the migration that `npx nestjs-redlock postgres-migration` prints.
  *
  * @throws TypeError or RangeError naming the invalid option

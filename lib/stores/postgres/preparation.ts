@@ -4,7 +4,7 @@ import { valueOf } from './connection.js';
 import { SCHEMA_VERSION, schemaSql } from './schema.js';
 import { DESCRIBE } from './sql/fitness.js';
 
-/** The server's report about itself, see {@link DESCRIBE}. */
+/** Settings and state of the server, as {@link DESCRIBE} returns them. */
 export interface ServerDescription {
   readonly standby: boolean;
   readonly readOnly: boolean;
@@ -14,11 +14,11 @@ export interface ServerDescription {
   readonly fsync: string;
   readonly synchronousCommit: string;
   readonly synchronousStandbys: string;
-  /** Milliseconds since 1970. */
+  /** Time of the server, in milliseconds since 1970. */
   readonly at: number;
 }
 
-/** No such schema, no such function. */
+/** Error codes for a missing schema and a missing function. */
 const MISSING = ['3F000', '42883'];
 
 const NOT_ALLOWED = '42501';
@@ -27,7 +27,7 @@ const NOT_ALLOWED = '42501';
  * Checks if the server can be used, and creates the schema if it is missing or old.
  *
  * @param mayMake - `true` to create a missing schema
- * @param learn - called with the server's time as soon as it is known
+ * @param learn - called with the server's time
  * @throws UnfitStoreError when the server must not be used
  */
 export async function prepare(
@@ -45,13 +45,13 @@ export async function prepare(
   try {
     await client.query(schemaSql(schema));
   } catch (thrown) {
-    // Ends the failed transaction.
+    // The failed transaction is still open.
     await client.query('rollback').catch(() => undefined);
     const { code, message } = thrown as { code?: string; message: string };
     if (code !== NOT_ALLOWED) throw asError(thrown);
     throw new UnfitStoreError(
-      `has no tables for locks in the schema ${schema}, or old ones, and its role may not make them (${message}): ` +
-        'run what `npx nestjs-redlock postgres-migration` prints as a role that may',
+      `has no tables for locks in the schema ${schema}, or old ones, and its role has no right to create them (${message}): ` +
+        'run the output of `npx nestjs-redlock postgres-migration` as a role with that right',
       { cause: thrown },
     );
   }
@@ -66,14 +66,17 @@ async function versionOf(client: Client, schema: string): Promise<number> {
     if (MISSING.includes(code)) return 0;
     if (code !== NOT_ALLOWED) throw error;
     throw new UnfitStoreError(
-      `does not let its role use the schema ${schema}: run what ` +
-        '`npx nestjs-redlock postgres-migration --role ROLE` prints',
+      `does not let its role use the schema ${schema}: run the output of ` +
+        '`npx nestjs-redlock postgres-migration --role ROLE`',
       { cause: error },
     );
   }
 }
 
-/** The reason why the server must not be used for locks, if there is one; it continues after the server's name. */
+/**
+ * The reason why the server must not be used for locks; `undefined` if it can be used. The name of the server comes
+ * before the text.
+ */
 export function unfitBecause({
   standby,
   readOnly,
@@ -83,7 +86,7 @@ export function unfitBecause({
   if (standby) return 'cannot be used for locks: it is a standby; give the primary';
   if (readOnly)
     return 'cannot be used for locks: default_transaction_read_only is on; turn it off for this role';
-  // Statements would read the state from before they waited for a row.
+  // With another level, a statement that waited for a row would read the state from before its wait.
   if (isolation !== 'read committed')
     return (
       `cannot be used for locks: default_transaction_isolation is ${isolation}; set it for this role: ` +
@@ -94,7 +97,7 @@ export function unfitBecause({
   return undefined;
 }
 
-/** Settings that make its locks weaker, and how to change them. */
+/** Settings of the server that make locks less safe, each with its remedy. */
 export function weakBecause({ fsync, synchronousCommit }: ServerDescription): string[] {
   const weak: string[] = [];
   if (fsync === 'off') weak.push('fsync is off, so a crash of the machine forgets locks; turn it on');

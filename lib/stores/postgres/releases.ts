@@ -1,24 +1,32 @@
 import type { Lease } from '../../core/lease.js';
 
-/** The most pending releases of an unreachable server; the oldest leases beyond that end with their ttl. */
+/**
+ * Largest number of pending releases while the server is unreachable. Beyond it, the oldest releases are dropped, and
+ * their leases end with their ttl.
+ */
 const MOST_PENDING = 10_000;
 
 /** Milliseconds after which a failed release is sent again. */
 const AGAIN_MS = 500;
 
-/** Milliseconds by which a deadline may pass later on the server's clock than on ours. */
+/** Milliseconds by which a deadline may be later by the server's clock than by the clock of this process. */
 const MARGIN_MS = 500;
 
 /**
- * Failed releases, to be sent again; and releases of leases whose acquisition has no answer and may still be stored,
- * which count only from its deadline on (S6). The server continues with a statement when the connection is lost, and
- * locks the rows before it checks the deadline. A release after that either finds the stored lease, or the statement
- * stores nothing.
+ * Keeps releases that must be sent, or sent again: failed releases, and releases of leases whose acquisition got no
+ * answer and may still be stored.
+ *
+ * A release of the second kind counts only after the deadline of the acquisition (S6): the server continues with a
+ * statement when the connection is lost, and locks the rows before it checks the deadline. After the deadline, either
+ * the release finds the stored lease, or the statement stores nothing.
  */
 export class Releases {
-  /** By the `performance.now()` of the failure: a wall clock that is set forward must not end them. */
+  /**
+   * The pending releases, each with the time of its failure. The times are from `performance.now()`, because a wall
+   * clock that is set forward must not end them.
+   */
   readonly #pending = new Map<Lease, number>();
-  /** The time until which a release of the lease does not count. */
+  /** The leases with an unanswered acquisition, each with the time until which a release does not count. */
   readonly #doubtful = new Map<Lease, number>();
   #timer: NodeJS.Timeout | undefined;
 
@@ -48,7 +56,7 @@ export class Releases {
     for (const [lease, since] of this.#pending) {
       const isOver = performance.now() - since > lease.pendingFor;
       if (isOver) this.#forget(lease);
-      // A lease that has not ended belongs to an attempt that is still under way.
+      // A lease that has not ended belongs to an attempt under way, which needs no release.
       else if (lease.ended) this.send(lease);
     }
     if (this.#pending.size > 0) this.#later();

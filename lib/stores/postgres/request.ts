@@ -11,12 +11,15 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { NoTimeError } from '../../core/errors.js';
 import { storedOwner } from './text.js';
 
-// Requests to the functions of the database, and their results. `sql/acquire.ts` and its neighbours describe them.
+// Requests to the functions of the database, and their results. The files in `sql/`, such as `sql/acquire.ts`, describe
+// both.
 
 export interface AcquireTerms {
   readonly keys: readonly string[];
   readonly ordered: boolean;
-  /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
+  /**
+   * Deadline of the request, in milliseconds since 1970 on the server's clock: no caller waits for the answer after it.
+   */
   readonly deadline: number;
   /** The channel for messages to this process. */
   readonly channel: string;
@@ -58,7 +61,7 @@ export function releaseOf({ lease, pause }: ReleaseRequest, keys: readonly strin
   return { ...released, schedule, tick: at, life, owner: storedOwner(owner) };
 }
 
-/** The name of one process's waiters for some keys, in the queue and in messages. */
+/** The name of a process's waiters for some keys, in the queue and in messages. */
 export function waiterName({ process, number }: WaiterId): string {
   return `${process}:${number}`;
 }
@@ -76,7 +79,7 @@ export function keyWaiterOf({ waiter, owner, mode, since }: FoundWaiter): KeyWai
   return { process, number: Number(number), owner, mode, since: Math.round(since) };
 }
 
-/** A holder in an answer of the database; without a token it is a waiter whose turn it is. */
+/** A holder in an answer of the database. Without a token it is a waiter whose turn it is. */
 interface Named {
   readonly id: string;
   readonly owner: string;

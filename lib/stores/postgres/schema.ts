@@ -13,7 +13,8 @@ import { TABLES } from './sql/tables.js';
 import { TURN } from './sql/turn.js';
 
 /**
- * Increases with every change of the result of {@link schemaSql}. A schema of a larger version serves all smaller ones.
+ * Version of the schema. It increases with every change of the result of {@link schemaSql}. A schema with a larger
+ * version works with all earlier versions of this package.
  */
 export const SCHEMA_VERSION = 4;
 
@@ -35,10 +36,10 @@ const ENTRY_POINTS: readonly EntryPoint[] = [
 
 const PARTS: readonly EntryPoint[] = [...QUEUE, SETTLE, GIVE_UP, ...ACQUIRE_PARTS, ACQUIRE, EXTEND, RELEASE];
 
-/** PostgreSQL cuts longer names off without an error. */
+/** Longer names are not allowed, because PostgreSQL shortens them without an error. */
 const IDENTIFIER = /^[A-Za-z_][A-Za-z0-9_]{0,62}$/;
 
-/** `true` for a plain name, which only needs quotes in a statement: a name cannot be a parameter. */
+/** `true` for a plain name, which is safe in quotation marks: a name cannot be a parameter of a statement. */
 export function isIdentifier(name: unknown): name is string {
   return typeof name === 'string' && IDENTIFIER.test(name);
 }
@@ -48,10 +49,11 @@ export function quotedIdentifier(name: string): string {
 }
 
 /**
- * Creates the schema with all its contents, or updates it; harmless if it is up to date. One transaction, and one at a
- * time: `create ... if not exists` and `create or replace` fail when two run side by side.
+ * Statements that create the schema with all its contents, or update it; without effect if it is up to date. They are
+ * one transaction, and only one such transaction runs at a time: two concurrent `create ... if not exists` or `create
+ * or replace` can fail.
  *
- * @param role - gets the rights that an application needs, and no others
+ * @param role - a role that gets the rights of an application, and no others
  */
 export function schemaSql(schema: string, role?: string): string {
   const name = quotedIdentifier(schema);
@@ -86,7 +88,9 @@ ${grants}commit;
 
 const VERSION = 'version()';
 
-/** Functions with another result type before version 3: the result type of a function cannot be replaced. */
+/**
+ * Drops functions with another result type from before version 3: `create or replace` cannot change the result type.
+ */
 const DROPPED = `do $$ begin
   if exists (
     select from pg_proc
@@ -97,9 +101,8 @@ const DROPPED = `do $$ begin
 end $$;`;
 
 /**
- * Gives a role that has the right to the former functions the right to the new ones, and to those that were dropped and
- * created again. The role that runs the migration does not matter: an application without the right to a single
- * function would get no report of that.
+ * Gives the right to all functions to each role with the right to the former functions, because functions were added,
+ * or dropped and created again. Without this, an application could lack the right to one function without notice.
  */
 function keptGrants(schema: string): string {
   const signatures = ENTRY_POINTS.map(({ signature }) => `'${schema}.${withoutNames(signature)}'`);
@@ -119,7 +122,7 @@ begin
 end $$;`;
 }
 
-/** The name of a function in a grant: `scan(text, integer)` for `scan(prefix text, page integer)`. */
+/** The form of a signature in a grant: `scan(text, integer)` for `scan(prefix text, page integer)`. */
 function withoutNames(signature: string): string {
   return signature.replaceAll(/([(,]\s*)\w+ /g, '$1');
 }

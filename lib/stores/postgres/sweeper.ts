@@ -1,15 +1,18 @@
-/** Milliseconds between two searches for old rows; each process begins at another time. */
+/**
+ * Average number of milliseconds between two searches for old rows. The pauses are random, so that processes begin at
+ * different times.
+ */
 const EVERY_MS = 600_000;
 
 /** The number of rows that one statement removes. */
 const PIECE = 1_000;
 
-/** Removes rows that nobody needs any more. A failed removal is repeated the next time. */
+/** Removes rows that are no longer needed. A failed sweep is repeated at the next time. */
 export class Sweeper {
   #timer: NodeJS.Timeout | undefined;
   #isEnded = false;
 
-  /** @param sweep - removes rows up to a number, and resolves to `true` if there are more */
+  /** @param sweep - removes rows up to a given number, and resolves to `true` if more rows remain */
   constructor(private readonly sweep: (most: number) => Promise<boolean | undefined>) {}
 
   begin(): void {
@@ -29,7 +32,7 @@ export class Sweeper {
     try {
       while (!this.#isEnded && (await this.sweep(PIECE)) === true);
     } catch {
-      // The next run repeats it.
+      // Ignore the error: the next run repeats the sweep.
     }
     this.#plan(EVERY_MS * (0.5 + Math.random()));
   }

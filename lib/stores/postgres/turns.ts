@@ -10,14 +10,17 @@ import { Releases } from './releases.js';
 import { acquisitionOf, extensionOf, releaseOf, replyOf, type TurnAnswer } from './request.js';
 import { storedKey, whyNotKeys } from './text.js';
 
-/** The most leases of a kind in one statement, which keeps their rows locked until its end. */
+/** Largest number of leases of each kind in one statement, because the statement locks their rows until its end. */
 const MOST_LEASES = 500;
 
 /**
- * Milliseconds that a statement with extensions may take, by the time of the last one for each, and the least extensions
- * in it. A slow server confirms the first long before the last, and runs other requests in between. With 250 in one
- * statement, which took longer than their time limit at every attempt, all 250 were lost. With 25 in each on every server,
- * 5,000 took five times as long as with 250.
+ * Planned duration of a statement with extensions, in milliseconds. The number of extensions in it follows from the
+ * time of the last statement for each extension, and is at least `LEAST_EXTENSIONS`. A slow server so confirms the
+ * first extensions early, and runs other requests in between.
+ *
+ * Fixed numbers were worse. On a slow server, a statement with 250 extensions took longer than their time limit at
+ * every attempt, so all 250 locks were lost. With 25 in each statement, 5,000 extensions took five times as long as
+ * with 250.
  */
 const EXTENDING_MS = 100;
 const LEAST_EXTENSIONS = 25;
@@ -39,12 +42,15 @@ interface Acquisition {
   readonly request: AcquireRequest;
   readonly ordered: boolean;
   readonly asked: Instant;
-  /** It was found too late by an estimate of the server's clock that was behind. */
+  /**
+   * `true` after a first answer that the deadline had passed, although it had not: the estimate of the server's clock
+   * was behind.
+   */
   isAgain: boolean;
   readonly tell: (reply: AcquireReply | Error) => void;
 }
 
-/** Shared by the turns of one store. */
+/** The parts of the store that its turns use. */
 export interface TurnContext {
   readonly connection: Connection;
   readonly keyPrefix: string;
@@ -54,16 +60,17 @@ export interface TurnContext {
 }
 
 /**
- * Sends what was asked of the database since the last statement as one statement, one at a time: of many locks, most of the
- * cost is in the round trip, and in the one commit. A release never overtakes the acquisition that it undoes (S6).
+ * Collects requests to the database, and sends them in one statement when the previous statement has its answer. With
+ * many locks, most of the cost is the round trip and the commit, which one statement needs only once. A release never
+ * overtakes the acquisition that it undoes (S6).
  */
 export class Turns {
   readonly clock = new ServerClock();
   #releases: Release[] = [];
-  /** By lease: a new request for a lease replaces the earlier one. */
+  /** Extensions by their lease: a new extension of a lease replaces the earlier one. */
   readonly #extensions = new Map<Lease, Extension>();
   #acquisitions: Acquisition[] = [];
-  /** The most extensions of the next statement. */
+  /** Largest number of extensions in the next statement. */
   #mostExtensions = LEAST_EXTENSIONS;
   readonly #pending: Releases;
   #isPlanned = false;
@@ -98,7 +105,7 @@ export class Turns {
     for (const [index, request] of requests.entries()) this.#release(request, (reply) => tell(index, reply));
   }
 
-  /** Connected: what could not be released meanwhile is. */
+  /** Called after each connect. Sends the releases that failed without a connection. */
   ready(): void {
     this.#pending.retry();
   }
@@ -143,7 +150,7 @@ export class Turns {
       if (releases.length + extensions.length + acquisitions.length === 0) continue;
       const begun = performance.now();
       const isAnswered = await this.#run(releases, extensions, acquisitions);
-      // A statement that failed tells nothing of the server's speed.
+      // Only an answered statement shows the speed of the server.
       if (isAnswered && extensions.length > 0) this.#extended(extensions.length, performance.now() - begun);
     }
   }
@@ -165,7 +172,10 @@ export class Turns {
     return next;
   }
 
-  /** Omits leases that have ended: their release has been sent already, so they would stay until the ttl has passed (S15). */
+  /**
+   * Omits leases that have ended: their release has already been sent, so they would stay until the ttl has passed
+   * (S15).
+   */
   #wanted(asked: readonly Acquisition[]): Acquisition[] {
     return asked.filter(({ request, asked: since, tell }) => {
       const { lease, limit } = request;
@@ -192,7 +202,7 @@ export class Turns {
       for (const name of names) keys.add(name);
       return names;
     };
-    // A key that could not be stored was not, and its release must not make those of others fail.
+    // An invalid key was never stored, so it needs no release. In the statement it would make the other releases fail.
     const possible = releases.filter(({ request, tell }) => {
       const isPossible = !whyNotKeys(this.#stored(request.lease));
       if (!isPossible) tell(undefined);
@@ -238,8 +248,8 @@ export class Turns {
 
   #acquired(acquisition: Acquisition, answer: TurnAnswer['acquired'][number]): void {
     const { request, asked, isAgain, tell } = acquisition;
-    // The caller still waits, so it was the estimate of the server's clock that was behind: after a long silence, a
-    // suspended machine or a step. It is right now.
+    // The caller still waits, so the estimate of the server's clock was behind, such as after a long silence, a
+    // suspended machine or a step of the clock. The answer has corrected the estimate.
     if (answer.late !== undefined && !isAgain && elapsedSince(asked) < request.limit) {
       acquisition.isAgain = true;
       this.#acquisitions.push(acquisition);
@@ -256,7 +266,7 @@ export class Turns {
     acquisitions: readonly Acquisition[],
     error: Error,
   ): void {
-    // The server may be at it yet, until the deadline; a release before that does not count.
+    // The server may still work on the statement, until the deadline. A release before that does not count.
     for (const { request, asked } of acquisitions)
       this.#pending.mayComeLater(request.lease, request.limit - elapsedSince(asked));
     for (const { request, tell } of releases) {

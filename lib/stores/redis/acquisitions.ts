@@ -14,31 +14,31 @@ import { type ModeScripts, scriptsFor } from './scripts/mode-scripts.js';
 const UNFIT_FOR_MS = 1_000;
 
 /**
- * The longest deadline of an acquisition. A duplicate must be refused by its deadline before the record of its lease is
- * forgotten, even if the clock stepped back meanwhile (S16).
+ * Longest deadline of an acquisition, in milliseconds. The deadline of a duplicate must pass before the node forgets
+ * the record of its lease, even if the clock stepped back in between (S16).
  */
 const LONGEST_DEADLINE_MS = LINGER_MS / 3;
 
 /** Sends acquisitions to one node, and reads its answers. */
 export class Acquisitions {
   /**
-   * Leases without an answer on a client that was passed in, with a function to call after the answer. Such a client
-   * may resend them after a lost connection, behind a release that was sent meanwhile. They would be stored with nobody
-   * to release them (S15).
+   * Leases without an answer on a client that was passed in, with a function to call after the answer. After a lost
+   * connection such a client may resend the requests, behind a release that was sent since. The leases would then be
+   * stored, and nobody would release them (S15).
    */
   readonly #unanswered = new Map<Lease, (() => void) | undefined>();
   #toldTooYoung = false;
-  /** The last moment at which the node could not vote; `undefined` since it could. */
+  /** The moment of the last answer that the node could not vote; `undefined` when a later vote followed. */
   #unfitSince: Instant | undefined;
 
   constructor(readonly node: RedisNode) {}
 
-  /** `true` if the node could not vote a moment ago. */
+  /** `true` if the node could not vote less than a second ago. */
   get isUnfit(): boolean {
     return this.#unfitSince !== undefined && elapsedSince(this.#unfitSince) < UNFIT_FOR_MS;
   }
 
-  /** Part of the store, see `LockStore.acquire`. */
+  /** Sends acquisitions; see `LockStore.acquire`. */
   acquire(requests: readonly AcquireRequest[], ordered: boolean, tell: Tell<AcquireReply>): void {
     const { probe } = this.node;
     const batch = new AcquireBatch(this, requests, ordered, tell);
@@ -68,7 +68,7 @@ export class Acquisitions {
     return afterwards;
   }
 
-  /** The vote in a script's answer to a request with that wish. */
+  /** Turns a script's answer into the vote of the node. `wish` has the slots that were asked for. */
   voteOf(
     { lease, guard }: AcquireRequest,
     answer: unknown,
@@ -89,7 +89,7 @@ export class Acquisitions {
     return reply;
   }
 
-  /** Logs once for each period in which the node is kept from voting. */
+  /** Makes the error of a node that must not vote yet, and logs it once for each such period. */
   #tooYoung(wait: number): Error {
     const { name, context } = this.node;
     const error = new GuardedNodeError(wait);
@@ -121,7 +121,10 @@ class AcquireBatch {
     for (const index of this.requests.keys()) this.#answered(index, error);
   }
 
-  /** Sends the requests. One command has one mode, one ttl, one time limit and one form, and usually one is enough. */
+  /**
+   * Sends the requests. All requests of one command have the same mode, ttl, time limit and form; usually one command
+   * is enough.
+   */
   #ask(indexes: readonly number[], again: boolean): void {
     const { isCluster } = this.acquisitions.node;
     let left = this.#withoutEnded(indexes);
@@ -136,7 +139,7 @@ class AcquireBatch {
   }
 
   /**
-   * Omits leases that have ended. Their release has been sent already, so the acquisition would stay until its ttl has
+   * Omits leases that have ended. Their release has already been sent, so the acquisition would stay until its ttl has
    * passed (S15).
    */
   #withoutEnded(indexes: readonly number[]): readonly number[] {
@@ -148,20 +151,20 @@ class AcquireBatch {
     });
   }
 
-  /** @param again - `true` to ask once more if the server finds that the deadline has passed */
+  /** @param again - `true` to ask again if the server reports that the deadline has passed */
   #send(indexes: readonly number[], again: boolean): void {
     const { channel, probe } = this.acquisitions.node;
     const { connection } = probe;
     const requests =
       indexes.length === this.requests.length ? this.requests : indexes.map((index) => this.#at(index));
     const packed = this.#pack(requests);
-    // A copy of the present wishes: an attempt may ask for other slots before the answer arrives.
+    // Copy the present wishes: an attempt may ask for other slots before the answer arrives.
     const wishes = requests.map(({ wish }) => wish);
     for (const { lease } of requests) this.acquisitions.asked(lease);
     const wanted = (): boolean => requests.every(({ lease }) => !lease.ended);
     channel.run(this.#scripts(requests).script, packed, wanted).then(
       (reply) => {
-        // The client resent the command by itself, to a server that had not been probed.
+        // The client itself resent the command, to a server that was not probed yet.
         if (connection !== probe.connection) this.#replaced(indexes);
         else this.#take(indexes, acquireAnswers(reply, requests), wishes, again);
       },
@@ -183,8 +186,8 @@ class AcquireBatch {
       ordered: this.ordered,
       marker,
       deadline: Math.ceil((probe.clock.now() ?? 0) + left),
-      // A server that restarted from old data has its old marker. While its uptime is below the guard, no marker counts
-      // as old enough.
+      // A server that restarted from old data still has its old marker. While its uptime is shorter than the guard, no
+      // marker is old enough.
       guard: !probe.guarded ? 0 : probe.age() < guard ? Number.MAX_SAFE_INTEGER : guard,
     });
   }
@@ -201,8 +204,8 @@ class AcquireBatch {
       const index = indexes[at] as number;
       const request = this.#at(index);
       const answer = answers[at];
-      // The caller still waits, so the estimate of the server's clock was behind: after a long silence, a suspended
-      // machine or a clock step. The answer has corrected it.
+      // The caller still waits, so the estimate of the server's clock was behind, such as after a long silence, a
+      // suspended machine or a step of the clock. The answer has corrected the estimate.
       if (again && isTooLate(answer) && elapsedSince(this.#asked) < request.limit) late.push(index);
       else this.#answered(index, this.acquisitions.voteOf(request, answer, wishes[at], this.ordered));
     }
@@ -215,7 +218,8 @@ class AcquireBatch {
   }
 
   #refused(indexes: readonly number[], error: Error, again: boolean): void {
-    // The server did not know the script, and some leases have ended; or the error is about the keys of one lease.
+    // Send each request alone: the error may concern the keys of one lease only, or the server did not know the script
+    // and some leases have ended since.
     const isOfOne = indexes.length > 1 && (isNoScript(error) || isAboutKeys(error));
     for (const index of indexes) {
       if (isOfOne) this.#ask([index], again);

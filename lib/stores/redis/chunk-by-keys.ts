@@ -1,18 +1,21 @@
 import type { Lease } from '../../core/lease.js';
 
-/** The most keys of one command. A key takes the server a few microseconds, and other commands wait meanwhile. */
+/**
+ * Largest number of keys of one command. The server needs a few microseconds for each key, and other commands wait for
+ * that time.
+ */
 const MOST_KEYS = 100;
 
 /**
- * Splits requests into parts of one command each. On a Cluster each request has a command of its own, because the keys
- * of one command must be in one slot.
+ * Splits requests into parts, each for one command. On a Cluster each part has one request, because all keys of a
+ * command must be in one slot.
  */
 export function chunkByKeys<T>(
   items: readonly T[],
   leaseOf: (item: T) => Lease,
   isCluster: boolean,
 ): (readonly T[])[] {
-  // Usually one command is enough, and nothing is copied.
+  // Usually one command is enough, so do not copy the list.
   if (!isCluster && countKeys(items, leaseOf) <= MOST_KEYS) return [items];
   const parts: T[][] = [];
   let count = Infinity;

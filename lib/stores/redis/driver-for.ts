@@ -21,7 +21,8 @@ export interface NodeRedisClient {
 }
 
 /**
- * A client of the application, described by its methods and not by its class: there may be another copy of its package.
+ * A client of the application. The type has methods and not a class, because there may be two copies of the client's
+ * package.
  */
 export type RedisClient = IoredisClient | NodeRedisClient;
 
@@ -42,8 +43,8 @@ function isIoredis(node: object): node is IoredisClient {
 }
 
 /**
- * Clusters of node-redis 5 do not report if they are ready, clients of version 4 have no `socketEpoch`, and pools have
- * neither.
+ * `true` for a supported client of node-redis. Clusters of node-redis 5 do not report if they are ready, clients of
+ * version 4 have no `socketEpoch`, and pools have neither.
  */
 function isNodeRedis(node: object): node is NodeRedisClient {
   if (!('sendCommand' in node && 'isReady' in node)) return false;

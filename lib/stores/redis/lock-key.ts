@@ -6,8 +6,8 @@ export function recordKey(prefix: string, key: string): string {
 }
 
 /**
- * The Redis key of the last tick of a schedule that has run. It contains the first key that the runs lock, because all
- * keys of a lock are in one slot.
+ * The Redis key of the last tick of a schedule that has run. The name contains the first key of the lock, because on a
+ * Cluster it must be in the slot of the lock's keys.
  */
 export function tickKey(
   prefix: string,
@@ -22,17 +22,19 @@ export function queueKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:q`;
 }
 
-/** The Redis key of the holders of a lock that several can hold, by the ends of their leases. */
+/**
+ * The Redis key of the sorted set of holders, for a lock that admits several. The scores are the ends of their leases.
+ */
 export function holdersKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:h`;
 }
 
-/** The Redis key of the details of each holder. */
+/** The Redis key of the hash with the details of each holder. */
 export function detailsKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:s`;
 }
 
-/** The Redis key of the mark with which a waiter keeps out later callers of another mode (S22). */
+/** The Redis key of the mark of a waiter, which makes the node refuse later callers of another mode (S22). */
 export function markKey(prefix: string, key: string): string {
   return `${prefix}{${key}}:w`;
 }
@@ -46,32 +48,32 @@ export function channelBase(prefix: string): string {
 }
 
 /**
- * The channel that wakes a process's waiters: one for all keys, but on a Cluster one for each key, in the slot of the
- * key's queue.
+ * The channel that wakes the waiters of a process. One channel serves all keys. On a Cluster each key has its own
+ * channel, in the slot of the key's queue.
  */
 export function wakeChannel(prefix: string, inCluster: boolean, key: string, process: string): string {
   return inCluster ? `${queueKey(prefix, key)}:${process}` : `${channelBase(prefix)}${process}`;
 }
 
 /**
- * The Redis key of a node's marker. The marker has the age of the node's data (S12), and the largest token that was
- * ahead of its clock.
+ * The Redis key of a node's marker. The marker contains the birth of the node's data (S12), and the largest token that
+ * was ahead of the node's clock.
  */
 export function markerKey(prefix: string): string {
   return `${prefix}redlock-node`;
 }
 
-/** A Redis key that is never written. It is used to check if a user has the right to write locks. */
+/** A Redis key that is never written. It serves to check if the user has the right to write locks. */
 export function probeKey(prefix: string): string {
   return `${prefix}redlock-probe`;
 }
 
-/** The pattern, in Redis' notation, of the Redis keys of all locks whose keys begin with `start`. */
+/** The pattern for SCAN of the Redis keys of all locks whose keys begin with `start`. */
 export function lockPattern(prefix: string, start: string): string {
   return `${escapeGlob(`${prefix}{${start}`)}*}`;
 }
 
-/** The lock's key that belongs to a Redis key. */
+/** The key of a lock, from its Redis key. */
 export function keyOfLock(prefix: string, redisKey: string): string {
   return redisKey.slice(`${prefix}{`.length, -'}'.length);
 }

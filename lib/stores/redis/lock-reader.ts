@@ -8,8 +8,8 @@ import { packWaiting, WAITING, waitersOf } from './scripts/waiting.js';
 import { BEGINNING, packRead, READ, readPage } from './scripts/read.js';
 
 /**
- * The number of keys of any kind in one SCAN: about a quarter of a millisecond of server time, and no more than that
- * again to read what it found.
+ * Number of keys of any kind in one SCAN. The SCAN takes about a quarter of a millisecond of server time, and the read
+ * of its keys no more than that.
  */
 const SCAN_COUNT = 500;
 
@@ -25,7 +25,7 @@ export class LockReader {
     return found.flat();
   }
 
-  /** The first in the queue of each key. */
+  /** Reads the first waiters in the queue of each key. */
   async waiting(keys: readonly string[]): Promise<readonly (readonly KeyWaiter[])[]> {
     const found = this.#groupsOf(keys).map(async (group) =>
       waitersOf(group.length, await this.channel.run(WAITING, packWaiting(group, this.keyPrefix))),
@@ -33,13 +33,14 @@ export class LockReader {
     return (await Promise.all(found)).flat();
   }
 
-  /** Pages of keys. With SCAN and not KEYS, which would block the server until it has gone through all keys. */
+  /** Lists keys in pages. Uses SCAN: KEYS would block the server until it has read all keys. */
   async *scan(prefix: string): AsyncGenerator<readonly string[]> {
     const { client } = this.channel;
-    // ioredis does not remove its own prefix from the keys that SCAN returns.
+    // ioredis does not remove its `keyPrefix` from the keys that SCAN returns.
     const before = `${keyPrefixOf(client)}${this.keyPrefix}`;
     const pattern = lockPattern(before, prefix);
-    // Through the channel, so that a Cluster that is not connected is an error and not a Cluster without masters.
+    // Ask through the channel, so that a Cluster that is not connected is an error. Otherwise it would seem to have no
+    // masters.
     const servers = await this.channel.send(async () => mastersOf(client));
     for (const server of servers) {
       let cursor = '0';
@@ -53,12 +54,15 @@ export class LockReader {
     }
   }
 
-  /** The keys of one script must be in one slot of a Cluster. Commands that are sent together are answered together. */
+  /**
+   * Groups keys for one script each: on a Cluster the keys of a script must be in one slot. Commands that are sent
+   * together are answered together.
+   */
   #groupsOf(keys: readonly string[]): readonly (readonly string[])[] {
     return this.channel.client.isCluster ? keys.map((key) => [key]) : [keys];
   }
 
-  /** Uses several commands if necessary, because each one blocks the server. */
+  /** Reads keys with several commands if necessary, because each command blocks the server. */
   async #readAt(keys: readonly string[]): Promise<readonly KeyState[]> {
     const states: KeyState[] = [];
     let from = BEGINNING;
@@ -67,7 +71,7 @@ export class LockReader {
       const packed = packRead(keys.slice(states.length), this.keyPrefix, from);
       for (const answer of (await this.channel.run(READ, packed)) as readonly unknown[]) {
         const { state, next } = readPage(answer);
-        // If the lock is no longer shared, none of the readers read so far holds it.
+        // If the lock is no longer shared, none of the readers from earlier pages holds it.
         const isShared = state && 'mode' in state && state.mode === 'shared';
         const isWhole = from === BEGINNING && next === BEGINNING;
         if (isShared && !isWhole) readers.add(state.holders);

@@ -1,9 +1,10 @@
 /**
- * Sends the commands about one subject one after the other, each after the answer to the one before. A script that the
- * server does not know is sent again with its text, and a later command would overtake it.
+ * Sends the commands about one subject one after the other: each command waits for the answer to the one before it.
+ * Otherwise a later command could overtake a script that is sent again with its text, because the server did not know
+ * its hash.
  */
 export class OneAfterAnother {
-  /** The last command about each subject, until it is answered. */
+  /** The last unanswered command about each subject. */
   readonly #last = new Map<string, Promise<unknown>>();
 
   async send<T>(about: string, command: () => Promise<T>): Promise<T> {

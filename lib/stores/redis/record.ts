@@ -6,15 +6,16 @@ import type { WaiterId } from '../../core/waiter-id.js';
 import { ID_LENGTH } from '../../core/lease.js';
 
 /**
- * Milliseconds that a record is kept after its lock was released or has expired, because the key's last token must be
- * remembered. Later tokens are larger because of the clock alone, unless the clock was set back by that much.
+ * Milliseconds that a record is kept after its lock was released or has expired, because the node must remember the
+ * last token of the key. After that time the clock alone makes later tokens larger, unless the clock was set back by as
+ * much.
  *
- * Part of the data format: a process with a larger value would take a held lock for an expired one.
+ * The value is a part of the data format: a process with a larger value would take a held lock for an expired one.
  */
 export const LINGER_MS = 30_000;
 
 /**
- * The record of a lock, which is the string under its Redis key. Every field but the last has a fixed width, so that
+ * The record of a lock is the string under its Redis key. Every field except the last has a fixed width, so that
  * scripts read it by position without parsing:
  *
  * | position | field |
@@ -29,27 +30,29 @@ export const LINGER_MS = 30_000;
  *
  * A lock is held while its record is not free and expires in more than {@link LINGER_MS}.
  *
- * With several holders, the record names the one that ends last: its id, time, owner and expiry. The token is that of
- * the readers' phase, or the largest of the permits. So a caller that wants the lock alone reads only the record.
- * scripts/permits.ts describes the further fields of permits. Further readers are stored in two keys beside the record,
- * which live longer, so a single reader needs only the record. If the record has no `+`, the two keys are left from an
- * earlier phase and do not count.
+ * With several holders, the record has the id, time, owner and expiry of the holder that ends last. The token is the
+ * token of the readers' phase, or the largest token of the permits. So an exclusive caller reads only the record.
+ * scripts/permits.ts describes the additional fields of permits.
  *
- * - `:h`, a sorted set: the ids of the leases, with the end of each in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash: for each id its token in 16 digits, a colon, the time of its request in 13, a colon, and the owner.
- *   The reader that the record names is there only if its token is not the record's.
+ * A single reader needs only the record. Further readers are in two other keys, which live longer than the record. If
+ * the record has no `+`, the two keys remain from an earlier phase and do not count.
+ *
+ * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
+ *   server's clock;
+ * - `:s`, a hash: for each id the token in 16 digits, a colon, the time of the request in 13 digits, a colon, and the
+ *   owner. The reader in the record has an entry only if its token differs from the record's.
  */
 export const STATE = { held: 'H', free: 'F', kept: 'K', shared: 'S', permits: 'P' } as const;
 
-/** The length of the random name of a process, which is the beginning of a waiter's name. */
+/** The length of the random name of a process, with which the name of a waiter begins. */
 export const PROCESS_LENGTH = 16;
 
-/** The letter for a waiter's mode, which follows the process. */
+/** The letter for a waiter's mode, which follows the name of the process in a waiter's name. */
 const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's', permits: 'p' };
 
 const MODES = Object.keys(LETTER) as LockMode[];
 
-/** The position of that letter in a waiter's name, as Lua counts, and its codes. */
+/** The position of the letter in a waiter's name, counted from 1 as in Lua, and the codes of the letters. */
 export const WAITER = {
   mode: PROCESS_LENGTH + 1,
   shared: LETTER.shared.charCodeAt(0),
@@ -57,12 +60,12 @@ export const WAITER = {
 } as const;
 
 /**
- * The mark of a waiter: its arrival, in 13 digits of milliseconds since 1970 by the server's clock, a colon, and its
- * name. Positions as Lua counts.
+ * Positions in the mark of a waiter, counted from 1 as in Lua. A mark is the arrival of the waiter (13 digits:
+ * milliseconds since 1970 by the server's clock), a colon, and the name of the waiter.
  */
 export const MARK = { came: [1, 13], name: 15, mode: 14 + WAITER.mode, shortest: 15 + WAITER.mode } as const;
 
-/** Positions in a record, from 1 as Lua counts, and the codes of its first two characters. */
+/** Positions in a record, counted from 1 as in Lua, and the codes of its first two characters. */
 export const RECORD = {
   held: STATE.held.charCodeAt(0),
   free: STATE.free.charCodeAt(0),
@@ -80,7 +83,7 @@ export const RECORD = {
 /**
  * The part of a record that the client writes: id, time and owner. The script puts state and token before it.
  *
- * @param fields - the fields of its mode, before the owner
+ * @param fields - the additional fields of the mode, before the owner
  */
 export function leasePart({ lease: { id, owner }, since }: AcquireRequest, fields = ''): string {
   return `${id}:${String(since).padStart(13, '0')}:${fields}${owner}`;
@@ -89,11 +92,11 @@ export function leasePart({ lease: { id, owner }, since }: AcquireRequest, field
 /** The contents of a record. */
 export interface LockRecord extends Pick<Holder, 'id' | 'owner'> {
   readonly fencingToken: number;
-  /** In milliseconds since 1970, by the owner's clock. */
+  /** Time of the request, in milliseconds since 1970, by the owner's clock. */
   readonly since: number;
 }
 
-/** Parses a record that a script has recognised as one. */
+/** Parses a record that a script has already checked. */
 export function parseRecord(record: string): LockRecord {
   return {
     fencingToken: Number(record.slice(2, 18)),
@@ -109,28 +112,28 @@ export function modeOfRecord(record: string): LockMode {
   return record.startsWith(STATE.permits) ? 'permits' : 'exclusive';
 }
 
-/** Parses the details of a reader beside the record. */
+/** Parses the details of a reader that is not in the record. */
 export function parseDetails(details: string): Omit<LockRecord, 'id'> {
   const fencingToken = Number(details.slice(0, 16));
   return { fencingToken, since: Number(details.slice(17, 30)), owner: details.slice(31) };
 }
 
 /**
- * The value under the key of a schedule's last tick: the tick in 16 digits, and for people the name of the process that
- * ran it.
+ * The value under the key of a schedule's last tick: the tick in 16 digits, a colon, and the name of the process that
+ * ran it, which only people read.
  */
 export function tickMark({ owner }: Lease, { at }: TickMark): string {
   return `${String(at).padStart(16, '0')}:${owner}`;
 }
 
-/** The owner's name in such a value. */
+/** Reads the owner's name from the value of a tick. */
 export function ownerOfMark(mark: string): string {
   return mark.slice(17);
 }
 
 /**
- * A waiter's member in a queue: the process, a letter for the mode, the number that the messages use, and for people
- * the owner's name.
+ * The member of a waiter in a queue: the name of the process, a letter for the mode, the number that messages contain,
+ * a colon, and the owner's name, which only people read.
  */
 export function waiterName({ process, mode, number, owner }: WaiterId): string {
   return `${process}${LETTER[mode]}${number}:${owner}`;
@@ -148,7 +151,7 @@ export function parseWaiter(name: string): Omit<WaiterId, 'keys'> {
   };
 }
 
-/** The owner's name in such a member. */
+/** Reads the owner's name from the name of a waiter. */
 export function ownerOfWaiter(name: string): string {
   return name.slice(name.indexOf(':', PROCESS_LENGTH + 1) + 1);
 }

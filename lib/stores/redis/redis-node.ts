@@ -3,12 +3,12 @@ import type { CommandChannel } from './connection/command-channel.js';
 import type { ServerProbe } from './health/server-probe.js';
 import type { StoreContext } from './store-context.js';
 
-/** One Redis, as the senders of requests use it. */
+/** The parts of a Redis store that its senders of requests use. */
 export interface RedisNode {
   readonly name: string;
   readonly context: StoreContext;
   readonly isCluster: boolean;
-  /** `true` if the library made the client: a passed-in one may resend commands by itself. */
+  /** `true` if the library made the client; a passed-in client may itself resend commands. */
   readonly opened: boolean;
   readonly channel: CommandChannel;
   readonly probe: ServerProbe;

@@ -49,14 +49,17 @@ import type { Script } from './scripts/script.js';
 import { splitBy } from './split-by.js';
 import type { StoreContext } from './store-context.js';
 
-/** The longest delay in milliseconds before a waiter asks when messages stop: not all waiters ask at once. */
+/**
+ * Longest delay in milliseconds before a waiter asks when messages stop. The delay is random, so that not all waiters
+ * ask at once.
+ */
 const UNSUBSCRIBED_JITTER_MS = 100;
 
 /**
- * One Redis, over a client of ioredis, iovalkey or node-redis.
+ * A store in one Redis, through a client of ioredis, iovalkey or node-redis.
  *
- * Each kind of request takes one command and one round trip, except after a `SCRIPT FLUSH` or on a new server, to which
- * the script is sent once.
+ * Each kind of request takes one command and one round trip, except on a new server or after a `SCRIPT FLUSH`: the
+ * script is then sent once more, with its text.
  */
 export class RedisStore
   implements LockStore, WaitQueue, StarvationGuard, LockDirectory, QueueDirectory, QuorumStore, StoreHealth
@@ -138,7 +141,10 @@ export class RedisStore
     }
   }
 
-  /** Not before: of a start that fails earlier nothing is closed, and the client may be the application's. */
+  /**
+   * Adds the listeners to the client, at `connect` and not earlier: when start-up fails before that, nobody would
+   * remove them from a client of the application.
+   */
   #listen(): void {
     if (this.#isListening) return;
     this.#isListening = true;
@@ -148,7 +154,7 @@ export class RedisStore
     if (client.isCluster && !client.attach) this.#connecting = new ClusterConnecting(client as Cluster);
     client.on('ready', this.#onReady);
     client.on('close', this.#onClose);
-    // A Cluster has heard which masters it has.
+    // The client has read the list of the Cluster's masters.
     client.on('refresh', this.#onRefresh);
   }
 
@@ -166,7 +172,8 @@ export class RedisStore
         this.#whenClosed = reject;
         this.client.once('ready', resolve);
       });
-      // The promise of a Cluster's `connect` never settles if the client has to connect again.
+      // The promise of a Cluster's `connect` never settles when the client has to connect again, so wait for `ready`,
+      // too.
       if (status === 'wait') await Promise.race([this.#channel.open(), ready]);
       await ready;
     }
@@ -194,8 +201,8 @@ export class RedisStore
   }
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
-    // The new master does not receive these renewals, so the lock expires there, perhaps before our validity ends. The
-    // holder is therefore told at once that the lock is gone.
+    // The new master does not get these renewals, so the locks expire there, perhaps before their validity ends here.
+    // So report at once that they are lost.
     if (this.#channel.leadsToOldMaster) return leases.forEach((_, index) => tell(index, false));
     const [lease] = leases;
     if (!lease) return;
@@ -215,7 +222,8 @@ export class RedisStore
     for (const part of chunkByKeys(leases, (each) => each, this.client.isCluster)) {
       const first = before;
       before += part.length;
-      // If the server has lost the script and one of the leases has ended, the others wait for their next renewal.
+      // If the server does not know the script and one of the leases has ended since, the other leases wait for their
+      // next renewal.
       const wanted = (): boolean => part.every(({ ended }) => !ended);
       this.#channel.run(script, pack(part, ttl, keyPrefix, base), wanted).then(
         (outcomes) => {
@@ -255,7 +263,7 @@ export class RedisStore
     await this.#probe.passed();
     const { connection } = this.#probe;
     for await (const page of this.#reader.scan(prefix)) {
-      // The cursor of a SCAN is not valid on another server, or on the same one after a restart.
+      // The cursor of a SCAN is not valid on another server, nor on the same server after a restart.
       if (connection !== this.#probe.connection) throw new Error('the connection was replaced meanwhile');
       yield page;
     }
@@ -328,7 +336,10 @@ export class RedisStore
     await this.#tell(waiter, LEAVE, packLeave(waiter, this.context.keyPrefix, this.#channelBase));
   }
 
-  /** In order: a mark that is set after its waiter has left would keep others out for nobody. */
+  /**
+   * Sends commands about a waiter in order: a mark that is set after its waiter has left would refuse other callers
+   * without need.
+   */
   #tell(waiter: WaiterId, script: Script, packed: Packed): Promise<unknown> {
     return this.#aboutWaiters.send(waiterName(waiter), () => this.#channel.run(script, packed));
   }
@@ -350,16 +361,19 @@ export class RedisStore
     return Promise.resolve();
   }
 
-  /** On a Cluster a script computes the channel from a key, to which the client has added its own prefix. */
+  /**
+   * The prefix of the channels. On a Cluster a script computes the channel from a key, to which the client has added
+   * its `keyPrefix`.
+   */
   get #channelPrefix(): string {
     const { keyPrefix } = this.context;
     return this.client.isCluster ? `${keyPrefixOf(this.client)}${keyPrefix}` : keyPrefix;
   }
 
-  /** Milliseconds since the server started or lost its data, whichever was later, as far as is known. */
+  /** Milliseconds since the server started or lost its data, counted from the later of the two known times. */
   async #age(): Promise<number> {
     const marker = this.#probe.guarded ? this.#marker : undefined;
-    // Works without a marker, too, and sets a missing one, so that the time until the node votes begins.
+    // The script also sets a missing marker, so that the time until the node votes begins to run.
     const packed: Packed = marker === undefined ? [0] : [1, marker];
     const [micros, born] = (await this.#channel.run(BIRTH, packed)) as [unknown, unknown];
     if (marker === undefined) return Infinity;

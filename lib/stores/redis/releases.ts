@@ -9,7 +9,10 @@ import { scriptsFor } from './scripts/mode-scripts.js';
 import { releaseAnswer } from './scripts/release.js';
 import { splitBy } from './split-by.js';
 
-/** The most pending releases of an unreachable node; the oldest leases beyond that end with their ttl. */
+/**
+ * Largest number of pending releases while the node is unreachable. Beyond it, the oldest releases are dropped, and
+ * their leases end with their ttl.
+ */
 const MOST_PENDING_RELEASES = 10_000;
 
 /** Milliseconds after which a failed release is sent again. */
@@ -18,9 +21,9 @@ const RELEASE_AGAIN_MS = 500;
 /** Sends releases to one node, and repeats them until the node has confirmed. */
 export class Releases {
   /**
-   * Failed releases, with the `performance.now()` of the failure: a wall clock that is set forward must not end them.
-   * They are sent again when the node is back, or a while after it refused one. The lease may have been stored by a
-   * command whose reply was lost (S6).
+   * Failed releases, each with the time of its failure. They are sent again when the node is connected again, and some
+   * time after the node refused one. The times are from `performance.now()`, because a wall clock that is set forward
+   * must not end them. A command whose reply was lost may have stored the lease (S6).
    */
   readonly #pending = new Map<Lease, number>();
   #retry: NodeJS.Timeout | undefined;
@@ -30,7 +33,7 @@ export class Releases {
     private readonly acquisitions: Acquisitions,
   ) {}
 
-  /** Part of the store, see `LockStore.release`. */
+  /** Sends releases; see `LockStore.release`. */
   release(requests: readonly ReleaseRequest[], tell: Tell<undefined>): void {
     const mode = requests[0]?.lease.kind.mode;
     if (requests.some(({ lease }) => lease.kind.mode !== mode)) {
@@ -47,8 +50,8 @@ export class Releases {
       before += part.length;
       this.#send(part, (index, reply) => {
         const request = part[index] as ReleaseRequest;
-        // Sent at once in any case, because the process may end before there is an answer (S6); and once more behind
-        // the answer.
+        // Send the release now, because the process may end before the answer about the lease arrives (S6). Send it
+        // again after that answer.
         const isKept = this.acquisitions.whenAnswered(request.lease, () =>
           this.#send([request], (_, again) => tell(first + index, again)),
         );
@@ -57,7 +60,7 @@ export class Releases {
     }
   }
 
-  /** A release that fails again stays pending. */
+  /** Sends all pending releases. A release that fails again stays pending. */
   sendPending(): void {
     for (const [lease, since] of this.#pending) {
       if (performance.now() - since > lease.pendingFor) this.#pending.delete(lease);
@@ -120,7 +123,10 @@ export class Releases {
     this.#retryLater();
   }
 
-  /** A server may refuse a release for a while without ending the connection (MISCONF, NOREPLICAS, BUSY). */
+  /**
+   * Plans another attempt: a server may refuse releases for some time without closing the connection (MISCONF,
+   * NOREPLICAS, BUSY).
+   */
   #retryLater(): void {
     this.#retry ??= setTimeout(() => {
       this.#retry = undefined;

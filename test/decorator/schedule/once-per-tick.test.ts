@@ -201,7 +201,7 @@ describe('oncePerTick', () => {
     const error = await service.loud().catch((thrown: unknown) => thrown);
     expect(error).toBeInstanceOf(LockHeldError);
     expect((error as Error).message).toMatch(
-      `"choosy" is not to be locked again: the tick of ${new Date(NEW_YEAR).toISOString()} has run already, by `,
+      `"choosy" is not locked again: the tick of ${new Date(NEW_YEAR).toISOString()} has run already, by `,
     );
     expect([await service.told(), await service.told()]).toEqual(['ran', 'tick true']);
     expect(events).toEqual([]);
@@ -256,8 +256,8 @@ describe('oncePerTick', () => {
     await expect(refusal(Plain)).resolves.toEqual(
       new TypeError(
         'Expected `oncePerTick` in @WithLock on Plain.work to be for a method with @Cron or @Interval of ' +
-          '@nestjs/schedule, got one with neither of them; a job that is added to the SchedulerRegistry leaves nothing ' +
-          'on the method. Use `minHold` instead, a little less than the time between two runs',
+          '@nestjs/schedule, got one with neither of them (a job that is added to the SchedulerRegistry is not ' +
+          'visible on the method). Use `minHold` instead, a little less than the time between two runs',
       ),
     );
     await expect(refusal(Once)).resolves.toMatchObject({
@@ -295,9 +295,9 @@ describe('oncePerTick', () => {
     ])('is refused at start-up where their methods of one name lock %s', async (_name, one, other) => {
       // Only the message is compared, because Jest cannot print a started application.
       expect(((await refusal(taskOf(one), taskOf(other))) as Error).message).toBe(
-        'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or a key that a function ' +
-          'gives. Ticks are told apart by class, method and key, so each would skip what the other has run. Rename one ' +
-          'of the classes, or lock a fixed key of its own in each',
+        'Two classes are named Task, and `run` of both has `oncePerTick` with the same key, or with a key function. ' +
+          'A tick is identified by class, method and key, so each class would skip ticks that the other has run. ' +
+          'Rename one of the classes, or lock a different fixed key in each',
       );
     });
 

@@ -220,7 +220,7 @@ ifEtcd('with users', () => {
     [
       'a role that may not write there',
       { username: NAME, password: SECRET, prefix: 'other/' },
-      /permission denied.*what begins with `prefix`/,
+      /permission denied.*keys that begin with `prefix`/,
     ],
     [
       'a password function that fails',

@@ -80,7 +80,7 @@ describe('an error of a connection', () => {
       'self-signed certificate',
       'give the certificate authority as `ssl: { ca }`',
     ],
-    ['', 'Connection terminated unexpectedly', 'check that it is PostgreSQL that listens there'],
+    ['', 'Connection terminated unexpectedly', 'check that the server at that address is PostgreSQL'],
     ['ECONNREFUSED', '', 'ECONNREFUSED; check the port'],
   ])('%s %s: says what to do', (code, message, advice) => {
     const error = withAdvice(Object.assign(new Error(message), { code }));

@@ -10,8 +10,8 @@ test('accepts a URL, or a host', () => {
 });
 
 test.each([
-  [{}, /`connectionString`.*is the variable set/],
-  [{ connectionString: undefined }, /`connectionString`.*is the variable set/],
+  [{}, /`connectionString`.*is its environment variable set/],
+  [{ connectionString: undefined }, /`connectionString`.*is its environment variable set/],
   [
     { connectionString: 'redis://db' },
     /Expected `connectionString` to be a URL such as postgres:.*'redis:\/\/db'/,
@@ -23,7 +23,7 @@ test.each([
   [{ host: 'db', password: 5 }, /Expected `password` to be a string or a function, got number/],
   [{ connectionString: url, schema: 'a b' }, /Expected `schema` to be the name of a schema/],
   [{ connectionString: url, schema: 'x'.repeat(64) }, /Expected `schema` to be the name of a schema/],
-  [{ connectionString: url, pool: {} }, /Unknown option `pool`.*connections of its own/],
+  [{ connectionString: url, pool: {} }, /Unknown option `pool`.*opens its own connections/],
   [
     { connectionString: url, ttl: 5 },
     /Unknown option `ttl` in `postgres`\. The options are `connectionString`/,

@@ -583,7 +583,7 @@ describe('its tables', () => {
 
     const other = newStore({ connectionString: server.urlOf('nobody_else', 'rights') });
     await expect(other.connect()).rejects.toThrow(
-      /does not let its role use the schema redlock: run what `npx nestjs-redlock postgres-migration --role ROLE` prints/,
+      /does not let its role use the schema redlock: run the output of `npx nestjs-redlock postgres-migration --role ROLE`/,
     );
   });
 

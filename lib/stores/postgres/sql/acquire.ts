@@ -3,7 +3,7 @@ import type { EntryPoint } from './sql-function.js';
 
 /**
  * Stores a lease under all its keys or under none, and gives it a fencing token. With `ordered` it refuses a lease
- * while an earlier waiter is in line, and adds a refused waiter to the queue.
+ * while an earlier caller waits, and adds a refused waiter to the queue.
  *
  * request  `id`, `keys`, `owner`, `mode`; `since`: the time of the request by the owner's clock, in milliseconds since 1970;
  *          `ttl` in milliseconds; `deadline`: the time on this server's clock, in milliseconds since 1970, after which nobody
@@ -25,8 +25,8 @@ import type { EntryPoint } from './sql-function.js';
  *          { late }                           the deadline had passed by so many milliseconds
  *          { error }
  *
- * A repeated request for the same lease gets the same grant. After a lease has ended, a duplicate is refused while the
- * row has its id, and later by its deadline.
+ * A repeated request for the same lease gets the same grant. After the lease has ended, a duplicate of the request is
+ * refused: as long as the row contains the id of the lease, because of the id, and later because of the deadline.
  */
 export const ACQUIRE: EntryPoint = {
   signature: 'acquire_lease(request jsonb, at timestamptz)',
@@ -125,7 +125,7 @@ begin
 
     has_waiters := has_waiters or l.waited;
     if is_live and r.mode = 'shared' then
-      -- One who joins readers has their token (S21).
+      -- A reader that joins other readers gets their token (S21).
       got := greatest(got, l.token);
     else
       joins := false;
@@ -196,7 +196,7 @@ begin
         has_waiters := true;
         is_first := is_first or (r.next is not null and k = r.keys[1] and first = r.waiter);
       end if;
-      -- Where there is room for one more, the first in line is told.
+      -- If there is room for one more holder, tell the first waiter.
       perform pass_on(k, at);
     end loop;
   end if;
@@ -208,7 +208,7 @@ end`,
 };
 
 /**
- * The next free slot from `wished` on, or that one alone; null when there is none.
+ * Finds the next free slot from `wished` on; with `exactly`, only `wished` itself. Returns null if there is none.
  *
  * are_taken  true while permits are held, so that slots can be taken
  */
@@ -233,8 +233,8 @@ end`,
 };
 
 /**
- * The holders that exclude a lease: of an exclusive lock its holder, of a shared one the last to end. Of permits up to
- * ten whose end makes room, the first to end first.
+ * Finds the holders that exclude a lease. Exclusive lock: its holder. Shared lock: the last reader to end. Permits: up
+ * to ten holders whose end makes room, the first to end first.
  *
  * n     the requested number of permits; null for a lease of a mode that excludes the holders
  * just  the only requested slot; null for any
@@ -262,7 +262,7 @@ begin
 end`,
 };
 
-/** Adds a holder to a lock that several can hold. */
+/** Adds a holder to a lock that admits several. */
 const JOIN_HOLDERS: EntryPoint = {
   signature:
     'join_holders(k text, lease text, wanted text, n integer, by text, since bigint, got bigint, place integer, ' +
@@ -275,7 +275,7 @@ declare
 begin
   select * into l from locks where key = k;
   goes_on := l.state <> 'free' and l.ends > at;
-  -- Of readers those who lapsed are left while others hold it: there may be thousands.
+  -- Expired readers stay until no reader is left, because there may be thousands of them.
   delete from holders where key = k and (not goes_on or (slot is not null and ends <= at));
   insert into holders values (k, lease, by, since, got, place, false, until);
   if place is not null then

@@ -1,14 +1,14 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Makes leases live for at least their ttl from now, each of them if it holds all its keys.
+ * Extends each lease that holds all its keys: they then live for at least its ttl from now.
  *
  * asked    an array of `{ id, keys, ttl, slots }`: ttl in milliseconds; slots only with permits, as far as they are known
  * Returns  an array with true for each lease that holds all its keys; null for none
  *
- * Only a held lease is extended: a late extension must not restore a released or expired one. A longer life is not
- * shortened: a delayed older extension must not undo a newer one. One statement each for exclusive locks and for
- * others, for any number of leases.
+ * Only a held lease is extended: a late extension must not restore a released or expired lease. A longer life is not
+ * shortened: a delayed extension must not undo a later one. One statement extends all exclusive locks, and another one
+ * all other locks.
  */
 export const EXTEND: EntryPoint = {
   signature: 'extend_leases(asked jsonb, at timestamptz)',
@@ -21,7 +21,7 @@ begin
   if asked is null then
     return null;
   end if;
-  -- Another slot than the one that counts is given up.
+  -- Free a slot that is not the agreed slot of the lease.
   for part in
     select k.key, a.id
     from jsonb_to_recordset(asked) as a(id text, keys text[], slots integer[])

@@ -10,7 +10,7 @@ begin
 end`,
 };
 
-/** Describes the server. Needs no rights and no schema; runs on a standby. */
+/** Describes the server. Needs no rights and no schema, and also runs on a standby. */
 export const DESCRIBE = `select json_build_object(
   'standby', pg_is_in_recovery(),
   'readOnly', current_setting('default_transaction_read_only') = 'on',

@@ -1,6 +1,9 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Ends the holders of a key that have one of these ids, and tells the first in line; returns the ids that it ended. */
+/**
+ * Ends the holders of a key that have one of these ids, and tells the first waiter. Returns the ids of the ended
+ * holders.
+ */
 export const FORCE_RELEASE: EntryPoint = {
   signature: 'force_release(k text, ids text[])',
   returns: 'text[]',

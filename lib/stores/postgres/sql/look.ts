@@ -1,7 +1,7 @@
 import { WAITER_LIFE_MS } from './queue.js';
 import type { EntryPoint } from './sql-function.js';
 
-/** The most waiters of a key that one answer has. */
+/** Largest number of waiters of a key in one answer. */
 const MOST_OF_QUEUE = 100;
 
 /**
@@ -35,14 +35,14 @@ begin
 end`,
 };
 
-/** The next held keys after a given one that begin with a prefix, in order. */
+/** Lists the next held keys after a given key that begin with a prefix, in order. */
 export const SCAN: EntryPoint = {
   signature: 'scan(prefix text, after text, page integer)',
   returns: 'text[]',
   body: `
 declare
   at constant timestamptz := clock_timestamp();
-  -- No character is larger, and no key begins with more of them.
+  -- U+10FFFF is the largest character, and no key begins with the prefix and more than eight of it.
   last constant text := prefix || repeat(chr(1114111), 8);
 begin
   return array(

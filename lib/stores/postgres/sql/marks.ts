@@ -4,7 +4,8 @@ import type { EntryPoint } from './sql-function.js';
 const MARK_MS = 2_000;
 
 /**
- * Keeps out later callers of another mode that several can hold at a time. The mark of an earlier waiter stays (S22).
+ * Refuses later callers whose mode admits several holders, for a waiter in another mode. The mark of an earlier waiter
+ * stays (S22).
  *
  * Returns  true if the waiter's mark is set for each key
  */
@@ -18,7 +19,8 @@ declare
 begin
   at := clock_timestamp();
   arrived := at - waited * interval '1 ms';
-  -- Who is asked again and again while another's mark stands takes no row from those who lock and release.
+  -- Return early without locking rows, while the mark of an earlier waiter is set: such calls are frequent, and would
+  -- delay acquisitions and releases.
   if cardinality(keys) = (
     select count(*) from locks
     where key = any (keys) and mark_ends > at and mark <> who and mark_came <= arrived

@@ -1,15 +1,15 @@
 import type { EntryPoint } from './sql-function.js';
 
-/** Milliseconds that the first in line has to take a free lock before it is removed. */
+/** Milliseconds for the first waiter to take a free lock. After that, the waiter is removed. */
 const TURN_MS = 150;
 
-/** Milliseconds after which the waiters behind the first in line may try: the first may be dead. */
+/** Milliseconds after which the waiters behind the first may try, because the process of the first may be dead. */
 const STANDBY_MS = 200;
 
-/** A waiter asks every few seconds. After this many milliseconds without a request it is dead, or has given up. */
+/** Milliseconds without a request after which a waiter counts as dead. A waiter asks every few seconds. */
 export const WAITER_LIFE_MS = 60_000;
 
-/** True if holders in these modes can have a key at the same time. */
+/** True if holders in these two modes can hold a key at the same time. */
 const TOGETHER: EntryPoint = {
   signature: 'together(one text, other text)',
   returns: 'boolean',
@@ -19,7 +19,7 @@ begin
 end`,
 };
 
-/** True if a key has room for one more holder of a mode, without regard to waiters. */
+/** True if a key has room for one more holder of a mode; waiters do not count. */
 const ADMITS: EntryPoint = {
   signature: 'admits(k text, wanted text, at timestamptz)',
   returns: 'boolean',
@@ -40,8 +40,8 @@ end`,
 };
 
 /**
- * Begins the turn of the first in line, and sends it the time; and sends it to the two behind it in case the first does
- * not react. Adjacent readers get a message together.
+ * Begins the turn of the first waiter, and tells it the time. Tells the two waiters behind it too, in case the first
+ * does not react. Adjacent readers get a message together.
  *
  * after     milliseconds until the turn begins
  * released  the lease whose end begins it; null when there is none
@@ -77,8 +77,8 @@ end`,
 };
 
 /**
- * Records that a holder has freed the key, or will in some milliseconds: tells the first in line if there is room for
- * it.
+ * Records that a holder has freed the key, or will free it in some milliseconds. Tells the first waiter if there is
+ * room for it.
  */
 const FREED: EntryPoint = {
   signature: 'freed(k text, after double precision, released text, will_end boolean, at timestamptz)',
@@ -96,7 +96,7 @@ begin
 end`,
 };
 
-/** Tells the first in line, unless it has just been told. */
+/** Tells the first waiter that it may try, unless it has just been told. */
 const PASS_ON: EntryPoint = {
   signature: 'pass_on(k text, at timestamptz)',
   returns: 'void',
@@ -111,7 +111,7 @@ begin
 end`,
 };
 
-/** Adds a waiter to the queue of the key that refused it, and of no other. */
+/** Adds a waiter to the queue of the key that refused it, and to no other queue. */
 const STAND: EntryPoint = {
   signature:
     'stand(refused text, keys text[], who text, channel text, mode text, owner text, came timestamptz, at timestamptz)',
@@ -145,7 +145,8 @@ end`,
 };
 
 /**
- * The first in line at a key that would admit the caller, if the caller must not pass it; null if it may.
+ * Finds the first waiter of a key that would admit the caller, if the caller must not overtake that waiter. Returns
+ * null if the caller may pass.
  *
  * mode     of the caller; `permits` and `who` null without, `came` infinity without a position
  * Returns  `{ id, owner, remaining }`: the milliseconds left of its turn, or until the last holder's end while
@@ -182,7 +183,7 @@ begin
     if not admits(k, head.mode, at) then
       left_over := extract(epoch from l.ends - at) * 1000;
     elsif l.turn is distinct from head.waiter then
-      -- The last holder has lapsed, and so told nobody.
+      -- The last holder has expired, so no release has told the waiter.
       perform wake(k, 0, null, at);
       continue;
     elsif l.turn_ends <= at then

@@ -1,13 +1,13 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Frees the keys of a lease, and no others (S7), even if it has expired and no other lease has them yet. With `keep` it
- * keeps them for some time (`minHold`). Tells the first in line when it may try.
+ * Frees the keys of a lease, and no others (S7), also when the lease has expired and no other lease has the keys yet.
+ * With `keep` the keys stay for some time (`minHold`). Tells the first waiter when it may try.
  *
- * Then stores the tick that has run, unless a later one is stored. The present holder of the keys does not matter,
- * because the tick has run.
+ * Then stores the tick that has run, unless a later tick is stored. The tick is stored also when another lease holds
+ * the keys, because it has run.
  *
- * request  `id`, `keys`; `pause`: milliseconds after which the first in line may try; `keep`: milliseconds that the keys are
+ * request  `id`, `keys`; `pause`: milliseconds after which the first waiter may try; `keep`: milliseconds that the keys are
  *          kept, 0 to free them; for a tick `schedule`, `tick` (milliseconds since 1970), `owner` and `life` (milliseconds)
  * Returns  true if there are waiters
  */
@@ -66,8 +66,8 @@ end`,
 };
 
 /**
- * Updates the row of a key after one of several holders has come, gone or changed its end: to the end of the last one,
- * or to free when there is none.
+ * Updates the row of a key after one of several holders was added, has ended or got another end. The row gets the end
+ * of the last holder; without a holder it becomes free.
  *
  * released  the lease that has gone
  */
@@ -84,7 +84,7 @@ begin
 end`,
 };
 
-/** Ends the hold of a lease that may ask again, for another slot. */
+/** Ends the hold of a lease that may later ask again, for another slot. */
 export const GIVE_UP: EntryPoint = {
   signature: 'give_up(k text, lease text, at timestamptz)',
   returns: 'void',

@@ -1,21 +1,22 @@
-/** A function of the database that applications call; the other functions are called by these. */
+/** A function of the database that applications call. Functions that only other functions call have the same form. */
 export interface EntryPoint {
-  /** Name and parameters, as they follow `create function`. */
+  /** Name and parameters, in the form of `create function`. */
   readonly signature: string;
   readonly returns: string;
-  /** In PL/pgSQL. */
+  /** The body of the function, in PL/pgSQL. */
   readonly body: string;
 }
 
 /**
- * Milliseconds that a function waits for a row locked by another transaction. Only statements as short as these lock
- * the rows, so a longer lock shows that its owner hangs.
+ * Longest wait of a function for a row that another transaction has locked, in milliseconds. All statements that lock
+ * rows are short, so a longer wait shows that the owner of the lock hangs.
  */
 const LOCK_TIMEOUT_MS = 2_000;
 
 /**
- * Creates or replaces the function. It runs with the rights of its creator, so that an application needs only the right
- * to call it. It has a search path of its own, so that nobody can put other tables before these.
+ * Statement that creates or replaces a function for applications. The function runs with the rights of its creator, so
+ * that an application needs only the right to call it. Its own search path prevents that other tables of the same names
+ * are used.
  */
 export function entryPointSql({ signature, returns, body }: EntryPoint, schema: string): string {
   return (
@@ -24,7 +25,7 @@ export function entryPointSql({ signature, returns, body }: EntryPoint, schema: 
   );
 }
 
-/** Creates or replaces a function that only entry points call. */
+/** Statement that creates or replaces a function that only functions for applications call. */
 export function functionSql({ signature, returns, body }: EntryPoint): string {
   return `create or replace function ${signature} returns ${returns} language plpgsql as $body$${body}$body$;\n`;
 }

@@ -2,14 +2,14 @@ import { STEPS_PER_SECOND } from '../../../core/fencing-token.js';
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * The time for which the last token of a key is kept after its lock ended. A token that was ahead of the clock at that
- * time is kept, too. Later tokens are thus larger because of the clock alone, unless the server's clock is set back by
- * more than this.
+ * Time for which the last token of a key is kept after the end of its lock. A token that is still ahead of the clock
+ * after that time is kept, too. After a token is removed, the clock alone makes later tokens larger, unless the
+ * server's clock is set back by more than this time.
  */
 const KEPT_FOR = '1 hour';
 
 /**
- * Removes rows that nobody needs any more, up to a number in each table. Locked rows are left for the next time; one
+ * Removes rows that are no longer needed, up to a number in each table. Locked rows stay for the next sweep. Only one
  * process at a time sweeps.
  *
  * Returns  true if there are more

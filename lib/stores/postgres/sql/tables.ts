@@ -1,16 +1,17 @@
 /**
- * The tables. A row of `locks` guards all data of its key. A statement that reads or changes any of it has locked that
- * row first, several rows in the order of their keys, so that no two statements wait for each other.
+ * The tables. A row of `locks` protects all data of its key: a statement locks that row before it reads or changes any
+ * of the data. It locks several rows in the order of their keys, so that no two statements wait for each other.
  *
- * The rows of free keys stay for an hour, because they have the last token. Half of a page is left free, and no index
- * contains `ends`. An update then stays in its page (HOT), and the old version is removed without a vacuum.
+ * The rows of free keys stay for an hour, because they contain the last token. Half of each page is left free, and no
+ * index contains `ends`. So an update stays in its page (HOT), and PostgreSQL removes the old version without a vacuum.
  *
- * - `locks`: all data of an exclusive lock; of a shared one, and of permits, `ends` of the last holder, and the largest
- *   token. Held while it is not `free` and `ends` is in the future; `kept` while `minHold` keeps it after its release.
+ * - `locks` has all data of an exclusive lock. For a shared lock and for permits it has the end of the last holder
+ *   (`ends`) and the largest token. A lock is held while the row is not `free` and `ends` is in the future. The row is
+ *   `kept` after the release, while `minHold` keeps the key.
  * - `ended` is the lease that was released last: a late duplicate of its acquisition must not store it again.
- * - `floor` is the largest token that the key had before permits, below the tokens of all slots.
- * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter in another mode than the one
- *   in which the key is held (S22).
+ * - `floor` is the largest token that the key had before permits; the tokens of all slots are larger.
+ * - `turn` is the waiter whose turn it is, while nobody holds the key. `mark` is a waiter whose mode differs from the
+ *   mode in which the key is held (S22).
  */
 export const TABLES = `
 create table if not exists locks (

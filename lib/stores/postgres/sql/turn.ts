@@ -1,8 +1,8 @@
 import type { EntryPoint } from './sql-function.js';
 
 /**
- * Runs all requests that a process made in one turn of its event loop, in one statement, which is one transaction:
- * releases, then extensions, then acquisitions, in the order of the requests.
+ * Runs all requests of a process from one turn of its event loop in one statement, which is one transaction. Releases
+ * come first, then extensions, then acquisitions, each in the order of the requests.
  *
  * keys     all keys of all of them; their rows are locked first, in one order for everybody
  * asked    `releases`: see `release_lease`; `extensions`: see `extend_leases`; `acquisitions`: see `acquire_lease`; each may
@@ -10,8 +10,8 @@ import type { EntryPoint } from './sql-function.js';
  * Returns  `at`: the server's time when the rows were locked, in milliseconds since 1970; `released`: for each lease true if
  *          there are waiters; `extended`: for each lease true if it is held; `acquired`: the answers
  *
- * Without an acquisition a key without a row cannot matter, so its row is not created. `do update ... where false`
- * locks an existing row and changes nothing.
+ * Without an acquisition, no row is created for a key that has none. `do update ... where false` locks an existing row
+ * and changes nothing.
  */
 export const TURN: EntryPoint = {
   signature: 'turn(keys text[], asked jsonb)',

@@ -1,8 +1,8 @@
 import type { Cluster } from 'ioredis';
 
 /**
- * The time that a server may take to report the state of the Cluster, as a multiple of the client's limit for naming
- * the slots.
+ * Time limit for a server to report the state of the Cluster, as a multiple of the client's own time limit for the
+ * slots.
  */
 const PATIENCE = 2;
 
@@ -10,9 +10,9 @@ const PATIENCE = 2;
  * Makes the client of a Cluster connect again when the master that it asks hangs.
  *
  * Before it is ready, the client asks one random master for the state of the Cluster, and waits for the answer without
- * a limit. While that master hangs, no command reaches the others (seen with ioredis 5.11 and 6.0). ioredis connects
- * again when the master is unreachable or the Cluster is down, after the delay of `clusterRetryStrategy`. It picks
- * another master sooner or later.
+ * a limit. While that master hangs, no command reaches the other masters (seen with ioredis 5.11 and 6.0). ioredis
+ * connects again when the master is unreachable or the Cluster is down, after the delay of `clusterRetryStrategy`.
+ * After some attempts it asks another master.
  */
 export class ClusterConnecting {
   #timer: NodeJS.Timeout | undefined;
@@ -20,7 +20,8 @@ export class ClusterConnecting {
   readonly #begin = (): void => {
     const limit = PATIENCE * (this.client.options.slotsRefreshTimeout ?? 1_000);
     clearTimeout(this.#timer);
-    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+    // answer first.
     this.#timer = setTimeout(setImmediate, limit, this.#beginAnew).unref();
   };
 
@@ -28,12 +29,12 @@ export class ClusterConnecting {
 
   readonly #beginAnew = (): void => {
     const { client } = this;
-    // The user has closed the client, or another module that uses it has reconnected it.
+    // The application has closed the client, or another module with the same client has reconnected it.
     if (client.status !== 'connect') return;
     const servers = client.nodes();
     client.disconnect(true);
-    // A master that hangs does not close its side. ioredis would wait for that (`disconnectTimeout`), and then drop its
-    // new connection to the same master in place of the old one.
+    // Destroy the sockets. A master that hangs does not close its side, and ioredis would wait for that
+    // (`disconnectTimeout`). Then ioredis would close its new connection to the same master instead of the old one.
     for (const { stream } of servers) stream?.destroy();
   };
 

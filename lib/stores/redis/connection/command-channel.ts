@@ -26,7 +26,7 @@ export const CLOSED = new Error(
 const LOADING_AGAIN_MS = 1_000;
 export type { Packed } from './driver.js';
 
-/** Sends a command at once or not at all. A command that ioredis would queue is not sent (S15). */
+/** Sends a command immediately or not at all: a command that ioredis would queue is not sent (S15). */
 export class CommandChannel {
   readonly #silence: StallDetector;
   #lastError: Error | undefined;
@@ -43,10 +43,10 @@ export class CommandChannel {
     private readonly opened: boolean,
   ) {
     this.#silence = new StallDetector(client, opened);
-    // A listener here would hide the errors of a client that belongs to the application.
+    // A client of the application gets no listener here: it would hide the client's errors from the application.
     if (!opened) return;
     client.on('error', (error: Error & { command?: unknown }) => {
-      // ioredis adds the failed command with its arguments, for AUTH the password.
+      // ioredis adds the failed command with its arguments. The arguments of AUTH contain the password.
       delete error.command;
       this.#lastError = error;
       if (/DB index is out of range/.test(error.message)) this.#lacksDatabase = true;
@@ -56,7 +56,7 @@ export class CommandChannel {
     });
   }
 
-  /** `true` if a command would be written now, to a server that is not known to be silent. */
+  /** `true` if a command would be written immediately, and the server is not known to be silent. */
   get canSend(): boolean {
     return canSendNow(this.client) && !this.#silence.isSilent && !this.leadsToOldMaster;
   }
@@ -68,12 +68,12 @@ export class CommandChannel {
     );
   }
 
-  /** `true` if the server has no database of the connection's number: ioredis goes on with database 0. */
+  /** `true` if the server has no database of the connection's number. ioredis continues with database 0. */
   get lacksDatabase(): boolean {
     return this.#lacksDatabase;
   }
 
-  /** `true` if nothing will reconnect the client: the application must. */
+  /** `true` if only the application can reconnect the client. */
   get isClosed(): boolean {
     return !this.opened && this.client.status === 'end';
   }
@@ -84,8 +84,8 @@ export class CommandChannel {
   }
 
   /**
-   * Follows the master to this address. A connection to another server is replaced if the library made the client;
-   * otherwise it is not used any more.
+   * Takes the new address of the master. A connection to another server is replaced if the library made the client;
+   * otherwise the connection is no longer used.
    */
   follow(master: MasterAddress): void {
     const { stream } = this.client as Redis;
@@ -95,7 +95,7 @@ export class CommandChannel {
     else this.#left = stream;
   }
 
-  /** Begins to listen to the client. */
+  /** Adds the listeners to the client. */
   listen(): void {
     this.client.on('connect', this.#onConnect);
     this.#onConnect();
@@ -112,16 +112,17 @@ export class CommandChannel {
     try {
       await this.client.connect();
     } catch (error) {
-      // ioredis reports only that the connection was closed; the reason came in an event.
+      // ioredis reports only that the connection was closed; an earlier event contained the reason.
       throw this.#lastError ?? error;
     }
   }
 
   /**
-   * Runs a script by its hash. If the server does not know it and the answer is still `wanted`, sends the text.
+   * Runs a script by its hash. If the server does not know the script and the answer is still `wanted`, sends the text
+   * of the script.
    *
-   * ioredis can do that by itself, but it would also do it for a lease that was released meanwhile, and so store a lock
-   * that nobody holds (S15).
+   * ioredis can send the text by itself. But it would also do so for a lease that was released since, and so store a
+   * lock that nobody holds (S15).
    */
   run(script: Script, packed: Packed, wanted: () => boolean = always): Promise<unknown> {
     return this.send(
@@ -134,18 +135,18 @@ export class CommandChannel {
   }
 
   /**
-   * Sends a command, if it would be written now.
+   * Sends a command, if it would be written immediately.
    *
-   * Neither this function nor its callers are async: at a hundred thousand commands a second their Promises would take
+   * This function and its callers are not `async`: at a hundred thousand commands a second, their Promises would take
    * most of the time.
    *
-   * @param refused - handles an error that the server or the client answered with; throws it by default
+   * @param refused - handles an error of the server or the client; by default it throws the error
    */
   send<T>(command: () => Promise<T>, refused: (error: Error) => Promise<T> = rethrow): Promise<T> {
     if (!this.canSend) return Promise.reject(this.#unreachable());
     this.#silence.asked();
     return started(command).then(this.#answered as (reply: T) => T, (error: Error) => {
-      // Other errors, such as a time limit of the client's own, do not show that the server answers.
+      // Other errors, such as a time limit of the client, do not show that the server answers.
       if (isRefusal(error)) this.#silence.answered();
       else this.#silence.failed();
       return refused(this.explained(error));
@@ -159,14 +160,17 @@ export class CommandChannel {
       this.#askWhetherLoading(this.client as Redis);
   };
 
-  /** Asks a server if it loads its data. Until it has, the client is connected but not ready, and gives no reason. */
+  /**
+   * Asks a server if it still loads its data. During that time the client is connected but not ready, and gives no
+   * reason.
+   */
   #askWhetherLoading(client: Redis): void {
     if (client.status !== 'connect') return;
     this.#silence.asked();
     const answered = (info: string): void => {
       this.#silence.answered();
       this.#isLoading = /^loading:1/m.test(info);
-      // Repeated, so that the server is not taken for hung.
+      // Ask again, so that the server does not seem to hang.
       const again = (): void => this.#askWhetherLoading(client);
       if (this.#isLoading) this.#loadingTimer = setTimeout(again, LOADING_AGAIN_MS).unref();
     };
@@ -180,7 +184,10 @@ export class CommandChannel {
     return reply;
   };
 
-  /** One error object for all commands that cannot be sent for the same reason: there can be thousands a second. */
+  /**
+   * Returns one error object for all commands that cannot be sent for the same reason: there can be thousands of
+   * commands a second.
+   */
   #unreachable(): Error {
     if (this.leadsToOldMaster) return OLD_MASTER;
     if (this.#isLoading && this.client.status === 'connect') return LOADING;
@@ -204,13 +211,13 @@ export class CommandChannel {
         { cause: error },
       );
     }
-    // It was a master when we connected. After a fail-over its address may lead to the new one.
+    // The server was a master before. After a fail-over a new connection to its address may lead to the new master.
     if (error.message.startsWith('READONLY') && this.opened) this.client.stream?.destroy();
     return error;
   }
 }
 
-/** A passed-in client may throw where it should reject. */
+/** Calls the command. A passed-in client may throw instead of rejecting. */
 function started<T>(command: () => Promise<T>): Promise<T> {
   try {
     return command();
@@ -238,8 +245,8 @@ export function isNoScript(error: unknown): boolean {
 }
 
 /**
- * `true` if a command was refused for its keys before it ran: the user has no right to them, or they are in different
- * slots.
+ * `true` if the server refused a command because of its keys, before it ran: the user has no right to them, or they are
+ * in different slots.
  */
 export function isAboutKeys({ message, cause }: Error): boolean {
   return /^(NOPERM|CROSSSLOT)/.test(cause instanceof Error ? cause.message : message);

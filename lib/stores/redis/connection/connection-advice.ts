@@ -1,6 +1,6 @@
 import { UnfitStoreError } from '../../../core/errors.js';
 
-/** Adds advice to the error of a lost connection, if there is any. */
+/** Adds advice to the error of a lost connection, if there is advice for it. */
 export function withAdvice(error: Error): Error {
   const advice = adviceOnConnection(error.message);
   if (error instanceof UnfitStoreError || advice === undefined || error.message.includes(advice))
@@ -8,7 +8,7 @@ export function withAdvice(error: Error): Error {
   return new Error(`${error.message.replace(/\.$/, '')}; ${advice}`, { cause: error });
 }
 
-/** Advice for the error of a lost connection; `undefined` if the error says enough, or is unknown. */
+/** Advice for the error of a lost connection; `undefined` if the error itself is clear enough, or is unknown. */
 export function adviceOnConnection(message: string): string | undefined {
   return ADVICE.find(([pattern]) => pattern.test(message))?.[1];
 }

@@ -5,8 +5,9 @@ import type { Driver, DriverOptions, Server } from './driver.js';
 export type Client = Redis | Cluster;
 
 /**
- * Settings of our own connections. A command must run now or never. A command that is queued, or resent after a lost
- * connection, runs after its caller has given up, and leaves a lock without an owner (S15).
+ * Settings of clients that the library makes. A command must be written immediately or not at all. A command that is
+ * queued, or resent after a lost connection, would run after its caller has given up, and leave a lock without an owner
+ * (S15).
  */
 const FORCED: RedisOptions = {
   enableOfflineQueue: false,
@@ -15,8 +16,8 @@ const FORCED: RedisOptions = {
   enableAutoPipelining: false,
   stringNumbers: false,
   lazyConnect: true,
-  // MasterWatch does it: with ioredis' own detector, a message that comes while the client connects would end the
-  // client for good.
+  // `MasterWatch` detects fail-overs. The detector of ioredis would end the client for good when a message arrives
+  // while the client connects.
   failoverDetector: false,
 };
 
@@ -24,20 +25,20 @@ const FORCED: RedisOptions = {
 const PREFERRED: RedisOptions = {
   connectionName: 'nestjs-redlock',
   connectTimeout: 2_000,
-  // The time that a closed client waits for the other side, with a timer that keeps the process alive, even if there is
-  // no connection. Written commands are sent in any case.
+  // Time that a closed client waits for the other side. Its timer keeps the process alive, even if there is no
+  // connection. Written commands are sent in any case.
   disconnectTimeout: 100,
   retryStrategy: (times) => Math.min(times * 50, 1_000),
 };
 
-/** Makes a client for locks; it does not connect yet. */
+/** Makes a client for locks, without connecting it. */
 export function openClient(node: string | RedisOptions): Redis {
   return typeof node === 'string'
     ? new Redis(node, { ...PREFERRED, ...FORCED })
     : new Redis({ ...PREFERRED, ...node, ...FORCED });
 }
 
-/** `true` if a command would be written to the socket at once. Otherwise the client may queue it (S15). */
+/** `true` if a command would be written to the socket immediately. Otherwise the client may queue the command (S15). */
 export function canSendNow(client: Driver): boolean {
   return client.status === 'ready' && (client.stream?.writable ?? true);
 }
@@ -65,8 +66,8 @@ export function addressOf(client: Driver | Server): string {
 }
 
 /**
- * A name for a client, different from all `taken` names, to which it is added: metrics that count by name need distinct
- * ones.
+ * Makes a name for a client that differs from all `taken` names, and adds it to them: metrics need a distinct name for
+ * each node.
  */
 export function nameOf(client: Driver, taken: Set<string>): string {
   const address = addressOf(client);

@@ -23,7 +23,7 @@ interface Emitter {
   off(event: string, listener: (...args: any[]) => void): unknown;
 }
 
-/** One server: a client of its own, or one server of a Cluster. */
+/** One server: the server of a client, or one server of a Cluster. */
 export interface Server {
   readonly options: DriverOptions;
   info(): Promise<string>;
@@ -37,19 +37,19 @@ export interface Server {
   ): Promise<[cursor: string, keys: string[]]>;
   exists(key: string): Promise<number>;
   /**
-   * Makes a connection for messages, to this server or to another one of its Cluster. Without this method `duplicate`
-   * is used.
+   * Makes a connection for messages, to this server or to another server of its Cluster. Without this method the store
+   * uses `duplicate`.
    */
   messages?(at?: ServerAddress): MessageConnection;
 }
 
 /**
- * The methods that a store needs of a client. A client of ioredis or iovalkey is a driver without an adapter, which
- * would cost time; a client of node-redis gets one, see `driverFor`. Both emit `connect`, `ready` and `close` for a
+ * The methods that a store needs of a client. A client of ioredis or iovalkey already has them; an adapter would cost
+ * time. A client of node-redis needs an adapter, see `driverFor`. Drivers emit `connect`, `ready` and `close` for a
  * connection, and `refresh` for the masters of a Cluster.
  */
 export interface Driver extends Emitter {
-  /** `ready` when commands are written at once; `wait` before the first connect; `end` after it was closed. */
+  /** `ready` when commands are written immediately; `wait` before the first connect; `end` after it was closed. */
   readonly status: string;
   readonly isCluster: boolean;
   readonly options: DriverOptions;
@@ -62,13 +62,13 @@ export interface Driver extends Emitter {
 
   /** The masters, if the driver is not a server itself. */
   nodes?(role: 'master'): readonly Server[];
-  /** The address for messages; without it the options have it. */
+  /** The address for messages, if it differs from that of the options. */
   readonly address?: string;
-  /** The reason why it is not connected, if the application's own listener does not hide it. */
+  /** The reason why the client is not connected, if the client shows it to the library. */
   readonly lastError?: Error | undefined;
-  /** Begins to listen to the application's client. */
+  /** Adds listeners to the application's client. */
   attach?(): void;
-  /** Removes the listeners from the application's client, and closes what was opened beside it. */
+  /** Removes the listeners from the application's client, and closes the connections that the driver opened. */
   detach?(): void;
 }
 

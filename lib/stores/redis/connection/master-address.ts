@@ -3,7 +3,7 @@ import type { ServerAddress } from './driver.js';
 /** The address of the master according to a Sentinel: an IP address, or a name if the Sentinels use names. */
 export type MasterAddress = ServerAddress;
 
-/** One side of a connection. */
+/** The address of the other side of a connection. */
 interface Stream {
   readonly remoteAddress?: string | undefined;
   readonly remotePort?: number | undefined;

@@ -18,19 +18,20 @@ interface Sentinel {
 
 /**
  * Asks the Sentinels of a client which server is the master. The client itself asks only when it connects. But after a
- * requested fail-over the old master remains one for ten seconds, and renews locks there that expire on the new master.
+ * requested fail-over the old master stays a master for ten seconds, and renews locks that expire on the new master.
  *
- * All Sentinels are asked: they learn of the fail-over at different times, and the client may ask one that does not
- * know yet. Only a change counts: a Sentinel that is cut off from the others names the old master for ever, and must
- * not end one connection after the other.
+ * All Sentinels are asked: they learn of the fail-over at different times, and the client may have asked a Sentinel
+ * that did not know of it yet. Only a change counts: a Sentinel without contact to the others names the old master for
+ * ever, and must not end each new connection.
  *
- * The `failoverDetector` of ioredis waits for the message `+switch-master`. It misses a message that is sent while it
- * is not connected, and a message that comes while the client connects ends the client for good (seen with 5.11).
+ * The `failoverDetector` of ioredis waits for the message `+switch-master`. The detector misses a message that is sent
+ * while it is not connected. A message that arrives while the client connects ends the client for good (seen with
+ * 5.11).
  */
 export class MasterWatch {
   #sentinels: readonly Sentinel[] | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** The newest answer, if it has not been compared with the client's connection yet. */
+  /** The latest answer, until it is compared with the client's connection. */
   #newest: MasterAddress | undefined;
 
   /** @param moved - called when a Sentinel names another master than before, and the client is connected */
@@ -57,7 +58,7 @@ export class MasterWatch {
   #open(address: SentinelAddress): Sentinel {
     const client = openClient(optionsFor(this.client.options, address));
     const sentinel: Sentinel = { client, channel: new CommandChannel(client, true), said: undefined };
-    // Later answers are compared with its first one, so that is requested at once.
+    // Later answers of the Sentinel are compared with the first one, so ask now.
     client.on('ready', () => this.#ask(sentinel));
     sentinel.channel.open().catch(() => undefined);
     return sentinel;
@@ -73,12 +74,12 @@ export class MasterWatch {
     sentinel.channel
       .send(() => client.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', name))
       .then((answer) => this.#hear(sentinel, answer))
-      // The other Sentinels are asked, too. If none answers, a fail-over cannot be noticed.
+      // Ignore the error: the other Sentinels are asked, too. If none of them answers, the watch notices no fail-over.
       .catch(() => undefined);
   }
 
   #hear(sentinel: Sentinel, answer: unknown): void {
-    // The Sentinel may not know the name.
+    // A Sentinel that does not know the name of the master gives another answer.
     if (!Array.isArray(answer)) return;
     const before = sentinel.said;
     const said = `${answer[0]}:${answer[1]}`;
@@ -90,7 +91,10 @@ export class MasterWatch {
     this.#tell();
   }
 
-  /** A client that is connecting may have asked before the change, so its next connection is compared. */
+  /**
+   * Compares the latest answer with the connection of the client. A client that still connects may have asked before
+   * the change, so its next connection is compared.
+   */
   #tell(): void {
     if (!this.#newest || this.client.status !== 'ready') return;
     const master = this.#newest;

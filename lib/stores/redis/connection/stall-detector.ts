@@ -1,36 +1,38 @@
 import type { Driver } from './driver.js';
 
-/** A server without an answer for this many milliseconds gets no further commands until it answers. */
+/** Milliseconds without an answer after which a server gets no further commands until it answers. */
 const SILENT_AFTER_MS = 1_000;
 
 /**
- * A connection without an answer for this many milliseconds is treated as dead. TCP itself would retry for a quarter of
- * an hour when packets are lost.
+ * Milliseconds without an answer after which a connection counts as dead. When packets are lost, TCP itself would retry
+ * for a quarter of an hour.
  */
 const HUNG_AFTER_MS = 5_000;
 
 /**
- * The number of unanswered commands after which a Cluster gets no more: one of its masters may hang while the others
- * answer.
+ * Largest number of unanswered commands to a silent Cluster. The number is not 0, because one master may hang while the
+ * others answer.
  */
 const CLUSTER_MAY_OWE = 1_000;
 
 /**
  * Notices when a client gets no answers: a server hangs, or a connection loses its packets.
  *
- * Further commands would only fill the memory of this process, and their callers would wait for nothing. Earlier
- * commands are still on their way, so their answer shows that the server is back.
+ * Further commands would only fill the memory of this process, and their callers would wait without success. Earlier
+ * commands are still under way, so their answers show when the server works again.
  *
- * A connection of our own is replaced after a while, even if it hangs in its handshake (S15). The `socketTimeout` of
- * ioredis does not do that: its timer outlives the connection for which it was set, so it ends the next one, and it
- * keeps the process alive (seen with 5.11).
+ * A connection that the library made is replaced after some time, also when it hangs in its handshake (S15). The
+ * `socketTimeout` of ioredis cannot do that: its timer stays when the connection ends, then ends the next connection,
+ * and keeps the process alive (seen with 5.11).
  */
 export class StallDetector {
   #unanswered = 0;
   #inHandshake = false;
   /** The start of the present silence, by the monotonic clock. */
   #since: number | undefined;
-  /** Stays set when the answer arrives: a timer for each command would cost more than the rest of this class. */
+  /**
+   * The timer stays when the answer arrives: a new timer for each command would cost more than the rest of this class.
+   */
   #timer: NodeJS.Timeout | undefined;
   #silent = false;
 
@@ -68,14 +70,14 @@ export class StallDetector {
   }
 
   /**
-   * Records a failed command, which does not show that the server answers. When no unanswered command is left, more may
-   * be sent.
+   * Records a failed command, which does not show that the server answers. When no command is unanswered any more, the
+   * server gets further commands.
    */
   failed(): void {
     this.#unanswered--;
   }
 
-  /** Resets the state: there is another connection. */
+  /** Resets the state for another connection. */
   end(): void {
     this.#noteAnswer();
   }
@@ -88,7 +90,8 @@ export class StallDetector {
   }
 
   #lookAfter(delay: number): void {
-    // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+    // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+    // answer first.
     this.#timer = setTimeout(setImmediate, delay, () => this.#look()).unref();
   }
 

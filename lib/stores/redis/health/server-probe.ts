@@ -14,10 +14,10 @@ import { adviceOnKinds, PROBE_KINDS } from '../scripts/probe-kinds.js';
 /** Milliseconds until a server that was not fit is asked again. */
 const UNFIT_FOR_MS = 1_000;
 
-/** Milliseconds for which a master without an answer keeps its Cluster from voting. */
+/** Milliseconds within which each master of a Cluster must answer; after that the Cluster may vote without it. */
 const MASTER_LIMIT_MS = 2_000;
 
-/** The answer of one server about itself. */
+/** The report of one server, with its run id. */
 interface Answer {
   /** The address of a master of a Cluster; empty for a node that is one server. */
   readonly which: string;
@@ -29,9 +29,9 @@ interface Answer {
  * Checks every new connection of a node before the node votes: if its server is fit for locks (S17), its uptime (S12),
  * and its clock (S16).
  *
- * Once for a connection and not with every vote: a server that restarts ends its connections. A Cluster is all its
- * masters, and they can change without a new connection of its client: then the Cluster is checked again, and votes
- * meanwhile.
+ * One check for each connection is enough, because a server that restarts ends its connections. The masters of a
+ * Cluster can change without a new connection of the client. The Cluster is then checked again, and still votes during
+ * that check.
  */
 export class ServerProbe {
   readonly clock = new ServerClock();
@@ -41,7 +41,7 @@ export class ServerProbe {
   weaknesses: readonly string[] = [];
   #pending: Promise<void> | undefined;
   #unfit: { readonly reason: Error; readonly since: Instant } | undefined;
-  /** The server's uptime at a time of `performance.now()`. */
+  /** The shortest possible uptime of the server, and the `performance.now()` at which it was measured. */
   #uptime: { readonly least: number; readonly at: number } | undefined;
   /** The servers of the last check. */
   #servers: readonly Server[] = [];
@@ -55,14 +55,14 @@ export class ServerProbe {
   ) {}
 
   /**
-   * `true` if the node can be kept from voting after a restart. Not on a Cluster, where the marker and the keys are in
+   * `true` if the restart guard applies to the node. It cannot apply to a Cluster, where the marker and the keys are in
    * different slots.
    */
   get guarded(): boolean {
     return this.context.guarded && !this.channel.client.isCluster;
   }
 
-  /** `true` if persistence does not matter. */
+  /** `true` if a restart may forget locks, so that missing persistence is no weakness. */
   get #mayForget(): boolean {
     return this.guarded || (this.context.mayForget ?? false);
   }
@@ -79,7 +79,7 @@ export class ServerProbe {
     const servers = this.#serversNow();
     const same =
       servers.length === this.#servers.length && servers.every((one) => this.#servers.includes(one));
-    // Before the client is ready, the check of the connection is still to come.
+    // If the client is not ready yet, its new connection will be checked anyway.
     if (same || !this.channel.canSend) return;
     if (this.#pending) this.begin();
     else void this.#conclude(this.#inspectServers());
@@ -91,8 +91,8 @@ export class ServerProbe {
   }
 
   /**
-   * Waits for the current check. A server that was not fit may have become fit without ending the connection: a replica
-   * was promoted, or memory was freed.
+   * Waits for the current check. A server that was not fit is checked again after a second: without a new connection, a
+   * replica may have been promoted, or memory was freed.
    *
    * @throws the reason why the node must not vote
    */
@@ -103,9 +103,8 @@ export class ServerProbe {
   }
 
   /**
-   * Milliseconds since the server started, at least; `Infinity` if the server does not report it. By the monotonic
-   * clock: a wall clock that is set forward must not end the guard (S12), and one that is set back need not lengthen
-   * it.
+   * The shortest possible uptime of the server in milliseconds; `Infinity` if the server does not report it. Measured
+   * with the monotonic clock: a wall clock that is set forward must not end the guard (S12).
    */
   age(): number {
     return this.#uptime ? this.#uptime.least + performance.now() - this.#uptime.at : Infinity;
@@ -117,7 +116,7 @@ export class ServerProbe {
       () => undefined,
       (error: Error) => error,
     );
-    // A newer connection has its own check.
+    // Ignore the result for a former connection: the newer connection has its own check.
     if (connection !== this.connection) return;
     this.#unfit = reason && { reason, since: now() };
     this.#pending = undefined;
@@ -130,7 +129,7 @@ export class ServerProbe {
       );
     }
     await this.#inspectServers();
-    // Sets the marker that will show a loss of data (S12).
+    // Set the marker, whose absence will show a loss of data (S12).
     const packed: Packed = this.guarded ? [1, markerKey(this.context.keyPrefix)] : [0];
     const birth = this.channel.run(BIRTH, packed) as Promise<readonly unknown[]>;
     await this.#inTime(birth.then(([micros]) => this.clock.learn(Number(micros) / 1_000)));
@@ -141,7 +140,7 @@ export class ServerProbe {
   async #tryKinds(): Promise<void> {
     const key = probeKey(this.context.keyPrefix);
     const advice = await this.channel.run(PROBE_KINDS, [1, key]).then(adviceOnKinds, (error: unknown) => {
-      // An error that affects every script is reported when a lock is acquired.
+      // Ignore an error that affects every script: an acquisition will report it.
       if (isRefusal(error)) return undefined;
       throw error;
     });
@@ -166,14 +165,15 @@ export class ServerProbe {
   }
 
   /**
-   * Waits for an answer, with a limit on a Cluster, where the other masters can vote. Resolves to `true` if there is an
-   * answer.
+   * Waits for an answer. On a Cluster there is a time limit, because the other masters can vote. Resolves to `true` if
+   * the answer came in time.
    */
   async #inTime(answer: Promise<unknown>): Promise<boolean> {
     let timer: NodeJS.Timeout | undefined;
     const limit = new Promise<boolean>((resolve) => {
       if (!this.channel.client.isCluster) return;
-      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+      // answer first.
       timer = setTimeout(setImmediate, MASTER_LIMIT_MS, () => resolve(false)).unref();
     });
     try {
@@ -183,7 +183,10 @@ export class ServerProbe {
     }
   }
 
-  /** `undefined` if the user has no right to ask, or if a master of a Cluster is unreachable. */
+  /**
+   * Asks a server for its report; `undefined` if the user has no right to ask, or if a master of a Cluster is
+   * unreachable.
+   */
   async #ask(server: Server): Promise<Answer | undefined> {
     try {
       const report = parseInfo(await this.channel.send(() => server.info()));
@@ -211,9 +214,10 @@ export class ServerProbe {
     const known = answers.filter((answer) => answer !== undefined);
     for (const { which, report } of known) {
       this.#uptime = { least: report.uptime, at: performance.now() };
-      // The client of a Cluster finds the masters itself. Here we only check that no other node has the same server.
+      // The client of a Cluster finds the masters, so their mode and role need no check. The check that no other node
+      // has the same server remains.
       const fit = which === '' ? report : ({ ...report, mode: 'standalone', role: 'master' } as const);
-      // Not every server that speaks the protocol has a run id.
+      // Some servers that speak the Redis protocol have no run id.
       const unsafe = unsafeBecause(fit, report.runId === '' ? undefined : runIds.get(report.runId));
       if (unsafe !== undefined) this.#refuse(`${which}${unsafe}`);
     }
@@ -231,7 +235,7 @@ export class ServerProbe {
     throw new UnfitStoreError(`cannot be used for locks: ${reason}`);
   }
 
-  /** `undefined` if the server does not report it, as many hosted ones do not. */
+  /** Asks for `appendfsync`; `undefined` if the server does not report it, as many managed servers do not. */
   async #appendfsync(server: Server): Promise<string | undefined> {
     try {
       const [, value] = (await this.channel.send(() => server.config('GET', 'appendfsync'))) as string[];
@@ -243,7 +247,7 @@ export class ServerProbe {
   }
 }
 
-/** INFO is forbidden or renamed. Other errors are temporary: the server may be busy. */
+/** `true` if INFO is forbidden or renamed. Other errors are temporary, such as those of a busy server. */
 function isDenied(error: unknown): boolean {
   return isRefusal(error) && /^NOPERM|unknown command/i.test(error.message);
 }

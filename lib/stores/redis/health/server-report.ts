@@ -1,12 +1,12 @@
-/** A server's report about itself, as far as it matters for locks. */
+/** The fields of a server's INFO that matter for locks. */
 export interface ServerReport {
-  /** Different for every start of every server; empty if not reported. */
+  /** Id of this run of this server: each start of a server has another id. Empty if not reported. */
   readonly runId: string;
   /** `undefined` if not reported. */
   readonly mode: 'standalone' | 'cluster' | 'sentinel' | undefined;
   /** `undefined` if not reported. */
   readonly role: 'master' | 'slave' | undefined;
-  /** The uptime of the server in milliseconds, at least. */
+  /** The shortest possible uptime of the server, in milliseconds. */
   readonly uptime: number;
   readonly evictionPolicy: string;
   /** `true` with an append-only file; `appendfsync` is not in INFO. */
@@ -24,7 +24,7 @@ export function parseInfo(info: string): ServerReport {
     runId: fields.get('run_id') ?? '',
     mode: modeIn(fields),
     role: ROLES.get(fields.get('role') ?? ''),
-    // Redis subtracts two whole seconds, so the reported value can be almost a second too large.
+    // Redis computes the uptime from two times in whole seconds, so the value can be almost a second too large.
     uptime: Math.max(0, Number(fields.get('uptime_in_seconds') ?? 0) - 1) * 1_000,
     evictionPolicy: fields.get('maxmemory_policy') ?? 'noeviction',
     appendOnly: fields.get('aof_enabled') === '1',
@@ -39,7 +39,7 @@ const ROLES: ReadonlyMap<string, ServerReport['role']> = new Map([
 
 const MODES: readonly ServerReport['mode'][] = ['standalone', 'cluster', 'sentinel'];
 
-/** Valkey from version 8 on has `server_mode` in place of Redis' `redis_mode`. */
+/** Reads the mode. Valkey 8 and later has `server_mode` instead of `redis_mode`. */
 function modeIn(fields: ReadonlyMap<string, string>): ServerReport['mode'] {
   const told = fields.get('redis_mode') ?? fields.get('server_mode');
   const mode = MODES.find((each) => each === told);

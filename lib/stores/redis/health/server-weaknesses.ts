@@ -1,7 +1,7 @@
 import type { ServerReport } from './server-report.js';
 
 /**
- * The reason why locks on a node would not be safe (S17), if there is one. Such a node does not vote.
+ * The reason why locks on a node would not be safe (S17), so that the node does not vote; `undefined` if they are safe.
  *
  * @param twin - the name of another node that is the same server
  */
@@ -22,8 +22,8 @@ export function unsafeBecause({ mode, role }: ServerReport, twin: string | undef
 }
 
 /**
- * The properties that a server does not report, so that {@link unsafeBecause} cannot check them. The server is used all
- * the same.
+ * Warnings about properties that a server does not report, so that {@link unsafeBecause} cannot check them. The server
+ * is used anyway.
  */
 export function untoldBy({ mode, role }: ServerReport): string[] {
   const untold: string[] = [];
@@ -41,12 +41,15 @@ export function untoldBy({ mode, role }: ServerReport): string[] {
   return untold;
 }
 
-/** The reason for a node that does not vote because its database does not exist: its locks would be in database 0. */
+/**
+ * The reason when the database of a node does not exist. The node does not vote, because its locks would be in database
+ * 0.
+ */
 export const NO_SUCH_DATABASE =
   'it has no database of that number; name one that it has (16 of them, from 0 on, unless `databases` says otherwise)';
 
 /**
- * Settings that make locks on a node weaker (S13, S14), and how to change them.
+ * Settings that make locks on a node less safe (S13, S14), each with its remedy.
  *
  * @param mayForget - `true` if a restart may forget locks: the node then does not vote for a while, or the application
  * accepts it

@@ -1,7 +1,7 @@
 import type { EventEmitter } from 'node:events';
 
-// The used parts of node-redis 5 and 6, as structural types: the package belongs to the application, and is no peer
-// dependency.
+// Structural types for the members of node-redis 5 and 6 that this package uses. node-redis is a package of the
+// application, and no peer dependency.
 
 export type Listener = (message: string, channel: string) => void;
 
@@ -27,7 +27,7 @@ export interface ClientOptions {
 interface Shared extends EventEmitter {
   readonly isOpen: boolean;
   readonly isReady: boolean;
-  /** The prefix that the client's own methods add to keys, and `sendCommand` does not; from 6.3 on. */
+  /** The prefix that the methods of the client add to keys, but `sendCommand` does not; since version 6.3. */
   readonly _keyPrefix?: string | undefined;
   connect(): Promise<unknown>;
   subscribe(channel: string, listener: Listener): Promise<void>;
@@ -37,7 +37,7 @@ interface Shared extends EventEmitter {
 /** The result of `createClient`. */
 export interface SingleClient extends Shared {
   readonly options: ClientOptions;
-  /** Counts its connections, one after the other. */
+  /** Counts the connections of the client. */
   readonly socketEpoch: number;
   sendCommand(args: readonly string[], options: CommandOptions): Promise<unknown>;
   sSubscribe(channel: string, listener: Listener): Promise<void>;
@@ -84,7 +84,7 @@ interface ServerNode {
   readonly port: number;
 }
 
-/** A command has no time limit in the client (S16), and its reply has the same form as from ioredis. */
+/** Options for every command: no time limit in the client (S16), and replies in the form of ioredis. */
 export const PLAINLY: CommandOptions = {
   timeout: undefined,
   abortSignal: undefined,

@@ -16,7 +16,10 @@ export class ClusterDriver extends NodeRedisDriver {
   readonly isCluster = true;
   readonly options: DriverOptions & { readonly natMap: (address: string) => ServerAddress | undefined };
   readonly address: string;
-  /** The servers, with the connection of each at its creation: a new connection can lead to another server. */
+  /**
+   * The server object of each master, with the number of its connection at that time: a new connection can lead to
+   * another server.
+   */
   readonly #servers = new WeakMap<ClusterMaster, { readonly epoch: number; readonly server: Server }>();
   #wasReady = false;
 
@@ -55,7 +58,7 @@ export class ClusterDriver extends NodeRedisDriver {
     for (const event of EVENTS) this.client.on(event, this.#look);
     this.client.on('node-ready', this.#onNodeReady);
     this.client.on('node-error', this.#onError);
-    // Another kind of listener would hide the errors of a client that belongs to the application.
+    // A listener of another kind would hide the errors of the client from the application.
     this.client.on(errorMonitor, this.#onError);
   }
 
@@ -70,7 +73,9 @@ export class ClusterDriver extends NodeRedisDriver {
     return this.client.sendCommand(key, false, args, PLAINLY);
   }
 
-  /** With `minimizeConnections` a master has no client until its first command. */
+  /**
+   * `true` if the client can send commands. With `minimizeConnections` a master has no client until its first command.
+   */
   get #isReady(): boolean {
     return this.client.isReady && this.client.masters.some(({ client }) => client?.isReady ?? true);
   }
@@ -84,7 +89,7 @@ export class ClusterDriver extends NodeRedisDriver {
 
   readonly #onNodeReady = (): void => {
     this.#look();
-    // A master is new, or has a new connection.
+    // There is a new master, or a master has a new connection.
     this.emit('refresh');
   };
 
@@ -94,8 +99,8 @@ export class ClusterDriver extends NodeRedisDriver {
   };
 
   /**
-   * Rejects for a master that is gone. node-redis would create a client for it that reconnects for ever and that
-   * nobody closes.
+   * Returns the client of a master. Rejects for a former master: node-redis would create a client for it that
+   * reconnects for ever and that nobody closes.
    */
   async #clientOf(master: ClusterMaster): Promise<SingleClient> {
     if (!this.client.masters.includes(master)) throw new Error('is no master of the Cluster any more');

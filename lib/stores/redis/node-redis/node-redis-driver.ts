@@ -5,7 +5,8 @@ import type { Driver, DriverOptions, Packed, Server } from '../connection/driver
 const CODE = /^[A-Z]{2,}[A-Z_]* /;
 
 /**
- * A passed-in client of node-redis as a {@link Driver}, with the commands, answers, events and error names of ioredis.
+ * Makes a passed-in client of node-redis a {@link Driver}, with the commands, answers, events and error names of
+ * ioredis.
  */
 export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   abstract readonly status: string;
@@ -16,7 +17,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
 
   constructor() {
     super();
-    // Several parts of a store listen, for each connection.
+    // Several parts of a store add listeners, for each connection, so Node must not warn of a leak.
     this.setMaxListeners(0);
   }
 
@@ -25,7 +26,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   abstract attach(): void;
   abstract detach(): void;
 
-  /** The client belongs to the application. */
+  /** Removes the listeners only: the client belongs to the application. */
   disconnect(): void {
     this.detach();
   }
@@ -38,7 +39,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
     return this.#run('EVAL', lua, packed);
   }
 
-  /** @param key - the first key of the command */
+  /** @param key - the first key of the command, if it has one */
   protected abstract send(args: readonly string[], key: string | undefined): Promise<unknown>;
 
   #run(command: string, script: string, packed: Packed): Promise<unknown> {
@@ -53,7 +54,7 @@ export abstract class NodeRedisDriver extends EventEmitter implements Driver {
   }
 }
 
-/** Gives the errors of a server, also those inside an answer, the error name that ioredis uses. */
+/** Gives errors of a server the error name of ioredis, also errors inside an answer. */
 export function likeIoredis<T>(answer: Promise<T>): Promise<T> {
   return answer.then(
     (reply) => {

@@ -2,12 +2,12 @@ import { EventEmitter } from 'node:events';
 import type { MessageConnection, ServerAddress } from '../connection/driver.js';
 import { PLAINLY, type SingleClient } from './client-types.js';
 
-/** Milliseconds that a connection may take until it is ready. */
+/** Time limit for a connection to become ready, in milliseconds. */
 const CONNECT_LIMIT_MS = 5_000;
 
 /**
- * A connection for messages, like that of a client of node-redis. A client that has lost its connection is replaced: a
- * server that hangs ends no connection, and node-redis can only end it for good.
+ * A connection for messages, with the settings of a client of node-redis. After a lost connection there is a new
+ * client: when a server hangs, the connection must be ended here, and node-redis can only end a client for good.
  */
 export class NodeRedisMessages extends EventEmitter implements MessageConnection {
   #client: SingleClient | undefined;
@@ -40,7 +40,9 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
     if (client) destroy(client);
   }
 
-  /** node-redis does not repeat a subscription to the server, so this sends it. */
+  /**
+   * Subscribes to a channel. For a repeated subscription node-redis sends nothing, so this method sends the command.
+   */
   subscribe(channel: string): Promise<unknown> {
     return this.#confirm(channel, (client) => client.subscribe(channel, this.#receive));
   }
@@ -116,7 +118,7 @@ export class NodeRedisMessages extends EventEmitter implements MessageConnection
 
 function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClient {
   return client.duplicate({
-    // The url would override the address below; its other settings are in the options already.
+    // The URL would override the address below. The options already contain its other settings.
     url: undefined,
     name: 'nestjs-redlock-messages',
     disableOfflineQueue: true,
@@ -128,7 +130,7 @@ function copyOf(client: SingleClient, at: ServerAddress | undefined): SingleClie
   });
 }
 
-/** `destroy` throws if the client is closed already. */
+/** Ends a client. `destroy` of node-redis throws if the client is already closed. */
 function destroy(client: SingleClient): void {
   if (client.isOpen) client.destroy();
 }

@@ -1,7 +1,7 @@
 import type { DriverOptions, MessageConnection, Server, ServerAddress } from '../connection/driver.js';
 import { likeIoredis } from './node-redis-driver.js';
 
-/** One server, with commands through node-redis. */
+/** A server, whose commands go through node-redis. */
 export class NodeRedisServer implements Server {
   constructor(
     private readonly send: (args: readonly string[]) => Promise<unknown>,
@@ -13,7 +13,7 @@ export class NodeRedisServer implements Server {
     return String(await this.#ask(['INFO']));
   }
 
-  /** Over RESP3 the answer is a map, which node-redis turns into an object. */
+  /** Reads a setting. With RESP3 the answer is a map, which node-redis turns into an object. */
   async config(get: 'GET', name: string): Promise<unknown> {
     const answer = await this.#ask(['CONFIG', get, name]);
     return Array.isArray(answer) ? answer : Object.entries(answer as object).flat();

@@ -7,16 +7,18 @@ import { NodeRedisServer } from './node-redis-server.js';
 /** Milliseconds between two checks of a copy that is not connected. */
 const LOOK_MS = 50;
 
-/** Milliseconds between two commands to a copy that is not connected, which make it look for the master. */
+/**
+ * Milliseconds between two commands to a copy that is not connected. Such a command makes the copy look for the master.
+ */
 const ASK_MS = 1_000;
 
 /**
- * The driver for a client from `createSentinel` of node-redis. Commands use a copy of the client, with a connection of
- * its own.
+ * The driver for a client from `createSentinel` of node-redis. Commands go through a copy of the client, which has
+ * another connection.
  *
- * The client passes its connection from one command to the next when several begin at once, and later commands overtake
- * a waiting one for as long as there are any (seen with 6.3). It also reports a replaced connection only to a listener
- * of its parts' errors.
+ * The client itself would not do. When several commands begin at the same time, it gives its connection to one after
+ * the other, and new commands overtake a waiting one again and again (seen with 6.3). It also reports a replaced
+ * connection only to a listener of the errors of its parts.
  */
 export class SentinelDriver extends NodeRedisDriver {
   readonly isCluster = false;
@@ -60,7 +62,7 @@ export class SentinelDriver extends NodeRedisDriver {
     copy.on('error', this.#onError);
     copy.on('topology-change', this.#onChange);
     while (copy === this.#copy && !copy.isOpen) {
-      // It gives up after a while, and can be told to connect again.
+      // `connect` rejects after some time without a master. Call it again then.
       await copy.connect().catch(this.#onError);
     }
     if (copy === this.#copy) this.#look();
@@ -85,10 +87,12 @@ export class SentinelDriver extends NodeRedisDriver {
     return this.#copy?.sendCommand(false, args, PLAINLY) ?? Promise.reject(new Error('not connected'));
   }
 
-  /** The application has connected its client. */
+  /** Called when the application has connected its client. */
   readonly #onOpen = (): void => void this.connect();
 
-  /** The application has closed its client. When it opens the client again, there is another copy. */
+  /**
+   * Called when the application has closed its client. A new copy is made when the application opens the client again.
+   */
   readonly #onEnd = (): void => {
     this.#end();
     this.emit('close');
@@ -103,7 +107,9 @@ export class SentinelDriver extends NodeRedisDriver {
     copy?.destroy().catch(() => undefined);
   }
 
-  /** Errors of Sentinels and of the connection for messages end no connection to the master. */
+  /**
+   * Records an error. Errors of Sentinels and of the connection for messages do not end the connection to the master.
+   */
   readonly #onError = (error: unknown): void => {
     this.lastError = error instanceof Error ? error : new Error(String(error));
     if (this.lastError.message.startsWith('Master Client')) this.#lost();
@@ -113,7 +119,9 @@ export class SentinelDriver extends NodeRedisDriver {
     if (type === 'MASTER_CHANGE') this.#lost();
   };
 
-  /** There is a new connection soon, or the same one: the client does not report which. */
+  /**
+   * Called after an error. There will be a new connection, or the old one continues: the client does not report which.
+   */
   #lost(): void {
     if (this.#isReady) {
       this.#isReady = false;
@@ -145,8 +153,8 @@ export class SentinelDriver extends NodeRedisDriver {
 }
 
 /**
- * Messages over the copy's own connection for them, which follows the master. The connection accepts only
- * subscriptions, so an extra channel shows that it works.
+ * Receives messages through the copy, which has a connection for messages to the present master. That connection
+ * accepts only subscriptions, so a subscription to an extra channel shows that it works.
  */
 class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels of the copy that was asked last. */
@@ -167,7 +175,10 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     super();
   }
 
-  /** Ends no connection: messages are expected to arrive again when there is an answer. */
+  /**
+   * A substitute for the socket. `destroy` does not end the connection: messages are expected to arrive again after the
+   * next answer.
+   */
   get stream(): MessageConnection['stream'] {
     return {
       destroy: () => {
@@ -208,7 +219,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
     return this.#beating;
   }
 
-  /** Only on a Cluster. */
+  /** Subscribes to a sharded channel, which only a Cluster has. */
   ssubscribe(channel: string): Promise<unknown> {
     return this.subscribe(channel);
   }

@@ -42,7 +42,7 @@ export class SingleDriver extends NodeRedisDriver {
   attach(): void {
     this.client.on('ready', this.#onReady);
     this.client.on('end', this.#onEnd);
-    // Another kind of listener would hide the errors of a client that belongs to the application.
+    // A listener of another kind would hide the errors of the client from the application.
     this.client.on(errorMonitor, this.#onError);
   }
 
@@ -65,7 +65,7 @@ export class SingleDriver extends NodeRedisDriver {
     this.emit('close');
   };
 
-  /** Also called for errors that end no connection. */
+  /** Records an error. Some errors do not end the connection. */
   readonly #onError = (error: Error): void => {
     if (this.client.isReady) return;
     this.lastError = error;

@@ -5,16 +5,16 @@ import type { Subscription } from '../../../core/ports.js';
 import { copyForMessages, type Listener, Subscriber } from './subscriber.js';
 
 /**
- * Messages from a Cluster, by sharded pub/sub: a channel belongs to the server with its slot. While no messages of a
- * channel arrive, waiters poll.
+ * Receives messages from a Cluster with sharded pub/sub: a channel belongs to the server that has the slot of its name.
+ * While no messages of a channel arrive, waiters poll.
  *
- * Uses connections of its own: the sharded subscriber of ioredis reconnects after it was closed, and a subscription at
- * the wrong server is never answered (both seen with 5.11).
+ * Opens its own connections and does not use the sharded subscriber of ioredis. That one reconnects after it was
+ * closed, and never gets an answer to a subscription at the wrong server (both seen with 5.11).
  */
 export class ClusterSubscriber {
   readonly #servers = new Map<string, Subscriber>();
 
-  /** No single connection has all channels. */
+  /** `false`, because no single connection serves all channels. */
   readonly subscribed = false;
 
   constructor(
@@ -49,17 +49,20 @@ export class ClusterSubscriber {
     this.#servers.clear();
   }
 
-  /** Asks any server for a key in the slot of the channel; the server answers with the right address. */
+  /**
+   * Finds the server of a channel. Asks any server for a key in the channel's slot; the server answers with the right
+   * address.
+   */
   async #serverOf(channel: string): Promise<Subscriber | undefined> {
     const [master] = mastersOf(this.client);
     if (!master) return undefined;
     const { host = '', port = 0 } = master.options;
-    // The name of the channel is complete. The prefix that this connection adds to a key is removed first.
+    // The name of the channel already contains the prefix that this connection adds to a key, so remove it.
     const before = keyPrefixOf(master);
     const key = channel.startsWith(before) ? channel.slice(before.length) : channel;
     const answer = await master.exists(key).catch((error: Error) => error.message);
     const elsewhere = /^MOVED \d+ (.*):(\d+)$/.exec(String(answer));
-    // A server that does not know its own address answers with the port alone.
+    // A server that does not know its own address answers with the port only.
     const named = { host: elsewhere?.[1] || host, port: Number(elsewhere?.[2] ?? port) };
     const server = elsewhere ? this.#mapped(named) : named;
     const name = `${server.host}:${server.port}`;

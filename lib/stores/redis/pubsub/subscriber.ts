@@ -18,7 +18,7 @@ interface Channel {
   readonly listeners: Set<Listener>;
 }
 
-/** A listener to the messages of a channel. */
+/** A listener for the messages of a channel. */
 export interface Listener {
   readonly message: (text: string) => void;
   /** Called when messages begin to arrive, and when they stop. */
@@ -26,8 +26,8 @@ export interface Listener {
 }
 
 /**
- * Messages from one server, over a connection of its own. It is opened for the first listener, and closed when there
- * has been none for a while. Messages are hints: a lost one costs time and nothing else.
+ * Receives messages from one server on a separate connection. The connection is opened for the first listener, and
+ * closed some time after the last listener. Messages are hints: a lost message only costs time.
  */
 export class Subscriber {
   readonly #channels = new Map<string, Channel>();
@@ -37,7 +37,7 @@ export class Subscriber {
   #idle: NodeJS.Timeout | undefined;
 
   /**
-   * @param open - makes a connection for messages, which does not connect yet
+   * @param open - makes a connection for messages, without connecting it
    * @param sharded - `true` if a channel belongs to a slot of a Cluster
    * @param denied - called when the user has no right to a channel
    */
@@ -47,7 +47,7 @@ export class Subscriber {
     private readonly denied: () => void,
   ) {}
 
-  /** `true` if messages of every channel arrive already. */
+  /** `true` if messages of every channel already arrive. */
   get subscribed(): boolean {
     for (const { ready } of this.#channels.values()) if (!ready) return false;
     return this.#channels.size > 0;
@@ -64,7 +64,8 @@ export class Subscriber {
       },
       stop: () => {
         entry.listeners.delete(listener);
-        // On a Cluster a channel belongs to a key; elsewhere one channel serves all keys, and is worth keeping.
+        // Drop the channel only on a Cluster, where it belongs to one key. Elsewhere one channel serves all keys, so
+        // keep it.
         if (entry.listeners.size === 0 && this.sharded) this.#drop(channel);
         this.#closeWhenIdle();
       },
@@ -107,7 +108,8 @@ export class Subscriber {
     };
     connection.on('message', receive);
     connection.on('smessage', receive);
-    // The slot of the channel has moved to another node of the Cluster: its waiters poll from now on.
+    // The slot of the channel has moved to another server of the Cluster, so the waiters of the channel poll from now
+    // on.
     connection.on('sunsubscribe', (channel: string) => {
       const entry = this.#channels.get(channel);
       if (entry) setReady(entry, false);
@@ -149,8 +151,8 @@ export class Subscriber {
   }
 
   /**
-   * Checks the connection: a server that hangs does not end it, and sends no messages. A repeated subscription changes
-   * nothing, and needs no further right.
+   * Checks the connection again and again: a server that hangs does not close it, but sends no messages. The check is a
+   * repeated subscription, which changes nothing and needs no further right.
    */
   #beginHeartbeat(connection: MessageConnection): void {
     let answered = true;
@@ -167,7 +169,8 @@ export class Subscriber {
       if (!answered) this.#send(connection, channel).then(onAnswer, onAnswer);
     };
     const waitForNext = (): void => {
-      // If the thread was blocked, the answer may have arrived unread. `setImmediate` lets it come first.
+      // After a blocked event loop the answer may have arrived, but is not read yet. `setImmediate` lets Node read the
+      // answer first.
       this.#heartbeat = setTimeout(setImmediate, HEARTBEAT_MS, beat).unref();
     };
     waitForNext();
@@ -190,12 +193,14 @@ function setReady(channel: Channel, ready: boolean): void {
   for (const listener of channel.listeners) listener.ready(ready);
 }
 
-/** A connection for messages to the server, or to another one of its Cluster, with the settings of the client. */
+/**
+ * Makes a connection for messages to the server, or to another server of its Cluster, with the settings of the client.
+ */
 export function copyForMessages(server: Server, at?: ServerAddress): MessageConnection {
   if (server.messages) return server.messages(at);
   return (server as Redis).duplicate({
     ...at,
-    // ioredis would put it before the names of sharded channels.
+    // ioredis would add the prefix to the names of sharded channels.
     keyPrefix: '',
     lazyConnect: true,
     readOnly: false,

@@ -5,7 +5,7 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { CODE_FIRST, digitsOf, tokenOf } from './lua.js';
 
 /**
- * The beginning of every command that stores leases, shared by the scripts, and the straight path.
+ * The beginning of every command that stores leases, and the straight path. All acquire scripts use both.
  *
  * KEYS     the node's marker, if it has one; then those of the leases
  * ARGV[1]  three letters, each of them or `-`: `p` when every lease has one key and no further details: then it has one
@@ -24,19 +24,24 @@ export interface AcquireCommand {
   readonly ordered: boolean;
   /** The key of the node's marker, if it has one. */
   readonly marker: string | undefined;
-  /** The time on the server's clock, in milliseconds, after which nobody waits for the answer. */
+  /**
+   * Deadline of the request, in milliseconds since 1970 on the server's clock: no caller waits for the answer after it.
+   */
   readonly deadline: number;
   readonly guard: number;
 }
 
-/** The number of arguments before those of the leases; the second value is for several nodes that agree on a token. */
+/**
+ * Number of arguments before those of the leases. `LONG_HEADER` is the number for several nodes, which agree on a
+ * token.
+ */
 const HEADER = 4;
 const LONG_HEADER = 6;
 
-/** The code of a letter, as Lua compares it. */
+/** The code of a letter, in the form in which Lua compares it. */
 const codeOf = (letter: string): number => letter.charCodeAt(0);
 
-/** The lead over the node's clock from which a token raises the node's marker. */
+/** Steps by which a token must be ahead of the node's clock to raise the node's marker. */
 const LEAD = (LEAD_MS * STEPS_PER_SECOND) / 1_000;
 
 /** Lua text that reads the beginning of a command, and the marker. */
@@ -64,7 +69,7 @@ if byte(ARGV[1], 3) == ${codeOf('m')} then
     born, high = sub(mark, 1, 16) + 0, sub(mark, 18, 33) + 0
   end
   if not mark or born > now then
-    -- A birth in the future comes from a clock that was set back since, and is replaced.
+    -- Replace a birth in the future: the clock was set back after it.
     born = math.floor(now)
     call('SET', marker, string.format('%016.0f:%016.0f', born, high))
   end
@@ -82,11 +87,12 @@ interface StraightPath {
   /** The state of the record, see `STATE`. */
   readonly state: string;
   /**
-   * `true` if marks keep the lease out ({@link readMarks}). They never keep out a lease that takes a free key alone.
+   * `true` if marks can exclude the lease ({@link readMarks}). They never exclude a lease that wants a free key for
+   * itself.
    */
   readonly marked?: boolean;
   /**
-   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record that was there,
+   * Lua text for the end of the record, after the lease. It can use the local `seen`: the free record before the lease,
    * or false.
    */
   readonly end?: string;
@@ -101,22 +107,23 @@ interface StraightPath {
  * Lua text that sets three locals: `marks` (the number of KEYS before the first mark), `marked` (true if any mark
  * exists), and `key` (the number of KEYS before the other KEYS of the leases).
  *
- * All marks come first, so that one command checks them: with 64 in flight that takes 0.1 us for each, and a GET 0.4
- * (CPU time of a server that does nothing else).
+ * All marks come first, so that one EXISTS checks them. With 64 in flight that takes 0.1 us for each mark, and a GET
+ * for each takes 0.4 us (CPU time of a server that does nothing else).
  *
  * @param keys - the number of KEYS of a lease for each of its keys, without its mark, at the node that keeps the queue
- * and at others
+ * and at other nodes
  */
 export const readMarks = ([ordered, unordered]: StraightPath['keys']): string => `
 local marks = key
 key = key + (#KEYS - key) / (ordered and ${ordered + 1} or ${unordered + 1})
--- One by one if there are more than Lua unpacks, or if the user has no right to EXISTS, so that the error is reported.
+-- Check mark by mark if there are more marks than Lua can unpack, or if the user has no right to EXISTS, so that the
+-- error is reported.
 local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key)) ~= 0
 `;
 
 /**
- * Lua text of the straight path: most keys have no record, or a free one without waiters. It ends at the first held
- * record or other exception, with which the general path goes on.
+ * Lua text of the straight path, for keys without a record, or with a free record without waiters: most keys are like
+ * that. The path ends at the first held record or other exception, and the general path continues from there.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}. Sets the locals `answers`, `first` (the argument at which the general path
  * begins) and `seen` (the record of its key, if it was read).
@@ -124,9 +131,9 @@ local marked = key - marks > 1000 or pcall('EXISTS', unpack(KEYS, marks + 1, key
 export function straightPath({ keys, state, marked, end = '', answer = 'least' }: StraightPath): string {
   return `
 local answers, first, seen = {}, header + 1
--- The straight path: most keys have no record, or a free one without waiters. It ends at the first held record or other
--- exception, with which the general path goes on. With 64 in flight it takes 2.8 us for each, and the script without it
--- 3.7 to 4.2 (bench -- server-time).
+-- The straight path, for keys without a record, or with a free record without waiters. It ends at the first held record
+-- or other exception, and the general path continues. With 64 in flight the straight path takes 2.8 us for each lease,
+-- and the script without it 3.7 to 4.2 us (bench -- server-time).
 if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) and least <= ahead
   and least <= ${Number.MAX_SAFE_INTEGER} then
   local head, step = nil, ordered and ${keys[0]} or ${keys[1]}
@@ -149,7 +156,7 @@ if plain and late <= 0 and young <= 0 and (least == clock or least == proposal) 
     first, key = at + 1, key + step
   end
   if first > #ARGV then
-    -- An array takes 0.5 us more (commandstats of a script that does nothing else).
+    -- Return the clock alone: an array would take 0.5 us more (commandstats of a script that does nothing else).
     return clock
   end
   for i = 1, first - header - 1 do
@@ -160,8 +167,8 @@ end
 }
 
 /**
- * Lua text that raises the marker for a token that runs ahead of the clock: after the record has been forgotten, later
- * tokens must still be larger.
+ * Lua text that raises the marker for a token that runs ahead of the clock. Later tokens must still be larger after the
+ * record has expired.
  *
  * Needs the locals of {@link BEGIN_ACQUIRE}, `token` and `answer`. Sets `answer` to an error.
  */
@@ -183,14 +190,14 @@ export const ADD_ANSWER = `
   if type(answer) == 'table' and answer.err then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- One answer for all: clients look for that error (\`reconnectOnError\`).
+      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
       return answer
     end
   end
   answers[#answers + 1] = answer
 `;
 
-/** The arguments of a command before those of the leases. */
+/** Packs the arguments of a command before those of the leases. */
 export function packBegin(
   requests: readonly AcquireRequest[],
   { base, ordered, marker, deadline, guard }: AcquireCommand,

@@ -32,33 +32,35 @@ import { GO_OUT_OF_LINE, QUEUE_LIFE_MS, STAND_IN_LINE, WAKE } from './queue.js';
 import { script } from './script.js';
 import { findFree, luaWidthOf, TAKE_SLOT } from './slot-map.js';
 
-/** The width of a token and of a slot in the answer for a stored lease. */
+/** Digits of a token in the answer for a stored lease; `SLOT_DIGITS` is the same for a slot. */
 const TOKEN_DIGITS = 16;
 const SLOT_DIGITS = 4;
 
 /**
- * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at others.
+ * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at other
+ * nodes.
  */
 const COUNTS = [4, 3] as const;
 
 /** Lua text for the floor of a phase that begins with a lease on a free key. */
 const FLOOR = ` .. (seen and sub(seen, ${RECORD.token.join(', ')}) or '${'0'.repeat(TOKEN_DIGITS)}')`;
 
-/** Lua text for the answer to such a lease, which gets the slot that it asked for. */
+/** Lua text for the answer to a lease on a free key, which gets its wanted slot. */
 const ANSWER = `string.format('%016.0f', least) .. sub(ARGV[header + i], ${LEASE.slot}, ${LEASE.slot + SLOT_DIGITS - 1})`;
 
 /**
- * Stores leases, each with a slot of each of its keys or with none, and gives each a fencing token. {@link PERMITS}
- * describes the stored data. Everything else is as in ACQUIRE.
+ * Stores leases with permits, and gives each a fencing token. A lease gets a slot of each of its keys, or is not stored
+ * at all. {@link PERMITS} describes the stored data. All else is as in ACQUIRE.
  *
- * A slot is a lock of its own, with a sequence of tokens of its own (S20). Its next token is larger than its last one
- * and than the floor of the phase, and no grant of another slot raises it. The record has the largest token, from which
- * an exclusive or shared phase goes on, and the next phase of permits. A lease of several keys has one token for all
- * its slots.
+ * A slot behaves like a separate lock with its own sequence of tokens (S20). The next token of a slot is larger than
+ * its last token and than the floor of the phase; grants of other slots do not raise it. The record has the largest
+ * token of all slots. The next exclusive or shared phase, and the next phase of permits, begins above it. A lease of
+ * several keys has one token for all its slots.
  *
- * Order: a lease is refused if earlier waiters for permits are as many as the free slots. While permits are held, only
- * the mark of a waiter in another mode keeps out later callers (S22), because a mark expires when the waiter's process
- * dies, and an entry in the queue does not. The lease that begins a phase sets that mark for the first such waiter.
+ * Order: a lease is refused if there are as many earlier waiters for permits as free slots. While permits are held, a
+ * waiter in another mode excludes later callers only by its mark (S22): a mark expires when the process of its waiter
+ * dies, and an entry in the queue does not. The lease that begins a phase sets the mark for the first waiter in another
+ * mode.
  *
  * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
  *          and n hashes of their details; at the node that keeps the queue their n queues
@@ -92,10 +94,10 @@ local permits, ttl = tonumber(ARGV[header]), life - ${LINGER_MS}
 local ends = math.floor(now) + ttl
 ${straightPath({ keys: COUNTS, state: STATE.permits, marked: true, end: FLOOR, answer: ANSWER })}
 marks = marks + first - header - 1
--- For each key of one lease: the record, the milliseconds left, true with several holders, the number of permits, the
--- taken slots, the lease's new slot, and the expiry of the set and the hash.
+-- Values for each key of one lease. From the record: the record itself, the milliseconds left, true with several
+-- holders, the number of permits, and the taken slots. Further the lease's new slot, and the expiry of both other keys.
 local records, lefts, manies, helds, bits, slots, livings = {}, {}, {}, {}, {}, {}, {}
--- The slots as digits.
+-- The lease's new slots as digits.
 local numbers = {}
 local at = first
 while ARGV[at] do
@@ -133,7 +135,7 @@ ${GIVE_UP_SLOTS}
       end
       if state == ${RECORD.permits} then
         ${COUNT_OF_RECORD}
-        -- Its holders have ends of their own.
+        -- The holders have their own ends, so a record without expiry does not make the lock eternal.
         left = left == math.huge and 1e12 or left
       end
       if not last or not held then
@@ -183,7 +185,8 @@ ${TELL_HOLDERS}
         local mark = marked and pcall('GET', KEYS[marks + i])
         local failed = mark and mark.err and mark
         if shares and not several and not failed then
-          -- The second holder: the set and the hash are created anew.
+          -- This is the second holder, for which the set and the hash are created. Check that both are absent or of the
+          -- right type.
           local set, hash = pcall('ZCARD', holders), pcall('HLEN', details)
           failed = type(set) == 'table' and set or type(hash) == 'table' and hash
         end
@@ -194,7 +197,7 @@ ${TELL_HOLDERS}
         elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.permits}
           and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
           answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
-          -- Without a record later commands could not know that a queue exists.
+          -- Do not queue the waiter without a record: later commands would not know that a queue exists.
           refused = record and i
         else
           floor = shares and tonumber(sub(record, ${PERMITS.floor})) or last
@@ -259,7 +262,7 @@ ${STORE_PERMIT}
             ${findFree('0')}
           end
           if waits[i] and slot < helds[i] then
-            -- Another slot is free: wake the next waiter as well.
+            -- Another slot is still free, so wake the next waiter, too.
             local queue, after, released = KEYS[queues + i], 0, '-'
             ${WAKE}
           end
@@ -282,7 +285,10 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** The number of keys, the keys and the arguments of {@link ACQUIRE_PERMITS}, for leases of one ttl and number of permits. */
+/**
+ * The number of keys, the keys and the arguments of {@link ACQUIRE_PERMITS}, for leases with the same ttl and number of
+ * permits.
+ */
 export function packAcquirePermits(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered, marker } = command;
   const kind = requests[0]?.lease.kind;
@@ -313,7 +319,7 @@ const MARKS = new LeaseNames([markKey]);
 const KEYS = new LeaseNames([recordKey, holdersKey, detailsKey]);
 const ORDERED_KEYS = new LeaseNames([recordKey, holdersKey, detailsKey, queueKey]);
 
-/** `true` if the slot in the lease expresses the whole wish. */
+/** `true` if the slot in the lease's text is the whole wish, so that no further arguments are needed. */
 function isPlain({ slots: [slot = 0], exactly }: SlotWish, permits: number): boolean {
   return !exactly && slot < permits;
 }
@@ -324,17 +330,18 @@ function inDigits(slot: number): string {
 
 type Grant = Extract<AcquireReply, { granted: true }>;
 
-/** The slot of a lease without a wish, when it is the first holder. */
+/** The slot of a first holder without a wish. */
 const FIRST = [0];
 
 /**
- * As {@link readAcquireReply}, with the slots of a grant, and the holders of a lock whose permits are all taken.
+ * Reads the answer about one lease, as {@link readAcquireReply} does, with the slots of a grant, or the holders of a
+ * lock whose permits are all taken.
  *
  * @param wish - the requested slots
  */
 export function readAcquirePermitsReply(answer: unknown, wish?: SlotWish): AcquireReply | Error {
   if (answer instanceof Error) return answer;
-  // On the straight path all leases have the same token, and each the slot that it asked for.
+  // On the straight path all leases have the same token, and each lease has its wanted slot.
   if (typeof answer === 'number') return grant(answer, wish?.slots ?? FIRST);
   if (!Array.isArray(answer)) return grantIn(String(answer));
   const [outcome, detail, number, most] = answer as readonly unknown[];

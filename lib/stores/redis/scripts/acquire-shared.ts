@@ -20,26 +20,28 @@ import { GO_OUT_OF_LINE, passTurn, STAND_IN_LINE } from './queue.js';
 import { KEEP_READERS, ROUND_MS } from './readers.js';
 import { script } from './script.js';
 
-/** The most expired readers that one command removes, so that other commands do not wait for long. */
+/** Largest number of expired readers that one command removes, so that other commands do not wait for a long time. */
 const MOST_CLEARED = 500;
 
-/** The most waiters that one command checks. */
+/** Largest number of waiters that one command checks. */
 const MOST_WAITERS = 64;
 
 /**
- * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at others.
+ * The number of KEYS of a lease for each of its keys, without the mark, at the node that keeps the queue and at other
+ * nodes.
  */
 const COUNTS = [4, 3] as const;
 
 /**
- * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. Everything else is
- * as in {@link ACQUIRE}.
+ * Stores leases of readers, each under all its keys or under none, and gives each a fencing token. All else is as in
+ * {@link ACQUIRE}.
  *
- * A reader that joins others gets their token, whatever is proposed; the first reader of a phase gets a new one (S21).
- * On every node the mark of an earlier waiter in another mode keeps it out (S22). While readers hold the lock, only
- * that mark keeps the order: it expires when its waiter dies, and an entry in the queue does not. While the lock is
- * free and has a queue, nobody passes an earlier waiter in another mode. A reader that begins a phase there sets the
- * mark for the first such waiter, which has not asked yet since readers hold the lock.
+ * A reader that joins other readers gets their token, also when the client proposes another one; the first reader of a
+ * phase gets a new token (S21). On every node the mark of an earlier waiter in another mode excludes the reader (S22).
+ *
+ * While readers hold the lock, only that mark keeps the order: a mark expires when its waiter dies, and an entry in the
+ * queue does not. While the lock is free and has a queue, no caller passes an earlier waiter in another mode. A reader
+ * that begins a phase sets the mark for the first such waiter, which could not set the mark itself before.
  *
  * KEYS     the node's marker, if it has one; the n marks of each lease; then for each lease its n records, their n sets of holders
  *          and n hashes of their details; at the node that keeps the queue their n queues
@@ -51,19 +53,20 @@ const COUNTS = [4, 3] as const;
  *          - milliseconds that it has waited
  * Returns  as {@link ACQUIRE}
  *
- * The record names the one reader that ends last, and the others are stored beside it. A single reader, which is the
- * usual case, thus costs the same as an exclusive lock.
+ * The record names the reader that ends last, and the other readers are in the set and the hash. So a single reader,
+ * the usual case, costs the same as an exclusive lock.
  *
- * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write is one
- * that fails when memory is short; before it, only remains of an earlier phase, or a waiter in the queue, are deleted.
+ * The script reads everything before it writes, so that no foreign value is overwritten (S19). The first write fails
+ * when memory is short. Before that write, the script deletes only remains of an earlier phase, or a waiter in the
+ * queue.
  */
 export const ACQUIRE_SHARED =
   script(`${BEGIN_ACQUIRE}${readMarks(COUNTS)}${straightPath({ keys: COUNTS, state: STATE.shared, marked: true })}
 marks = marks + first - header - 1
 life = tonumber(life)
 local ttl = life - ${LINGER_MS}
--- For each key of a lease: the milliseconds left to readers, the record, true with further readers, true with remains
--- of an earlier phase, the present mark, and the mark to set.
+-- Values for each key of a lease: the milliseconds left to readers, the record, true with further readers, true with
+-- remains of an earlier phase, the present mark, and the mark to set.
 local lefts, records, besides, stale, stands, behind = {}, {}, {}, {}, {}, {}
 for at = first, #ARGV, plain and 1 or 4 do
   local lease, n, waiter, waited = ARGV[at], 1, nil, 0
@@ -103,7 +106,8 @@ for at = first, #ARGV, plain and 1 or 4 do
         local set = n > 1 and pcall('ZCARD', KEYS[holders + i])
         own = type(set) == 'table' and set or own
       elseif shared and not named then
-        -- The second reader: the set and the hash are created anew.
+        -- This is the second reader, for which the set and the hash are created. Check that both are absent or of the
+        -- right type.
         local set, hash = pcall('ZCARD', KEYS[holders + i]), pcall('HLEN', KEYS[details + i])
         own = type(set) == 'table' and set or type(hash) == 'table' and hash
         old = own or set + hash > 0
@@ -124,7 +128,7 @@ for at = first, #ARGV, plain and 1 or 4 do
       elseif left > 0 and not shared then
         answer, refused = {i, record, left == math.huge and -1 or left}, i
       elseif mark and byte(mark, ${MARK.mode}) ~= ${WAITER.shared} and tonumber(sub(mark, ${MARK.came.join(', ')})) < came then
-        -- Without a record later commands could not know that a queue exists.
+        -- Do not queue the waiter without a record: later commands would not know that a queue exists.
         answer = {${TURN_OF_ANOTHER}, sub(mark, ${MARK.name}), math.max(1, call('PTTL', KEYS[marks + i]))}
         refused = record and i
       else
@@ -192,7 +196,7 @@ ${STAND_IN_LINE}
         call('DEL', holders, details)
       end
       if left then
-        -- The record names the reader that ends last; the others are stored beside it.
+        -- The record names the reader that ends last; the other readers are in the set and the hash.
         local record, isLast, beside = records[i], left < ttl, besides[i]
         local other, till, own = id, now + ttl, sub(lease, ${ID_LENGTH + 1})
         if isLast then
@@ -204,7 +208,8 @@ ${STAND_IN_LINE}
           local ends = (isLast or left == math.huge) and now + life or now + left + ${LINGER_MS}
           local ended = beside and left ~= math.huge and now + left + ${LINGER_MS} or 0
           ${KEEP_READERS}
-          -- Not each time: with one ttl for all the expiry is renewed every ${ROUND_MS / 1_000} s.
+          -- Remove expired readers only when the expiry of the set is renewed. If all readers have one ttl, that is
+          -- every ${ROUND_MS / 1_000} s.
           if beside and (renewed or left > ttl + ${ROUND_MS}) then
             local gone = call('ZRANGEBYSCORE', holders, '-inf', now, 'LIMIT', 0, ${MOST_CLEARED})
             if #gone > 0 then
@@ -219,7 +224,7 @@ ${STAND_IN_LINE}
               call('SETRANGE', name, ${RECORD.beside - 1}, '+')
             end
             if token > tonumber(sub(record, ${RECORD.token.join(', ')})) then
-              -- The reader that the record names keeps its token.
+              -- The reader that the record names until now keeps its token, in the hash.
               call('HSETNX', details, sub(record, ${RECORD.id.join(', ')}), sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. sub(record, ${RECORD.beside + 1}))
               call('SETRANGE', name, ${RECORD.token[0] - 1}, sub(digits, 1, 16))
             end
@@ -248,7 +253,7 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases of one ttl. */
+/** The number of keys, the keys and the arguments of {@link ACQUIRE_SHARED}, for leases with the same ttl. */
 export function packAcquireShared(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered, marker } = command;
   const plain = requests.every(({ lease, position }) => lease.keys.length === 1 && !position);

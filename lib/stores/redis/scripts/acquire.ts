@@ -19,8 +19,8 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * The first value of an answer of {@link ACQUIRE} about a lease that it did not store; a positive number is the
- * position of a held key.
+ * First values in an answer of {@link ACQUIRE} about a lease that it did not store. A positive number is the position
+ * of a held key.
  */
 export const TOO_LATE = -1;
 export const TOO_YOUNG = -2;
@@ -29,7 +29,7 @@ export const TURN_OF_ANOTHER = -4;
 
 /**
  * Stores leases, each under all its keys or under none, and gives each a fencing token. The node that keeps the queue
- * also keeps the order: it refuses a lease while an earlier waiter is in line, and adds a refused waiter to the queue.
+ * also keeps the order: it refuses a lease while an earlier caller waits, and adds a refused waiter to the queue.
  *
  * KEYS     the node's marker, if it has one; then for each lease its n records; at the node that keeps the queue their
  *          n queues and, unless all is plain, their n marks (S22); for a tick of a schedule the key of the last one that ran
@@ -55,12 +55,14 @@ export const TURN_OF_ANOTHER = -4;
  *          an error
  *
  * The records are read first: a foreign value is an error and never overwritten (S19). A second run for the same lease,
- * as after a client's resend, grants again with the same token. After a lease has ended, its record refuses a
- * duplicate, and later the duplicate's deadline does, which is shorter than the linger.
+ * such as after the client resent the command, grants the lease again with the same token. After the lease has ended, a
+ * duplicate is refused because of the record, and later because of its deadline, which passes before the record
+ * expires.
  *
- * Nothing that runs before an error is undone, so the write that can fail comes first: when memory is short, that is
- * the marker, then the first record. After the first write of a script the others cannot fail. (The removal of a waiter
- * from the queue is such a write: a lock with waiters may be granted although memory is short.)
+ * An error does not undo the writes before it, so the write that can fail comes first. When memory is short, that is
+ * the write of the marker, and then of the first record. After the first write of a script, later writes cannot fail.
+ * The removal of a waiter from the queue is also a write, so a lock with waiters may be granted although memory is
+ * short.
  */
 export const ACQUIRE = script(`${BEGIN_ACQUIRE}${straightPath({ keys: [2, 1], state: STATE.held })}
 for at = first, #ARGV, plain and 1 or 6 do
@@ -176,12 +178,12 @@ answers[#answers + 1] = seconds * 1000000 + micros
 return answers
 `);
 
-/** `true` if its key alone expresses the request. */
+/** `true` if the request consists of one key and the lease, so that no further arguments are needed. */
 export function isPlain({ lease, position }: AcquireRequest, ordered: boolean): boolean {
   return lease.keys.length === 1 && !lease.tick && !(ordered && position);
 }
 
-/** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases of one ttl. */
+/** The number of keys, the keys and the arguments of {@link ACQUIRE}, for leases with the same ttl. */
 export function packAcquire(requests: readonly AcquireRequest[], command: AcquireCommand): Packed {
   const { keyPrefix, ordered, marker } = command;
   const plain = requests.every((request) => isPlain(request, ordered));
@@ -208,8 +210,8 @@ export function packAcquire(requests: readonly AcquireRequest[], command: Acquir
 }
 
 /**
- * An answer for each request, and then the time in microseconds on the server's clock, from the reply of {@link
- * ACQUIRE}.
+ * Reads the reply of {@link ACQUIRE}: an answer for each request, and then the time in microseconds on the server's
+ * clock.
  */
 export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest[]): readonly unknown[] {
   if (Array.isArray(reply)) return reply;
@@ -220,17 +222,17 @@ export function acquireAnswers(reply: unknown, requests: readonly AcquireRequest
   return answers;
 }
 
-/** `true` if the request arrived after its deadline; the node has done nothing then. */
+/** `true` if the request arrived after its deadline, so that the node has done nothing. */
 export function isTooLate(answer: unknown): boolean {
   return Array.isArray(answer) && Number(answer[0]) === TOO_LATE;
 }
 
-/** Milliseconds for which a node must not vote yet, by its marker; `undefined` for any other answer. */
+/** Milliseconds until the node may vote, because of its marker; `undefined` for any other answer. */
 export function tooYoungFor(answer: unknown): number | undefined {
   return Array.isArray(answer) && Number(answer[0]) === TOO_YOUNG ? Number(answer[1]) : undefined;
 }
 
-/** Reads an answer, unless the node is too young; numbers may be strings from a passed-in client (`stringNumbers`). */
+/** Reads any other answer about one lease. Numbers may be strings from a passed-in client (`stringNumbers`). */
 export function readAcquireReply(answer: unknown): AcquireReply | Error {
   if (answer instanceof Error) return answer;
   if (!Array.isArray(answer)) return grant(answer);

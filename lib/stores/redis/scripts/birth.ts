@@ -7,7 +7,7 @@ import { script } from './script.js';
  * KEYS     the marker, or none
  * Returns  microseconds since 1970 on this server's clock, and the milliseconds at the first contact, or -1
  *
- * The marker: 16 digits of the milliseconds since 1970 at the first contact, a colon, and 16 digits of the largest
+ * The marker has 16 digits of the milliseconds since 1970 at the first contact, a colon, and 16 digits of the largest
  * token that was ahead of the server's clock.
  */
 export const BIRTH = script(`
@@ -15,7 +15,7 @@ local time, born = redis.call('TIME'), -1
 if KEYS[1] then
   local mark = redis.call('GET', KEYS[1])
   if not mark then
-    -- Only here: it fails when memory is short.
+    -- Write only a missing or invalid marker: a write fails when memory is short.
     mark = string.format('%016.0f:%016.0f', time[1] * 1000 + math.floor(time[2] / 1000), 0)
     redis.call('SET', KEYS[1], mark)
   end

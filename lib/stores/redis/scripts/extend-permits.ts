@@ -7,11 +7,11 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * Makes the slots of each lease end no sooner than the ttl from now, if it holds one of each key. The ends of other
- * holders stay (S23). The result for one lease does not affect the others.
+ * Extends each lease that holds a slot of each of its keys: its slots then end at the earliest one ttl from now. The
+ * ends of other holders stay (S23). The result for one lease does not affect the others.
  *
- * A lease that knows its slots and has another one here does not hold the key here: the script frees that slot, does
- * not extend the lease, and wakes the first waiter.
+ * A lease whose agreed slots are known, and which has another slot on this node, does not hold the key here. The script
+ * then frees that slot, does not extend the lease, and wakes the first waiter.
  *
  * KEYS     for each lease its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  ttl in milliseconds
@@ -19,8 +19,8 @@ import { script } from './script.js';
  * ARGV     for each lease its id, n, and the slot of each key, all of them empty if they are not known
  * Returns  a string with 1 for each lease that holds a slot of each of its keys, and 0 for each other
  *
- * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other fails for want of
- * memory (S9). A longer life is not shortened: a delayed older extension must not undo a newer one.
+ * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other write fails
+ * because of memory (S9). A longer life is not shortened: a delayed extension must not undo a later one.
  */
 export const EXTEND_PERMITS = script(`
 local call = redis.call
@@ -74,7 +74,7 @@ while ARGV[at] do
       ${KEEP_BOTH}
       call('ZADD', holders, ends, id)
       if left == -1 then
-        -- A record without an expiry would be held for ever, so it gets one.
+        -- Give an expiry to a record without one, which would be held for ever.
         left = call('ZRANGE', holders, -1, -1, 'WITHSCORES')[2] - math.floor(now) + ${LINGER_MS}
         call('PEXPIRE', name, left)
       end

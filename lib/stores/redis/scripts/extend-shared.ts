@@ -6,17 +6,18 @@ import { expiryOf, KEEP_READERS } from './readers.js';
 import { script } from './script.js';
 
 /**
- * Makes readers' leases end no sooner than the ttl from now, each if it holds all its keys. The ends of other readers
- * stay (S23). The record names the reader that ends last, so a reader that does so after the extension replaces the one
- * before.
+ * Extends each lease of a reader that holds all its keys: it then ends at the earliest one ttl from now. The ends of
+ * other readers stay (S23). The record names the reader that ends last. If that is the extended reader, it replaces the
+ * reader that the record named before.
  *
  * KEYS     for each lease its n records, their n sets of holders and n hashes of their details
  * ARGV[1]  ttl and linger in milliseconds
  * ARGV     for each lease its id and n
  * Returns  as {@link EXTEND}
  *
- * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other fails for want of
- * memory (S9). A record without expiry would be held for ever, so it gets one from the reader that it names.
+ * PEXPIRE comes first: it works when memory is short, and after the first write of a script no other write fails
+ * because of memory (S9). A record without an expiry would be held for ever, so it gets the end of the reader that it
+ * names.
  */
 export const EXTEND_SHARED = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
@@ -67,7 +68,7 @@ for at = 2, #ARGV, 2 do
         call('PEXPIREAT', holders, ${expiryOf('now + math.max(left, life)')})
       end
       if own then
-        -- The two readers are exchanged: the record names the one that ends last.
+        -- Exchange the two readers: the record names the reader that ends last.
         local other = sub(record, ${RECORD.id.join(', ')})
         call('ZADD', holders, math.floor(now) + left - ${LINGER_MS}, other)
         call('HSETNX', details, other, sub(record, ${RECORD.token.join(', ')}) .. ':' .. sub(record, ${RECORD.beside + 1}))

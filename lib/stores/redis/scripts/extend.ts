@@ -5,17 +5,17 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Makes the records of each lease live for at least the ttl and the linger, if the lease holds all of them. The result
- * for one lease does not affect the others: a key of another type does not hold the lease.
+ * Extends each lease that holds all its keys: its records then live for at least the ttl and the linger. The result for
+ * one lease does not affect the others; a key of another type counts as not held.
  *
  * KEYS     for each lease its n records
  * ARGV[1]  ttl and linger in milliseconds
  * ARGV     for each lease its id and n
  * Returns  a string with 1 for each lease whose records all hold it, and 0 for each other
  *
- * Only a held record is extended: a late extension must not restore a released or expired one. PEXPIRE and not SET: it
- * works when memory is short (S9). A longer life is not shortened: a delayed older extension must not undo a newer one.
- * A record without expiry would be held for ever, so it gets one.
+ * Only a held record is extended: a late extension must not restore a released or expired record. The script uses
+ * PEXPIRE and not SET, because PEXPIRE works when memory is short (S9). A longer life is not shortened: a delayed
+ * extension must not undo a later one. A record without an expiry would be held for ever, so it gets an expiry.
  */
 export const EXTEND = script(`
 local life = tonumber(ARGV[1])

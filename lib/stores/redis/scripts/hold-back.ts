@@ -9,7 +9,7 @@ import { script } from './script.js';
 export const MARK_MS = 2_000;
 
 /**
- * Sets the mark of a waiter at its keys (S22), unless an earlier waiter has one there.
+ * Sets the mark of a waiter at its keys (S22), unless an earlier waiter has a mark there.
  *
  * KEYS     the marks
  * ARGV[1]  the waiter

@@ -8,9 +8,9 @@ import { script } from './script.js';
 import { findFree, luaWidthOf } from './slot-map.js';
 
 /**
- * Removes a waiter from the queues, and its mark. Passes its turn on if the lock is free, or if the next waiter can
- * join the holders. That is a reader behind a removed waiter for another mode, or a waiter for permits while one is
- * free.
+ * Removes a waiter from the queues, and its mark. Passes the turn on if the lock is free, or if the next waiter can
+ * join the holders. Such a waiter is a reader behind a removed waiter in another mode, or a waiter for permits while a
+ * permit is free.
  *
  * KEYS     n records, their n queues, n marks and n sets of holders
  * ARGV[1]  the waiter
@@ -36,7 +36,7 @@ for i = 1, n do
       if state == ${RECORD.shared} then
         isNext = mode == ${WAITER.shared} and string.byte(waiter, ${WAITER.mode}) ~= mode
       elseif mode == ${WAITER.permits} then
-        -- A slot is free, or its holder has expired.
+        -- Check if a slot is free, or if its holder has expired.
         local held, slot, taken = tonumber(string.sub(record, ${PERMITS.count.join(', ')})), nil, ''
         if string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
           taken = string.sub(record, ${PERMITS.bits}, ${PERMITS.bits - 1} + ${luaWidthOf('held')})

@@ -1,8 +1,8 @@
 import { RECORD } from '../record.js';
 
 /**
- * Lua text for the last token of the local `record`, a string; `nil` or false if it is no record (S19). The colon
- * behind the token tells a record from a long number.
+ * Lua text for the last token in a record, a string; `nil` or false if the string is no record (S19). The colon after
+ * the token distinguishes a record from a long number.
  */
 export function tokenOf(record: string): string {
   return (
@@ -12,10 +12,10 @@ export function tokenOf(record: string): string {
 }
 
 /**
- * Lua text for the 16 digits of a token, the local `token`.
+ * Lua text for a token in 16 digits.
  *
- * In two halves, which takes 0.3 us, while `%016.0f` takes 0.6 (commandstats of a script that does nothing else). A
- * single `%016d` has only 32 bits on some servers.
+ * Two halves take 0.3 us, and `%016.0f` takes 0.6 us (commandstats of a script that does nothing else). A single
+ * `%016d` has only 32 bits on some servers.
  */
 export function digitsOf(token: string): string {
   return `string.format('%08d%08d', math.floor(${token} / 100000000), ${token} % 100000000)`;
@@ -25,8 +25,8 @@ export function digitsOf(token: string): string {
 export const FOREIGN = `redis.error_reply('ERR the key has a value that is not a lock of this package')`;
 
 /**
- * Lua text that makes an error in the local `answer` begin with its code: before Redis 7 an error that a script caught
- * begins with its position in the script.
+ * Lua text that makes an error in the local `answer` begin with the error code: before Redis 7 an error that a script
+ * caught begins with a position in the script.
  */
 export const CODE_FIRST = `
 local text = string.match(answer.err, '^@user_script: %d+: %-(.*)')

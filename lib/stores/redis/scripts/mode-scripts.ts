@@ -19,23 +19,23 @@ import type { Script } from './script.js';
 
 /** The scripts for the leases of one mode. Their answers have the same form in each mode. */
 export interface ModeScripts {
-  /** Returns an answer for each lease, and the time on the server's clock in microseconds. */
+  /** Stores leases. Returns an answer for each lease, and the time on the server's clock in microseconds. */
   readonly acquire: {
     readonly script: Script;
     readonly pack: (requests: readonly AcquireRequest[], command: AcquireCommand) => Packed;
     readonly read: (answer: unknown, wish?: SlotWish) => AcquireReply | Error;
   };
-  /** Returns a string with 1 for each held lease, and 0 for each other. */
+  /** Extends leases. Returns a string with 1 for each held lease, and 0 for each other. */
   readonly extend: {
     readonly script: Script;
     readonly pack: (leases: readonly Lease[], ttl: number, keyPrefix: string, base: string) => Packed;
   };
-  /** Returns for each lease the number of waiters that were told, or an error. */
+  /** Releases leases. Returns for each lease the number of waiters that got a message, or an error. */
   readonly release: {
     readonly script: Script;
     readonly pack: (requests: readonly ReleaseRequest[], keyPrefix: string, base: string) => Packed;
   };
-  /** Returns 1 when the lease is held and has the tokens, else 0. */
+  /** Raises the tokens of a lease. Returns 1 when the lease is held and has the tokens, else 0. */
   readonly raise: {
     readonly script: Script;
     readonly pack: (lease: Lease, token: number, keyPrefix: string, marker: string | undefined) => Packed;
@@ -66,7 +66,7 @@ const SCRIPTS: Readonly<Record<LockMode, ModeScripts>> = {
 /** The modes with scripts. */
 export const MODES = Object.keys(SCRIPTS) as readonly LockMode[];
 
-/** The scripts for a lease of that mode. */
+/** The scripts for the mode of the lease. */
 export function scriptsFor({ kind: { mode } }: Lease): ModeScripts {
   return SCRIPTS[mode];
 }

@@ -2,14 +2,15 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { END_PERMIT, PERMITS } from './permits.js';
 
 /**
- * Lua text that frees other slots of a lease which must have exactly the slots that it names, and then all its slots:
- * it is to get a slot of each key or none.
+ * Lua text for a lease that must have exactly certain slots. It frees the other slots of the lease, and then, if there
+ * were any, all its slots: the lease must get a slot of each key or none.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `freed` when it freed a slot, and `answer` to the error when that
- * failed.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `freed` when it freed a slot, and `answer` to the
+ * error when that failed.
  */
 export const GIVE_UP_SLOTS = `  if exactly and late <= 0 and young <= 0 then
-    -- Frees the other slots of the lease, and then all of them: it must get a slot of each key or none.
+    -- The first pass frees the other slots of the lease, the second pass all its slots: it must get a slot of each key
+    -- or none.
     local other = false
     for pass = 1, 2 do
       for i = 1, pass == 1 and n or other and n or 0 do

@@ -4,10 +4,10 @@ import { LEASE, ownerAt, PERMITS, SPARE_MS } from './permits.js';
 import { luaWidthOf, offsetOf, TAKE_SLOT } from './slot-map.js';
 
 /**
- * With more permits than this, the set and the hash begin with an entry of more than 64 characters
- * (`zset-max-listpack-value`, `hash-max-listpack-value`). Otherwise the server stores them as lists, which it searches
- * from one end to the other. With lists 64 acquisitions at a time of a lock of 200 permits took it 14 us each, without
- * 10.
+ * Largest number of permits for which the server may store the set and the hash as lists, which it searches from one
+ * end to the other. With more permits, both begin with an entry of more than 64 characters (`zset-max-listpack-value`,
+ * `hash-max-listpack-value`), which prevents lists. An acquisition of one of 200 permits, 64 at a time, then took 10 us
+ * of server time, and 14 us with lists.
  */
 const MOST_IN_LIST = 16;
 const LONG = '0'.repeat(80);
@@ -15,7 +15,8 @@ const LONG = '0'.repeat(80);
 /**
  * Lua text that stores a lease in its chosen slots.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` when the first write failed; the others cannot fail.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` when the first write failed; later writes
+ * cannot fail.
  */
 export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
       local name, record, left, taken, slot = KEYS[key + i], records[i], lefts[i], bits[i], slots[i]
@@ -43,7 +44,7 @@ export const STORE_PERMIT = `    for i = 1, answer and 0 or n do
           local own, owner = sub(lease, 1, ${LEASE.slot - 1}) .. number .. count, sub(lease, ${LEASE.owner.join(', ')})
           local floor = sub(record, ${PERMITS.floor})
           if left > ttl then
-            -- Another holder ends last, so the record names that one.
+            -- Another holder ends last, so the record continues to name that holder.
             own = sub(record, ${RECORD.id[0]}, ${PERMITS.slot[1]}) .. count
             owner = sub(record, ${ownerAt('record', 'helds[i]')}, ${PERMITS.ownerEnd})
           end

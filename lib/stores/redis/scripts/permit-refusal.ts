@@ -1,10 +1,11 @@
-/** The most holders that a refusal names. */
+/** Largest number of holders in a refusal. */
 const MOST_TOLD = 10;
 
 /**
- * Lua text that lists the holders of a key with several: the first to end, or the holder of the one requested slot.
+ * Lua text that lists the holders of a key with several holders: the first to end, or the holder of the only requested
+ * slot.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` if there is a holder to name.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` if there is a holder to name.
  */
 export const TELL_HOLDERS = `        if several then
           local first = {}

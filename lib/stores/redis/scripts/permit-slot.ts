@@ -1,16 +1,19 @@
 import { PERMITS } from './permits.js';
 import { findFree, freeSlot, isTaken } from './slot-map.js';
 
-/** The most expired holders that are removed at a time, until there is a free slot: a thousand took 4 ms. */
+/**
+ * Largest number of expired holders that are removed at a time, until there is a free slot: the removal of a thousand
+ * took 4 ms.
+ */
 const MOST_CLEARED = 100;
 
 /**
  * Lua text that looks for a free slot of one key. Removes expired holders if there is no free slot, or if there are
  * waiters.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `slot` (nil when all are taken), `row` and, if the key has several
- * holders, `told`: the details of this lease, the tokens of the slot, and the expiry of the set and the hash. Keeps
- * `record` and `taken` up to date. Sets `answer` to an error.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `slot` (nil when all slots are taken) and `row`.
+ * If the key has several holders, it also sets `told`: the details of this lease, the tokens of the slot, and the
+ * expiry of the set and the hash. It keeps `record` and `taken` up to date, and sets `answer` to an error.
  */
 export const CHOOSE_SLOT = `      local cleared = false
       while true do

@@ -3,15 +3,15 @@ import { TURN_OF_ANOTHER } from './acquire.js';
 import { passTurn } from './queue.js';
 import { COUNT_FREE } from './slot-map.js';
 
-/** The most waiters that one command checks. */
+/** Largest number of waiters that one command checks. */
 const MOST_WAITERS = 64;
 
 /**
- * Lua text that keeps a lease out while earlier waiters for permits are as many as the free slots; and while nobody
+ * Lua text that refuses a lease while there are as many earlier waiters for permits as free slots, and while nobody
  * holds the key and an earlier waiter wants another mode.
  *
- * Part of ACQUIRE_PERMITS, whose locals it has. Sets `answer` and `refused` for a lease that is kept out, and `behind`
- * to the marks to set for the first waiter in another mode, by the position of the key.
+ * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` and `refused` for a refused lease, and
+ * `behind` to the marks that must be set for the first waiter in another mode, by the position of the key.
  */
 export const WAIT_FOR_TURN = `  local behind
   if waits and ordered and not answer then
@@ -34,7 +34,7 @@ export const WAIT_FOR_TURN = `  local behind
             break
           elseif line[j] == waiter or tonumber(line[j + 1]) > came then
             if line[j] ~= waiter and theirs ~= ${WAITER.permits} then
-              -- That waiter has not asked yet since permits are held.
+              -- Set the mark for this waiter, which has not asked since permits are held.
               behind = behind or {}
               behind[i] = string.format('%013.0f:', math.floor(line[j + 1])) .. line[j]
               break

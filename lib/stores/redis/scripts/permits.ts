@@ -3,8 +3,8 @@ import { LINGER_MS, RECORD } from '../record.js';
 import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
 
 /**
- * The record of a lock with permits (state `P`). Up to position 65 it is like any other record. Then it has, with fixed
- * widths,
+ * The record of a lock with permits (state `P`). Up to position 65 it is like any other record. Then follow these
+ * fields:
  *
  * | position | field |
  * | --- | --- |
@@ -15,20 +15,21 @@ import { freeSlot, luaWidthOf, offsetOf, widthOf } from './slot-map.js';
  * | then | a colon, and the owner's name; for people |
  * | last 17 | a colon, and the floor: the last token before this phase; that of each slot is larger |
  *
- * The floor is last because only the server knows it, and appends it to the client's text.
+ * The floor is the last field, because only the server knows it and appends it to the client's text.
  *
- * A phase begins when nobody holds the lock and ends with the last holder. While there is one holder at a time, the
- * record is all the data. A permit then costs the same as an exclusive lock: two commands each for acquire and release,
- * where a set of holders and a hash would take a dozen (bench: throughput). The second holder creates
+ * A phase begins with the first holder and ends with the last. While there is only one holder at a time, the record has
+ * all data. A permit then costs the same as an exclusive lock: two commands each for acquire and release. With a set of
+ * holders and a hash they would be a dozen (bench: throughput). The second holder creates two more keys:
  *
- * - `:h`, a sorted set: the ids of the leases, with the end of each in milliseconds since 1970 by the server's clock;
- * - `:s`, a hash. For each id: its token in 16 digits, a colon (`K` when it is kept), its slot in 4 digits, a colon,
- *   the time of its request in 13, a colon, and the owner. For each slot that was used in this phase: its last token in
- *   16 digits, a colon, and the id of its last holder. `e`: the expiry of both keys, no earlier than that of the
- *   record.
+ * - `:h`, a sorted set: the ids of the leases; the score is the end of the lease in milliseconds since 1970 by the
+ *   server's clock;
+ * - `:s`, a hash. Under each id it has the token in 16 digits, a colon, the slot in 4 digits, a colon, the time
+ *   of the request in 13 digits, a colon, and the owner. The first colon is a `K` when `minHold` keeps the slot. Under
+ *   each slot of this phase it has the last token in 16 digits, a colon, and the id of the last holder. Under `e` it
+ *   has the expiry of both keys, which is never earlier than that of the record.
  *
- * Both are deleted when the phase ends. The record remains, with the largest token of all slots, which is a floor for
- * the next phase and for every lock of another mode.
+ * Both keys are deleted when the phase ends. The record stays, with the largest token of all slots: the floor of the
+ * next phase, and the last token for a lock in another mode.
  */
 export const PERMITS = {
   slot: [67, 70],
@@ -36,7 +37,8 @@ export const PERMITS = {
   kind: 75,
   bits: 76,
   /**
-   * Positions from the end of the record, as Lua counts: the end of the owner's name, and the beginning of the floor.
+   * The end of the owner's name. Negative positions count from the end of the record, as in Lua; `floor` is the
+   * beginning of the floor.
    */
   ownerEnd: -18,
   floor: -16,
@@ -46,36 +48,36 @@ export const PERMITS = {
 } as const;
 
 /**
- * Positions in the client's text for a lease, which is the record of a single holder from its id on to the last colon.
- * A lease that takes a free key is usually stored as it came.
+ * Positions in the client's text for a lease. The text is the part of a single holder's record from the id to the last
+ * colon, so the script can usually store it unchanged on a free key.
  */
 export const LEASE = { slot: 48, count: 52, owner: [58, -2] } as const;
 
 /**
- * Milliseconds by which `:h` and `:s` may outlive the record, so that not every acquisition has to renew their expiry.
+ * Milliseconds by which `:h` and `:s` may outlive the record, so that most acquisitions need not renew their expiry.
  */
 export const SPARE_MS = 10_000;
 
-/** Lua text for the position of the owner's name in the local `record`, which is for `count` permits. */
+/** Lua text for the position of the owner's name in a record for `count` permits. */
 export function ownerAt(record: string, count: string): string {
   return `(string.byte(${record}, ${PERMITS.kind}) == ${PERMITS.several} and ${luaWidthOf(count)} or 0) + ${PERMITS.bits + 1}`;
 }
 
 /**
- * Lua text for the part of the local `record` that does not depend on the named holder, from n to the colon before the
+ * Lua text for the part of the local `record` that is the same for every named holder: from n to the colon before the
  * owner.
  */
 const COMMON = `string.sub(record, ${PERMITS.count[0]}, ${PERMITS.bits} + ${luaWidthOf(`string.sub(record, ${PERMITS.count.join(', ')})`)})`;
 
-/** Lua text that makes the local `record` name another holder: `id`, whose details are in `own`. */
+/** Lua text that makes the local `record` name the holder `id`, whose details are in the local `own`. */
 export const nameInstead = (id: string): string => `
 record = string.sub(record, 1, ${RECORD.id[0] - 1}) .. ${id} .. ':' .. string.sub(own, 23, 36) .. string.sub(own, 18, 21)
   .. ${COMMON} .. string.sub(own, 37) .. string.sub(record, ${PERMITS.ownerEnd + 1})
 `;
 
 /**
- * Lua text that sets the local `held` to n of the local `record`, which is in state `P`; to nil or false if it is no
- * record (S19).
+ * Lua text that sets the local `held` to n of the local `record`, which is in state `P`. If `record` is no record,
+ * `held` is nil or false (S19).
  */
 export const COUNT_OF_RECORD = `
 held = tonumber(string.sub(record, ${PERMITS.count.join(', ')}))
@@ -86,8 +88,8 @@ held = held and string.byte(record, ${ownerAt('record', 'held')} - 1) == 58 and 
  * Lua text that makes the record name the holder that ends last, and expire with it.
  *
  * Needs the locals `call`, `name` and `record` (the Redis key of the record, and the record), `holders` and `details`
- * (the Redis keys beside it), and `over`. Sets `record`, and sets `over` when no holder is left; then the record is
- * unchanged.
+ * (the Redis keys of the set and the hash), and `over`. Sets `record`, and sets `over` when no holder is left; then the
+ * record is unchanged.
  */
 export const NAME_LAST = `
 do
@@ -110,9 +112,9 @@ end
  * Needs the locals of {@link NAME_LAST} except `over`, and `id` and `slot` of the lease. Sets the locals `over` (true
  * when no holder is left), `record` (its present value) and `failed` (an error, or nil).
  *
- * ZREM comes first: it works when memory is short, and after the first write of a script no other fails for want of
- * memory (S9). For a record alone that is PEXPIRE, if it is needed. SET follows in any case: a clock that steps back
- * would make the record held again.
+ * ZREM comes first: it works when memory is short, and after the first write of a script no other write fails because
+ * of memory (S9). A record alone has no set; there PEXPIRE does the same, if SET fails. SET is needed in any case: with
+ * PEXPIRE alone, a clock that steps back would make the record held again.
  */
 export const END_PERMIT = `
 local several, over, failed = string.byte(record, ${PERMITS.kind}) == ${PERMITS.several}, true
@@ -130,7 +132,7 @@ if several then
 end
 if over then
   record = 'F' .. string.sub(record, 2)
-  -- Text: as in RELEASE.
+  -- A text and not a number, as in RELEASE.
   local freed = redis.pcall('SET', name, record, 'PX', '${LINGER_MS}')
   if freed.err and string.find(freed.err, 'OOM', 1, true) then
     call('PEXPIRE', name, ${LINGER_MS})
@@ -144,7 +146,8 @@ end
 `;
 
 /**
- * Lua text that makes the existing `:h` and `:s` live at least as long as a record whose last holder ends at `ends`.
+ * Lua text that makes the existing keys `:h` and `:s` live at least as long as a record whose last holder ends at
+ * `ends`.
  *
  * Needs the locals `call`, `holders`, `details`, `ends` (in milliseconds since 1970) and `lives` (the present expiry of
  * both, or nil). PEXPIREAT always runs, and first: it works when memory is short (S9).
@@ -173,7 +176,7 @@ export function parsePermit(id: string, details: string, remaining: number): Key
   };
 }
 
-/** The holder that a record of permits names; the record has the same details as the hash. */
+/** Parses the holder that a record of permits names. The record has the same details as the hash. */
 export function parsePermitRecord(record: string, remaining: number): KeyHolder {
   return {
     id: record.slice(19, 51),
@@ -189,7 +192,7 @@ export function parsePermitRecord(record: string, remaining: number): KeyHolder 
   };
 }
 
-/** The largest number of permits that any lease of its phase asked for. */
+/** The largest number of permits that any lease of the record's phase asked for. */
 export function permitsOfRecord(record: string): number {
   return Number(record.slice(70, 74));
 }

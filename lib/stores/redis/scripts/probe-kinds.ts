@@ -1,8 +1,9 @@
 import { script } from './script.js';
 
 /**
- * Runs the commands that only shared locks and permits need, each on a key that does not exist, and returns those that
- * the user may not run. Leaves nothing behind. Other errors, such as a lack of memory, are not reported.
+ * Runs the commands that only shared locks and permits need, each on a key that does not exist, and returns the
+ * commands that the user may not run. The script stores nothing. It does not report other errors, such as a lack of
+ * memory.
  *
  * KEYS     a key that is never there
  * Returns  the names of those commands
@@ -24,7 +25,7 @@ redis.call('DEL', KEYS[1])
 return denied
 `);
 
-/** Advice about the commands that the user may not run; `undefined` when there are none. */
+/** Advice about the commands that the user may not run; `undefined` when the user may run all. */
 export function adviceOnKinds(denied: unknown): string | undefined {
   const names = (denied as readonly unknown[]).map(String);
   if (names.length === 0) return undefined;

@@ -1,9 +1,9 @@
 import { script } from './script.js';
 
 /**
- * Runs the commands of a lock on a key that does not exist, to get the error of a server that refuses one of them: a
- * user without the right, lack of memory, missing replicas. SET with XX passes the checks of the server and writes
- * nothing.
+ * Runs the commands of a lock on a key that does not exist. The server then reports an error if it refuses one of them:
+ * because of missing rights, lack of memory or missing replicas. The server checks a SET with XX like any SET, but
+ * writes nothing.
  *
  * KEYS     a key that is never written
  */

@@ -1,48 +1,47 @@
 import { MARK, PROCESS_LENGTH, WAITER } from '../record.js';
 
-/** Milliseconds that the first waiter of a queue has to take a released lock before it is removed from the queue. */
+/** Milliseconds for the first waiter to take a released lock. After that, the waiter is removed from the queue. */
 const TURN_MS = 150;
 
 /**
- * The latest time after the start of a turn, in milliseconds, at which the next two waiters try; the turn has ended
- * then.
+ * Latest time at which the next two waiters try, in milliseconds after the start of a turn. The turn has ended by then.
  */
 const STANDBY_MS = 200;
 
-/** The most readers that are told at a time. */
+/** Largest number of readers that get a message together. */
 const MOST_TOGETHER = 1_000;
 
-/** Milliseconds for which a queue is kept without requests; a waiter asks every few seconds. */
+/** Milliseconds without a request after which a queue expires. A waiter asks every few seconds. */
 export const QUEUE_LIFE_MS = 60_000;
 
 /**
  * Lua text for the queue of a lock, a sorted set. Its members are:
  *
- * - waiters, by their arrival in milliseconds of the server's time;
- * - the turn, in front of all: `!`, 16 digits of the time at which it ends, and the waiter whose turn it is, with the
- *   score -1;
- * - behind all `?` and the waiters that were told to stand by, with 1e13 plus the time of that as the score.
+ * - waiters; the score is the time of their arrival, in milliseconds by the server's clock;
+ * - the turn, before all waiters, with the score -1: `!`, the end of the turn in 16 digits, and the waiter whose turn
+ *   it is;
+ * - the standbys, after all waiters: `?` and the waiters that were told to stand by. The score is 1e13 plus the time of
+ *   that message.
  *
- * A message goes to the first waiter, and to the next two in case it does not take its turn: two, because one of them
- * may hang as well. Adjacent readers at the front are told together, because they can hold the lock together. While a
- * lock changes hands every millisecond, waking the standbys would cost more than everything else. A waiter that was
- * told to stand by in the last 50 ms is therefore not told again: it will try after the end of the turn that begins
- * now.
+ * A message goes to the first waiter, and to the next two in case the first does not take its turn: to two, because one
+ * of them may hang as well. Adjacent readers at the front get a message together, because they can hold the lock
+ * together. With a new holder every millisecond, messages to standbys would cost more than all else. So a waiter that
+ * was told to stand by in the last 50 ms is not told again: it will try after the end of the turn that begins now.
  *
- * A message to a dead process reaches nobody, so its waiters are removed at once. PUBLISH comes last and only as
- * `pcall`: a user may have no right to the channel (S7). ZADD too, which fails when memory is short: the queue is
- * advice, and a lost order costs time and nothing else.
+ * A message to a dead process reaches no client, so its waiters are removed immediately. PUBLISH comes last and only as
+ * `pcall`, because a user may have no right to the channel (S7). The same holds for ZADD, which fails when memory is
+ * short: the queue is only a hint, and a lost order only costs time.
  *
- * The text is inserted into scripts and is no Lua function: making functions took a tenth of the time of a script that
- * grants.
+ * The text is inserted into the scripts and is no Lua function: to make functions took a tenth of the time of a script
+ * that grants.
  */
 
 /**
- * Begins the turn of the first waiter, and sends it the time.
+ * Begins the turn of the first waiter, and tells the waiter the time.
  *
  * Needs the locals `call`, `queue` (its key), `base` (the prefix of channel names; empty on a Cluster), `after`
  * (milliseconds until the turn begins) and `released` (the id of the ended lease, or `-`). Sets the local `told`: the
- * number of waiters that were told.
+ * number of waiters that got a message.
  */
 export const WAKE = `
 local told = 0
@@ -109,10 +108,10 @@ end
 `;
 
 /**
- * Removes a waiter from the queue, and its turn.
+ * Removes a waiter and its turn from the queue.
  *
- * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when it was in the queue) and `waiting`
- * (true when others still are).
+ * Needs the locals `call`, `queue` and `waiter`. Sets the locals `left` (1 when the waiter was in the queue) and
+ * `waiting` (true when others still wait).
  */
 export const LEAVE_QUEUE = `
 local left, waiting = 0, false
@@ -132,8 +131,8 @@ end
 `;
 
 /**
- * Deletes the mark of a granted waiter (S22). Another process may have set it for the waiter, and it would keep others
- * from a free lock.
+ * Deletes the mark of a granted waiter (S22). Another process may have set the mark for the waiter, and it would
+ * exclude others from a free lock.
  *
  * Needs the locals `mark` (its Redis key) and `waiter`.
  */
@@ -147,15 +146,15 @@ end
 /**
  * Adds a refused waiter to the queue.
  *
- * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and
+ * Needs the locals `call`, `pcall`, `ordered`, `late`, `n` and these:
  *
  * - `refused`: the position of the key that refused the waiter, if one did;
- * - `waiter`: its name, if there is one;
- * - `came`: its arrival, by this server's clock;
+ * - `waiter`: the name of the waiter, if there is one;
+ * - `came`: the time of its arrival, by this server's clock;
  * - `key` and `queues`: the number of KEYS before the records and the queues.
  */
 export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 then
-    -- Only in the queue of the key that refused it.
+    -- Keep the waiter only in the queue of the key that refused it.
     for i = 1, n do
       local queue = KEYS[queues + i]
       if i == refused then
@@ -171,7 +170,7 @@ export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 
 
 /**
  * Skips the turn of the first waiter if it came before the caller and the turn has ended; begins the turn if there is
- * none. Used in a loop over the members of a queue, which it ends when the turn cannot be stored.
+ * none. The text belongs into a loop over the members of a queue, and ends the loop when the turn cannot be stored.
  *
  * Needs the locals `call`, `queue`, `turn` (if there is one), `first` (the first waiter), `before` (the earlier
  * waiters), `woken` (true when a turn was begun), `now` and `i`. Sets `woken`, and `answer` and `refused` while the
@@ -180,10 +179,10 @@ export const STAND_IN_LINE = `  if refused and waiter and ordered and late <= 0 
 export const passTurn = (outcome: number): string => `
         if not turn or sub(turn, 18) ~= first then
           if woken then
-            -- The turn could not be stored: memory is short, or the server accepts no writes.
+            -- The turn cannot be stored, because memory is short or the server accepts no writes.
             break
           end
-          -- The last holder has expired, and so sent no message.
+          -- The last holder has expired, so no release has sent a message.
           local after, released = 0, '-'
           ${WAKE}
           woken = true
@@ -198,11 +197,11 @@ export const passTurn = (outcome: number): string => `
 `;
 
 /**
- * Removes a granted waiter from the queues of its keys, with the marks that were set for it.
+ * Removes a granted waiter from the queues of its keys, together with its marks.
  *
  * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
- * `queues` and `marks` (the number of KEYS before them) and `others`. Sets in `waits` if others still wait, and
- * `others` to 1 if so.
+ * `queues` and `marks` (the number of KEYS before them) and `others`. Sets in `waits` if others still wait, and then
+ * `others` to 1.
  */
 export const GO_OUT_OF_LINE = `
     if waits and ordered and not answer then

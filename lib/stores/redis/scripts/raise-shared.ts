@@ -6,9 +6,9 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Raises the tokens of a reader's lease to the token on which the nodes agree, if it holds all its keys and has no
- * larger one itself: then it was granted again meanwhile. A larger token of the phase does not prevent it and does not
- * change, else readers would keep each other from agreeing (S21, test/model).
+ * Raises the tokens of a reader's lease to the token on which the nodes agree, if the lease holds all its keys and
+ * itself has no larger token. (It has a larger one if it was granted again since.) A larger token of the phase does not
+ * prevent the raise and does not change: otherwise readers could prevent each other's agreement (S21, test/model).
  *
  * A token that is ahead of this node's clock raises the marker first, as in {@link RAISE}.
  *
@@ -59,7 +59,7 @@ for i = 1, n do
   local named = string.sub(record, ${RECORD.id.join(', ')})
   if string.sub(record, ${RECORD.token.join(', ')}) < digits then
     if named ~= id then
-      -- The reader that the record names keeps its token.
+      -- The reader that the record names keeps its token, in the hash.
       call('HSETNX', hash, named, string.sub(record, ${RECORD.token[0]}, ${RECORD.token[1] + 1}) .. string.sub(record, ${RECORD.beside + 1}))
     end
     call('SETRANGE', KEYS[i], ${RECORD.token[0] - 1}, digits)

@@ -6,12 +6,12 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * Raises the tokens of a lease to the token on which the nodes agree, if it holds all its records and none has a larger
- * one. Only with both conditions does a quorum of successes make the token larger than every earlier one. A check of
- * ownership alone, or a blind write, is wrong when messages are executed twice (test/model).
+ * Raises the tokens of a lease to the token on which the nodes agree, if the lease holds all its records and none of
+ * them has a larger token. Both conditions are needed: only then is the token larger than every earlier token when a
+ * quorum of nodes has raised it. Without one of them the result is wrong when a message is executed twice (test/model).
  *
- * A token that is ahead of this node's clock raises the marker first: after the record has been forgotten, later tokens
- * must still be larger.
+ * A token that is ahead of this node's clock raises the marker first: later tokens must still be larger after the
+ * record has expired.
  *
  * KEYS     n records, and the marker, if the node has one
  * ARGV[1]  n

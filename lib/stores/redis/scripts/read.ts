@@ -6,18 +6,18 @@ import { tokenOf } from './lua.js';
 import { parsePermit, parsePermitRecord, PERMITS, permitsOfRecord } from './permits.js';
 import { script } from './script.js';
 
-/** About the most holders of all locks in one answer: a command of one or two milliseconds. */
+/** Approximate largest number of holders in one answer, so that the command takes one or two milliseconds. */
 const PAGE = 1_000;
 
-/** The most details of holders that are read at a time: the server's Lua accepts no more than about 8,000 arguments. */
+/** Largest number of holders whose details are read at a time: the server's Lua accepts only about 8,000 arguments. */
 const MOST_TOLD = 1_000;
 
 /** The cursor at the beginning and at the end of a lock's holders. */
 export const BEGINNING = '0';
 
 /**
- * Reads the holders of locks, and changes nothing. Ends after a number of holders, because no other command runs
- * meanwhile; the caller then asks again, from the lock at which it ended.
+ * Reads the holders of locks, and changes nothing. Stops after a number of holders, because no other command can run at
+ * the same time. The caller then asks again, from the lock at which the script stopped.
  *
  * KEYS     for each lock its record, the set of its holders, and the hash of their details
  * ARGV[1]  the cursor among the readers of the first lock; 0 from the beginning
@@ -30,9 +30,9 @@ export const BEGINNING = '0';
  *                              the details of each holder. Of permits all, first to end first. Of readers some
  *                              more each time, in any order, and not the one that the record names, which ends last
  *
- * With ZSCAN: a reader that is in the set from the first page to the last is returned, perhaps twice. A reader that
- * extends, or that another one with a later end follows, moves between the set and the record. Each page names the
- * record's reader, so it is returned there or in the set.
+ * ZSCAN returns every reader that is in the set from the first page to the last, perhaps twice. A reader can move
+ * between the set and the record: when it is extended, or when a reader with a later end comes. Each page also has the
+ * reader of the record, so no reader is missing.
  */
 export const READ = script(`
 local call, found, room = redis.call, {}, ${PAGE}
@@ -64,7 +64,7 @@ for i = 1, #KEYS, 3 do
           answer[3], held = held[1], held[2]
         end
       elseif state == ${RECORD.permits} and string.byte(record, ${PERMITS.kind}) == ${PERMITS.several} then
-        -- All at once, so that no slot is returned twice.
+        -- Read all holders with permits in one command, so that no slot is returned twice.
         answer[3], held = '${BEGINNING}', redis.pcall('ZRANGEBYSCORE', KEYS[i + 1], string.format('(%.0f', now), '+inf', 'WITHSCORES')
       end
       if held and held.err then
@@ -111,7 +111,7 @@ export function packRead(keys: readonly string[], keyPrefix: string, from = BEGI
 }
 
 /**
- * The answer of {@link READ} about one lock, and the next cursor; numbers may be strings from a passed-in client
+ * Reads the answer of {@link READ} about one lock, and the next cursor. Numbers may be strings from a passed-in client
  * (`stringNumbers`).
  */
 export function readPage(found: unknown): { readonly state: KeyState; readonly next: string } {
@@ -145,7 +145,7 @@ function firstToEnd(some: KeyHolder, other: KeyHolder): number {
   return some.remaining - other.remaining;
 }
 
-/** The holder that a record names; -1 ms means for ever. */
+/** Parses the holder that a record names. A `pttl` of -1 means no expiry. */
 export function namedBy(record: string, pttl: number | string): KeyHolder {
   const remaining = Number(pttl) < 0 ? Infinity : Number(pttl);
   const mode = modeOfRecord(record);

@@ -1,28 +1,28 @@
 import { LINGER_MS, RECORD } from '../record.js';
 
 /**
- * `:h` and `:s` of readers expire at a multiple of this many milliseconds, and at least this long after the record.
- * Most readers that join or are renewed then do not have to renew the two.
+ * Step of the expiry of the keys `:h` and `:s`, in milliseconds: both expire at a multiple of it, and at least that
+ * long after the record. So most readers that join or are renewed need not renew the expiry.
  */
 export const ROUND_MS = 10_000;
 
-/** Larger than any difference between the found life of a record and the requested one. */
+/** Milliseconds, more than any difference between the requested life of a record and the life that is read later. */
 const CLOSE_MS = 100;
 
 /**
- * Lua text for the expiry of `:h` and `:s` beside a record that ends at `ends`, an expression in milliseconds since
- * 1970.
+ * Lua text for the expiry of the keys `:h` and `:s` of a record that ends at `ends`, an expression in milliseconds
+ * since 1970.
  */
 export function expiryOf(ends: string): string {
   return `(math.ceil((${ends} + ${CLOSE_MS}) / ${ROUND_MS}) + 1) * ${ROUND_MS}`;
 }
 
 /**
- * Lua text that makes `:h` and `:s` outlive a record that is to end at `ends`; it does nothing if they do already.
+ * Lua text that makes the keys `:h` and `:s` outlive a record that will end at `ends`, unless they already do.
  *
- * Needs the local `call`, and `holders` and `details` (their Redis keys). Needs in milliseconds since 1970 `ended`, the
- * present end of the record, or 0 if the two keys are new, and `ends`. Sets the local `renewed` when it changed the
- * expiry.
+ * Needs the local `call`, and `holders` and `details` (their Redis keys). Also needs, in milliseconds since 1970,
+ * `ends` and `ended`: the present end of the record, or 0 if the two keys are new. Sets the local `renewed` when it
+ * changed the expiry.
  */
 export const KEEP_READERS = `
 local renewed = ${expiryOf('ends')} > ${expiryOf(`ended - ${2 * CLOSE_MS}`)}
@@ -34,19 +34,19 @@ end
 `;
 
 /**
- * Lua text that ends one reader's lease of a key. If the record names it, the last of the other readers replaces it
- * there.
+ * Lua text that ends one reader's lease of a key. If the record names that reader, the last of the other readers
+ * replaces it in the record.
  *
- * Needs the locals `call`, `id` and
+ * Needs the locals `call`, `id` and these:
  *
  * - `name` and `record`: the Redis key of the record, and the record, which shows that readers hold the lock or held it
  *   last;
- * - `holders` and `details`: the Redis keys beside it.
+ * - `holders` and `details`: the Redis keys of the set and the hash.
  *
- * Sets the locals `ended` (1 when the reader was there, else 0, or an error), `over` (true when no reader is left) and
- * `record` (its present value).
+ * Sets the locals `ended` (1 when the reader held the lock, else 0, or an error), `over` (true when no reader is left)
+ * and `record` (its present value).
  *
- * Writes that need no memory come first: after the first write of a script no other fails for want of memory (S9).
+ * Writes that need no memory come first: after the first write of a script no other write fails because of memory (S9).
  */
 export const END_READER = `
 local ended, over, beside = 0, false, string.byte(record, ${RECORD.beside}) == ${RECORD.others}

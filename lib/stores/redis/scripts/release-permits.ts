@@ -9,9 +9,8 @@ import { WAKE } from './queue.js';
 import { script } from './script.js';
 
 /**
- * For each lease frees its slots, and no others (S7), or keeps them taken for some time (`minHold`). Tells the first
- * waiter when it can try, each time that a slot comes free. After the last holder the record stays, with its token, for
- * the linger.
+ * Frees the slots of each lease, and no others (S7), or keeps them taken for some time (`minHold`). Tells the first
+ * waiter when it can try, for each free slot. After the last holder the record stays for the linger, with its token.
  *
  * KEYS     for each lease: its n records, their n sets of holders, n hashes of their details, and n queues
  * ARGV[1]  the prefix of channel names; empty on a Cluster
@@ -20,7 +19,7 @@ import { script } from './script.js';
  *          - its id
  *          - n
  *          - milliseconds for which the slots are kept still (minHold), longer or shorter than their present life; 0 to free them
- *          - milliseconds after which the first in line may try; 0 for at once
+ *          - milliseconds after which the first waiter may try; 0 for no pause
  * Returns  as {@link RELEASE}
  */
 export const RELEASE_PERMITS = script(`
@@ -49,7 +48,7 @@ for at = 3, #ARGV, plain and 1 or 4 do
           slot = tonumber(sub(own, 18, 21))
         end
       elseif kind == ${PERMITS.alone} and sub(record, ${RECORD.id.join(', ')}) == id then
-        -- Its slot does not matter: all slots are free after it.
+        -- The slot of a single holder does not matter: all slots are free after its release.
         slot = 0
       end
     end
@@ -86,7 +85,7 @@ for at = 3, #ARGV, plain and 1 or 4 do
   if answer then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- One answer for all: clients look for that error (\`reconnectOnError\`).
+      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
       return answer
     end
   end
@@ -94,7 +93,7 @@ for at = 3, #ARGV, plain and 1 or 4 do
   quiet = quiet and not answer and woken == 0
   key = key + 4 * n
 end
--- As in RELEASE.
+-- Return no array if all answers are 0, as in RELEASE.
 return quiet and 0 or answers
 `);
 

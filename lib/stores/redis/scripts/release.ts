@@ -7,12 +7,12 @@ import type { Packed } from '../connection/command-channel.js';
 import { script } from './script.js';
 
 /**
- * For each lease frees the records that hold it, and no others (S7), or keeps them for some time (`minHold`). Tells the
- * waiters when they can try. A freed record keeps the last token for the linger.
+ * Frees the records of each lease, and no others (S7), or keeps them for some time (`minHold`). Tells the waiters when
+ * they can try. A freed record keeps the last token for the linger.
  *
- * Then stores the tick that has run, if there is one, unless a later one is stored. The present holder of the keys does
- * not matter, because the tick has run. Writes that work when memory is short come first, then the messages (S7), and
- * last the writes that can fail.
+ * Then stores the tick that has run, if there is one, unless a later tick is stored. The tick is stored also when
+ * another lease holds the keys, because it has run. Writes that work when memory is short come first, then the messages
+ * (S7), and last the writes that can fail.
  *
  * KEYS     for each lease: its n records, their n queues, and, for a tick, the key of the last one that ran
  * ARGV[1]  the prefix of channel names; empty on a Cluster
@@ -22,13 +22,14 @@ import { script } from './script.js';
  *          - n
  *          - milliseconds for which the records are kept still (minHold), longer or shorter than their present life; 0 to
  *            free them
- *          - milliseconds after which the first in line may try; 0 for at once
+ *          - milliseconds after which the first waiter may try; 0 for no pause
  *          - milliseconds for which the tick is remembered; empty for none
  *          - the value to store: 16 digits of the tick, in milliseconds since 1970, a colon, and the owner; empty for none
  * Returns  for each lease the number of waiters that were told, or an error; a single 0 when that is so for all of them
  *
- * SET and not PEXPIRE alone: a clock that steps back would make a record held again for as long as the step. When
- * memory is short PEXPIRE comes first (S9): after the first write of a script no other fails for want of memory.
+ * SET is needed: with PEXPIRE alone, a clock that steps back would make the record held again for as long as the step.
+ * When memory is short, PEXPIRE comes first (S9): after the first write of a script no other write fails because of
+ * memory.
  */
 export const RELEASE = script(`
 local call, pcall, sub, byte = redis.call, redis.pcall, string.sub, string.byte
@@ -45,7 +46,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
     if record and record.err then
       answer = record
     elseif record and byte(record, 1) == ${RECORD.held} and sub(record, ${RECORD.id.join(', ')}) == id then
-      -- Text: Redis takes 0.5 us longer for a number (commandstats of a script with one SET).
+      -- A text and not a number, for which Redis takes 0.5 us longer (commandstats of a script with one SET).
       local state, left = 'F', '${LINGER_MS}'
       if keep > 0 then
         state, left = 'K', keep + ${LINGER_MS}
@@ -80,7 +81,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
   if answer then
     ${CODE_FIRST}
     if sub(answer.err, 1, 8) == 'READONLY' then
-      -- One answer for all: clients look for that error (\`reconnectOnError\`).
+      -- Return this error for the whole command: clients look for it (\`reconnectOnError\`).
       return answer
     end
   end
@@ -88,7 +89,7 @@ for at = 3, #ARGV, plain and 1 or 6 do
   quiet = quiet and not answer and woken == 0
   key = key + 2 * n + (life and 1 or 0)
 end
--- An array takes 0.4 us more (commandstats, one at a time).
+-- Return no array if all answers are 0: an array takes 0.4 us more (commandstats, one release at a time).
 return quiet and 0 or answers
 `);
 
@@ -113,7 +114,7 @@ export function packRelease(requests: readonly ReleaseRequest[], keyPrefix: stri
   return packed;
 }
 
-/** The answer for one of the leases, from the reply of {@link RELEASE}. */
+/** The answer about one lease in the reply of {@link RELEASE}. */
 export function releaseAnswer(reply: unknown, index: number): unknown {
   return Array.isArray(reply) ? (reply as readonly unknown[])[index] : reply;
 }

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 
-/** A Lua script, and the hash that identifies it on a server which has it. */
+/** A Lua script, and the hash by which a server with the script knows it. */
 export interface Script {
   readonly lua: string;
   readonly sha: string;

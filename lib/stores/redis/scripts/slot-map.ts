@@ -1,21 +1,21 @@
 /**
- * The slots of a key with several permits held, as text. Each character stands for six slots, as the sum of 1 for the
- * first if it is taken, 2 for the second, 4 and so on. It is `?` for none (63) to `~` for all (126). A thousand slots
- * are thus 167 characters, which the scripts copy with each acquisition and release.
+ * The taken slots of a key with several holders, as a text. Each character stands for six slots: its code is 63 (`?`),
+ * plus 1 if the first slot is taken, 2 if the second is taken, then 4 and so on, up to 126 (`~`). So a thousand slots
+ * are 167 characters, which the scripts copy in each acquisition and release.
  */
 
 /** The number of slots in a character. */
 const SIX = 6;
 const NONE = '?'.charCodeAt(0);
 
-/** For each sum the first free slot, and the number of taken ones. */
+/** The first free slot and the number of taken slots, by the sum of a character. */
 const SUMS = Array.from({ length: 2 ** SIX }, (_, sum) =>
   [...sum.toString(2).padStart(SIX, '0')].toReversed(),
 );
 const FREE = SUMS.map((bits) => (bits.includes('0') ? bits.indexOf('0') : SIX)).join('');
 const TAKEN = SUMS.map((bits) => bits.filter((bit) => bit === '1').length).join('');
 
-/** The number of characters for `slots` slots. */
+/** The number of characters in a map of `slots` slots. */
 export function widthOf(slots: number): number {
   return Math.ceil(slots / SIX);
 }
@@ -24,8 +24,8 @@ export function widthOf(slots: number): number {
 export const luaWidthOf = (slots: string): string => `math.ceil((${slots}) / ${SIX})`;
 
 /**
- * Lua text that sets the local `slot` to the first free slot of the map `taken`, from `from` on; it may be behind the
- * end of the map.
+ * Lua text that sets the local `slot` to the first free slot of the map `taken`, from `from` on. The found slot may be
+ * after the end of the map.
  */
 export const findFree = (from: string): string => `
 do
@@ -33,7 +33,7 @@ do
   local at = (${from} - low) / ${SIX} + 1
   slot = ${from}
   if at <= #taken then
-    -- Slots before that one count as taken.
+    -- Count the slots before the wanted position as taken.
     local sum = string.byte(taken, at) - ${NONE}
     sum = sum - sum % 2 ^ low + 2 ^ low - 1
     if sum == ${2 ** SIX - 1} then
@@ -60,9 +60,9 @@ end
 `;
 
 /**
- * Lua text that frees a slot in the local `text`, which is or contains a map.
+ * Lua text that frees a slot in a local that is, or contains, a map.
  *
- * @param first - the position of the map's first character in it, a number
+ * @param first - the position of the map's first character in the local
  */
 export const freeSlot = (text: string, slot: string, first: number): string => `
 do
@@ -76,8 +76,8 @@ end
 `;
 
 /**
- * Lua text for the position, as Redis counts from 0, of a slot's character in a text whose map begins at position
- * `first`.
+ * Lua text for the position of a slot's character in a text whose map begins at position `first`. The result counts
+ * from 0, as in Redis.
  */
 export const offsetOf = (slot: string, first: number): string =>
   `math.floor(${slot} / ${SIX}) + ${first - 1}`;

@@ -4,11 +4,14 @@ import { queueKey } from '../lock-key.js';
 import { parseWaiter } from '../record.js';
 import { script } from './script.js';
 
-/** The first waiters of each queue: a command of a few milliseconds, however long the queues are. */
+/**
+ * Largest number of waiters that are read of each queue, so that the command takes a few milliseconds also for long
+ * queues.
+ */
 const MOST_OF_QUEUE = 100;
 
 /**
- * Tells who waits for locks, without changing anything.
+ * Reads the waiters of locks, and changes nothing.
  *
  * KEYS     the queues
  * Returns  for each queue in which somebody waits {position among KEYS, waiter, when it came, ...}, first come first; not the
@@ -31,7 +34,7 @@ export function packWaiting(keys: readonly string[], keyPrefix: string): Packed 
   return [keys.length, ...keys.map((key) => queueKey(keyPrefix, key))];
 }
 
-/** The waiters of each of `count` keys in an answer of {@link WAITING}. */
+/** Reads the waiters of each of `count` keys from an answer of {@link WAITING}. */
 export function waitersOf(count: number, answer: unknown): KeyWaiter[][] {
   const queues = Array.from({ length: count }, (): KeyWaiter[] => []);
   for (const [position, ...found] of answer as readonly (readonly unknown[])[]) {

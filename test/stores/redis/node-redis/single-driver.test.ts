@@ -152,7 +152,7 @@ test('the module refuses a pool of clients, and names the clients that work', as
   const pool = createClientPool({ url: server.url });
   cleanUpAfterTests(async () => pool.destroy());
   await expect(startApp({}, { nodes: pool as never })).rejects.toThrow(
-    'what `createClient` of node-redis 5 or 6 returns',
+    'the result of `createClient` of node-redis 5 or 6',
   );
 });
 
