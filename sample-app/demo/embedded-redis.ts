@@ -10,7 +10,7 @@ import type { StopList } from './stop-list.js';
 /**
  * Starts our own Redis on the loopback interface: the `redis-server` on the PATH, else `js-redis-server`.
  *
- * @returns its URL and its description
+ * @returns the server's URL and description
  */
 export async function startRedis(stops: StopList): Promise<{ url: string; description: string }> {
   const version = await redisOnPath();

@@ -17,7 +17,7 @@ export class Instance {
    * Starts an instance.
    *
    * @param main - path of the compiled sample
-   * @param environment - its configuration
+   * @param environment - configuration of the instance
    */
   static async start(
     main: string,

@@ -22,7 +22,7 @@ export interface PreparedEtcd {
 /**
  * Starts the etcd of the PATH on the loopback interface.
  *
- * @returns its URL and its description
+ * @returns the server's URL and description
  * @throws Error that says how to install etcd
  */
 export async function startEtcd(stops: StopList): Promise<{ url: string; description: string }> {

@@ -86,7 +86,7 @@ class Service {
   }
 
   @WithLock('key')
-  // Not async, so the error is thrown before there is a Promise.
+  // The method is not async, so the error is thrown before there is a Promise.
   failAtOnce(reason: unknown): Promise<unknown> {
     throw reason;
   }
@@ -218,7 +218,7 @@ class Service {
     return new Countdown(3);
   }
 
-  // Not an async function and not a generator, so the kind of its result is known only after it has run.
+  // The method is no async function and no generator, so the kind of its result is known only after a run.
   @WithLock('key', SHORT)
   passedOn(fail = false): AsyncIterable<boolean> {
     if (fail) throw new Error('own');

@@ -14,7 +14,7 @@ import { startPostgresServer } from '../support/postgres-server.js';
 import { until } from '../support/until.js';
 
 cleanUpAfterTests(() => {
-  // Not awaited: the transaction of a failed test may never return its connection.
+  // Nothing awaits this: the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });

@@ -15,8 +15,8 @@ import { startApp } from '../support/nest-app.js';
 import { startWatchdog } from '../support/watchdog.js';
 import { startServices } from '../sample-app/services.js';
 
-// No lock can exclude this case: a holder finds its lock valid, is paused until somebody else has acquired the lock, and
-// then writes (SAFETY.md, "the process paused or its thread blocked for longer than the ttl").
+// No lock can exclude this case: a holder finds its lock valid, is paused until another holder has acquired the lock, and
+// then writes. SAFETY.md calls it "the process paused or its thread blocked for longer than the ttl".
 
 /** The store of the locks. */
 type Kind = 'Redis' | 'PostgreSQL';
@@ -28,7 +28,7 @@ let lockServices: Record<Kind, LockService>;
 let fixture: string;
 
 cleanUpAfterTests(() => {
-  // Not awaited: the transaction of a failed test may never return its connection.
+  // Nothing awaits this: the transaction of a failed test may never return its connection.
   void pool?.end();
   return Promise.resolve();
 });

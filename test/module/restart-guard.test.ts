@@ -133,7 +133,7 @@ test("start-up refuses a decorator's ttl that is longer than a configured guard"
 });
 
 describe('new nodes', () => {
-  /** In milliseconds. */
+  /** The restart guard, in milliseconds. */
   const GUARD = 3_000;
   const short = { restartGuard: GUARD, defaults: { ttl: GUARD, retry: false } } as const;
 

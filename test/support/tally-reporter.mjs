@@ -1,7 +1,7 @@
 /**
  * Prints the outcome of the whole run as the last line, `Tests: N passed, N failed`, for programs. The exit code of
- * Jest stays the same, and the line never looks better than the exit code: a test file that Jest could not load counts
- * as a failed test, and so does a run that fails for another reason.
+ * Jest stays the same. The line never looks better than the exit code: a test file that Jest could not load counts as a
+ * failed test, and so does a run that fails for another reason.
  */
 export default class TallyReporter {
   onRunComplete(_contexts, results) {

@@ -121,7 +121,7 @@ describe('a requested fail-over, after which the old master remains a master', (
     // A busy machine may need more than ten seconds for a test.
     await mayBecomeReplica(false);
     const begin = (): Promise<unknown> => watchers[0]!.call('SENTINEL', 'FAILOVER', 'locks');
-    // A Sentinel refuses while it has not heard of the replica lately.
+    // A Sentinel refuses while it has no recent message from the replica.
     await until(() => succeeds(begin()), PATIENCE);
     for (const watcher of watchers) {
       const master = (): Promise<unknown> => watcher.call('SENTINEL', 'GET-MASTER-ADDR-BY-NAME', 'locks');

@@ -22,7 +22,7 @@ let locks: LockService;
 
 @Injectable()
 class Service {
-  // Not async: a Promise cannot resolve to every value.
+  // The method is not async, because a Promise cannot resolve to every value.
   @WithLock((key: string) => key, { ttl: TTL })
   give(_key: string, value: unknown): Promise<unknown> {
     return value as Promise<unknown>;

@@ -188,7 +188,7 @@ export const redisErrors: readonly Scenario[] = [
       const events = await play.stage.events();
       expect(countOf(events, 'return')).toBe(0);
       expect(refusals(events, 'LOCK_HELD')).toBeLessThan(refusals(events, 'WRONGTYPE'));
-      // The first node's record stays: a client may already hold the lock with that node and a mended one.
+      // The first node's record stays: a client may already hold the lock with that node and a repaired one.
       await Promise.all(play.stage.servers.slice(1).map((server) => server.client().del('lock:{k}')));
       await play.stage.acquired(1);
     },

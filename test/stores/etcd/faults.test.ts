@@ -325,7 +325,7 @@ async function startLateGateway(server: EtcdServer) {
       await mine.stop();
     });
 
-    test('whose base for tokens is deleted still gives larger ones', async () => {
+    test('still gives larger tokens after the base for tokens was deleted', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const before = await redlock.acquire([freshKey()], once);

@@ -160,7 +160,7 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels of the copy that was asked last. */
   readonly #channels = new Set<string>();
   /**
-   * Those that the server has confirmed on this connection. A subscription that is under way when the master dies never
+   * Channels that the server has confirmed on this connection. A subscription that is under way when the master dies never
    * settles: the client goes on connecting to that master, beside its connection to the new one (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();

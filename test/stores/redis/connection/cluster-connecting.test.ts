@@ -100,7 +100,7 @@ describe.each([
     const here = await keyOn(answering);
     hang();
     const client = clientOf(Client);
-    // It is ready already if this process stood still for longer than the client waits for the master.
+    // The client is ready already if this process stood still for longer than the client waits for the master.
     await until(() => ['connect', 'ready'].includes(client.status));
     const node = nodeOf(client);
     await connected(node);
