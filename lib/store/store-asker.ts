@@ -59,10 +59,8 @@ export const IN_TURN = 100;
 export const MARKED = 1_000;
 
 /**
- * Runs a scenario whose outcome is only valid if it took at most `milliseconds` since it called `begins`. A scenario
- * that failed later, because the machine was paused, is repeated.
- *
- * @returns the result of the scenario
+ * Runs a scenario whose outcome is valid only within `milliseconds` after the scenario called `begins`. A scenario that
+ * failed later is repeated, because the machine was paused.
  */
 export async function inTime<Result>(
   milliseconds: number,

@@ -94,7 +94,7 @@ export function ticksContract({ test, open, lapse }: Contract): void {
       assert.ok(holder.remaining <= lapse);
       return ticked;
     });
-    // A store may keep it a little longer.
+    // A store may remember the tick a little longer.
     await until(async () => (await ask.acquire(leaseFor({ ...NINE, schedule: 'short' }, forgotten))).granted);
   });
 }
