@@ -77,7 +77,10 @@ function inMemory(): { nodes: ScriptedNode[]; all: Redlock; alone: Redlock[] } {
 /** The taken slots at each node. */
 async function slotsAt(nodes: readonly ScriptedNode[]): Promise<(number | undefined)[][]> {
   const states = await Promise.all(nodes.map((node) => node.memory.read(['k'])));
-  return states.map(([state]) => (state && 'holders' in state ? state.holders.map(({ slot }) => slot) : []));
+  const slots = states.map(([state]) =>
+    (state && 'holders' in state ? state.holders : []).map(({ slot }) => slot),
+  );
+  return slots.map((each) => each.toSorted());
 }
 
 test('retries from another slot when other holders have the slot to agree on', async () => {
