@@ -24,11 +24,15 @@ function withoutTables(block) {
   const comments = [[]];
   let isTable = false;
   let isExample = false;
+  let isCode = false;
   for (const { text, line } of block) {
-    const tag = /^@(\w+)\s*/.exec(text);
+    const isFence = text.startsWith('```');
+    if (isFence) isCode = !isCode;
+    // A decorator in the code of an example looks like a tag.
+    const tag = isCode ? undefined : /^@(\w+)\s*/.exec(text);
     if (tag) isExample = tag[1] === 'example' || tag[1] === 'see';
     isTable = /^[\w[\]]+ {2,}\S/.test(text) || (isTable && !tag && text !== '');
-    if (isTable || isExample) continue;
+    if (isTable || isExample || isCode || isFence) continue;
     if (tag) comments.push([]);
     comments.at(-1).push({ text: plain(tag ? text.slice(tag[0].length) : text), line });
   }

@@ -78,11 +78,19 @@ test('reports the problems of comments with their lines, and nothing about code'
     ' * KEYS     what is owed',
     ' *          deaf',
     ' *',
+    ' * ```ts',
+    ' * @Injectable()',
+    ' * ```',
+    ' * It is owed.',
+    ' *',
     ' * @param what - what is',
     ' * deaf',
     ' * @returns Whether it is held',
     ' * @example',
-    ' * Who is owed',
+    ' * ```ts',
+    ' * @Injectable()',
+    ' * What is owed',
+    ' * ```',
     ' */',
     'export function lock(what: string): string {',
     '  // A comment of',
@@ -92,10 +100,11 @@ test('reports the problems of comments with their lines, and nothing about code'
   ];
   await expect(problemsIn('lock.ts', source.join('\n'))).resolves.toEqual([
     '1: "What ..." as a subject: name the subject first',
-    '9: "what ..." as a subject: name the subject first',
-    expect.stringMatching(/^10: .*“deaf”/),
-    '11: "Whether ..." as a subject: name the subject first',
-    expect.stringMatching(/^17: .*“owed”/),
+    expect.stringMatching(/^12: .*“owed”/),
+    '14: "what ..." as a subject: name the subject first',
+    expect.stringMatching(/^15: .*“deaf”/),
+    '16: "Whether ..." as a subject: name the subject first',
+    expect.stringMatching(/^25: .*“owed”/),
   ]);
 });
 

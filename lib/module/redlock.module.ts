@@ -82,8 +82,9 @@ export class RedlockModule
   }
 
   /**
-   * @throws Error when another module has the same name (the locks of the two would not exclude each other), when the
-   * ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have `@Leader` with one name
+   * @throws Error when another module has the same name, because the locks of the two would not exclude each other
+   * @throws Error when the ticks of two classes with `oncePerTick` cannot be told apart, or when two methods have
+   * `@Leader` with one name
    * @throws RedlockError when `@OnlyLeader` has a name without a `@Leader`
    * @throws TypeError when a method with `oncePerTick` has no schedule, or a method with `release: 'afterCommit'` has
    * no `afterTransaction`
