@@ -53,6 +53,10 @@ class WritersMark {
   /** The moments after which a request must have been sent, so that its answer counts. */
   readonly #doubted = new Map<number, number>();
   #forgotten = -Infinity;
+  /** The moments at which the writer sent its unanswered requests. */
+  readonly #unanswered = new Set<number>();
+  /** The longest time from a request of the writer to its answer since the last `forget`. */
+  #delay = 0;
   /** True if a majority has had the mark since the last `forget`. */
   wasSet = false;
 
@@ -61,6 +65,8 @@ class WritersMark {
   forget(): void {
     this.#standing.clear();
     this.#forgotten = performance.now();
+    this.#unanswered.clear();
+    this.#delay = 0;
     this.wasSet = false;
   }
 
@@ -68,6 +74,16 @@ class WritersMark {
   doubt(node: number): void {
     this.#standing.delete(node);
     this.#doubted.set(node, performance.now());
+  }
+
+  /** The writer sends a request for its mark at this moment. */
+  request(sent: number): void {
+    this.#unanswered.add(sent);
+  }
+
+  /** @param sent - the moment at which the writer sent the answered request */
+  answer(sent: number): void {
+    if (this.#unanswered.delete(sent)) this.#delay = Math.max(this.#delay, performance.now() - sent);
   }
 
   /** @param sent - the moment at which the writer's request was sent */
@@ -81,10 +97,15 @@ class WritersMark {
   }
 
   /**
-   * True if a majority certainly had the mark all the time. The queue node drops the mark when it grants, which may be
-   * before the other nodes grant, so of five nodes the majority is among the other four.
+   * True if a majority certainly had the mark all the time, and the mark excluded a caller that asked at `from`.
+   *
+   * The queue node drops the mark when it grants, which may be before the other nodes grant, so of five nodes the
+   * majority is among the other four. A renewal that arrives late moves the beginning of the writer's wait by its
+   * delay, because it tells how long the writer had waited when it was sent. Callers of that time may then pass.
    */
   stood(from: number, to: number): boolean {
+    const delays = [this.#delay, ...[...this.#unanswered].map((sent) => to - sent)];
+    if (from <= this.#forgotten + Math.max(...delays)) return false;
     const nodes = [...this.#standing].filter(
       ([node, mark]) => (this.nodeCount === 1 || node > 0) && mark.from <= from && mark.to >= to,
     );
@@ -126,8 +147,9 @@ describe.each([
       node.holdBack = async (waiter, waited) => {
         if (!holdsBack) return true;
         const sent = performance.now();
-        if (owner !== 'writer') mark.doubt(index);
-        const stands = await holdBack(waiter, waited);
+        if (owner === 'writer') mark.request(sent);
+        else mark.doubt(index);
+        const stands = await holdBack(waiter, waited).finally(() => mark.answer(sent));
         if (owner !== 'writer') mark.doubt(index);
         else if (stands) mark.confirm(index, sent);
         return stands;
