@@ -120,7 +120,9 @@ test('createSentinel: subscribes at the new master when the old one dies during 
   await until(async () => (await channels()).some((name) => !name.endsWith(':beat')));
   await until(() => succeeds(held.extend()), PATIENCE);
   await held.release();
-  await (await waiting).release();
+  const next = await waiting;
+  expect(next.fencingToken).toBeGreaterThan(held.fencingToken);
+  await next.release();
   await Promise.all([app, ours].map((each) => each.close()));
   ends = true;
 });
