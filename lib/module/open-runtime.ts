@@ -100,9 +100,10 @@ export function makeRuntime(
     options.shutdownTimeout ?? 10_000,
     async () => {
       const begun = performance.now();
-      await connect(nodes, logger, nodeLog, title);
+      await connect(nodes, logger, nodeLog, title, isClosing);
       const { waitForQuorum } = options;
-      if (waitForQuorum !== undefined) await untilVoting(inspection, waitForQuorum, begun, logger, title);
+      if (waitForQuorum !== undefined)
+        await untilVoting(inspection, waitForQuorum, begun, logger, title, isClosing);
     },
     new Declarations({ ...options, instance: name }),
     transactionsOf(options, logger),
@@ -164,6 +165,7 @@ async function connect(
   logger: Logger,
   nodeLog: NodeLog,
   title: StoreTitle,
+  isClosing: () => boolean,
 ): Promise<void> {
   const quorum = quorumOf(nodes.length);
   const connecting = new Map(nodes.map((node) => [node, connectLoudly(node, logger, nodeLog, title)]));
@@ -177,7 +179,7 @@ async function connect(
     if (error instanceof UnfitStoreError)
       throw new Error(`${title.of(node)} ${error.message}`, { cause: error });
   }
-  if (connected(answers) < quorum) {
+  if (connected(answers) < quorum && !isClosing()) {
     logger.error(
       `${connected(answers)} of ${nodes.length} ${title.ofAll} are connected and ${quorum} are needed: ` +
         'nothing can be locked until more of them are reachable.',
@@ -185,17 +187,18 @@ async function connect(
   }
 }
 
-/** Waits until a quorum of nodes votes, but no longer than `limit` milliseconds after `begun`. */
+/** Waits until a quorum of nodes votes or the application shuts down, at most `limit` milliseconds after `begun`. */
 async function untilVoting(
   inspection: LockInspector,
   limit: number,
   begun: number,
   logger: Logger,
   title: StoreTitle,
+  isClosing: () => boolean,
 ): Promise<void> {
   for (let first = true; ; first = false) {
     const { available, quorum, nodes } = await inspection.checkNodes();
-    if (available) return;
+    if (available || isClosing()) return;
     const left = limit - (performance.now() - begun);
     if (left <= 0) {
       const voting = nodes.filter(({ state }) => state === 'voting').length;

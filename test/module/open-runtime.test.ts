@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globa
 import { Logger } from '@nestjs/common';
 import { ClosedStoreError } from '../../lib/core/errors.js';
 import type { LockRuntime } from '../../lib/service/lock-runtime.js';
-import { openRuntime } from '../../lib/module/open-runtime.js';
+import { makeRuntime, openRuntime } from '../../lib/module/open-runtime.js';
 import type { StoreContext } from '../../lib/stores/redis/store-context.js';
 import { LogLines } from '../support/log-lines.js';
 import { type ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
@@ -74,6 +74,25 @@ test('logs nothing about a node that was closed while it connected', async () =>
   const { nodes } = nodesOfWhich(0);
   nodes[2]!.connect = () => Promise.reject(new ClosedStoreError());
   await startTime(nodes);
+  expect(lines.lines).toEqual([]);
+});
+
+test('logs nothing when the application shuts down before a quorum is connected', async () => {
+  const nodes = scriptedNodes(3);
+  for (const node of nodes) {
+    node.connect = () =>
+      new Promise((_resolve, reject) => {
+        node.close = async () => reject(new ClosedStoreError());
+      });
+  }
+  const urls = nodes.map(({ name }) => `redis://${name}`);
+  const options = { nodes: urls, restartGuard: false as const, waitForQuorum: 60_000 };
+  const locker = makeRuntime(options, { nodesOf: () => nodes });
+  const opening = locker.open();
+  await jest.advanceTimersByTimeAsync(100);
+  await locker.drain();
+  await locker.close();
+  await opening;
   expect(lines.lines).toEqual([]);
 });
 

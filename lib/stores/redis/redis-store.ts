@@ -132,6 +132,8 @@ export class RedisStore
   }
 
   async connect(): Promise<void> {
+    // Listeners that are added after `close` would stay on a client of the application.
+    if (this.#isClosed) throw new ClosedStoreError();
     this.#listen();
     try {
       await this.#connect();
@@ -160,9 +162,7 @@ export class RedisStore
 
   async #connect(): Promise<void> {
     const { status } = this.client;
-    if (this.#isClosed) {
-      throw new ClosedStoreError();
-    } else if (this.#channel.isClosed) {
+    if (this.#channel.isClosed) {
       throw CLOSED;
     } else if (status === 'ready') {
       this.#onReady();

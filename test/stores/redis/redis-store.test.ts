@@ -411,7 +411,9 @@ describe('connections', () => {
     await node.close();
     const closed = { name: 'ClosedStoreError', message: 'the store was closed before it was connected' };
     await expect(connecting).rejects.toMatchObject(closed);
+    const listeners = client.listenerCount('ready');
     await expect(node.connect()).rejects.toMatchObject(closed);
+    expect(client.listenerCount('ready')).toBe(listeners);
   });
 
   test('rejects a connect of its own connection when the store is closed, and a connect after that', async () => {

@@ -160,8 +160,8 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
   /** The channels of the copy that was asked last. */
   readonly #channels = new Set<string>();
   /**
-   * Channels that the server has confirmed on this connection. A subscription that is under way when the master dies never
-   * settles: the client goes on connecting to that master, beside its connection to the new one (seen with 6.3).
+   * Channels that the server has confirmed on this connection. A subscription that is under way when the master dies
+   * never settles: the client goes on connecting to that master, beside its connection to the new one (seen with 6.3).
    */
   readonly #confirmed = new Set<string>();
   #asked: SentinelClient | undefined;
@@ -209,14 +209,24 @@ class SentinelMessages extends EventEmitter implements MessageConnection {
       this.#asked = copy;
       this.#channels.clear();
       this.#confirmed.clear();
+      this.#beats = false;
     }
-    if (!this.#confirmed.has(channel)) {
-      this.#channels.add(channel);
-      return this.#of(channel, 'subscribe').then(() => this.#confirmed.add(channel));
-    }
+    return this.#confirmed.has(channel) ? this.#beat(channel) : this.#confirm(channel);
+  }
+
+  async #confirm(channel: string): Promise<void> {
+    this.#channels.add(channel);
+    await this.#of(channel, 'subscribe');
+    // After a new connection the client already knows the channel, and resolves without a command to the server.
+    await this.#beat(channel);
+    this.#confirmed.add(channel);
+  }
+
+  #beat(channel: string): Promise<void> {
     this.#beats = !this.#beats;
-    this.#beating = this.#of(`${channel}:beat`, this.#beats ? 'subscribe' : 'unsubscribe');
-    return this.#beating;
+    const beating = this.#of(`${channel}:beat`, this.#beats ? 'subscribe' : 'unsubscribe');
+    this.#beating = beating;
+    return beating;
   }
 
   /** Subscribes to a sharded channel, which only a Cluster has. */
