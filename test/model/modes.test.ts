@@ -106,6 +106,7 @@ class Conversation {
   #late: Lease[] = [];
   readonly #granted = new Set<Lease>();
   #state = new ManyHolders(RULES);
+  /** The node's clock before the present message is chosen. */
   #now = 0;
   /** Uncertainty of the holders' ends: the duration of the last exchange. */
   #slack = 0;
@@ -161,7 +162,8 @@ class Conversation {
   /** Sends a message, and compares the answer with the rules at each time at which the store may have executed it. */
   async #exchange({ name, send, rule }: Message): Promise<object | undefined> {
     const before = this.#state;
-    const from = await this.node.clock();
+    // The message follows from the holders at `#now`. A later reading would overlook a hold that ends in between.
+    const from = this.#now;
     const answers = await send();
     const found = await this.node.store.read!(Object.values(this.#keys));
     const to = await this.node.clock();
