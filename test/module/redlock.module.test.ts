@@ -802,7 +802,7 @@ describe('a node that ioredis would read as another one is refused', () => {
 });
 
 describe('a password', () => {
-  const SECRET = 'p4ss:w/rd@x';
+  const SECRET = 'p4ss:w/w0rd@x';
   const ESCAPED = encodeURIComponent(SECRET);
 
   test.each([
