@@ -22,7 +22,7 @@ export function installPeers(): void {
 
 /** Loads a library from the folder of the compared libraries. */
 export async function importPeer<T>(name: string): Promise<T> {
-  // An application in CommonJS loads with `require`. NestJS itself was CommonJS until version 12.
+  // Load with `require`, as an application in CommonJS does. NestJS itself was CommonJS until version 12.
   return Promise.resolve(fromPeers(name) as T);
 }
 

@@ -36,7 +36,7 @@ export interface Outcome {
   readonly tasks: number;
   /** Number of jobs, counted in the queue. */
   readonly pushes: number;
-  /** Number of jobs with a dispatch of a task that another job already has. */
+  /** Number of jobs that repeat another job: the same dispatch of the same task. */
   readonly duplicates: number;
   /** Number of tasks that were not done at the end. */
   readonly lost: number;

@@ -1,6 +1,6 @@
 import type { LabEvent, Rule } from './lab-event.js';
 
-/** A time in which an instance dispatched, and believed that it held the lock. */
+/** A time in which an instance dispatched: the instance believed that it held the lock, or it needed no lock. */
 export interface Span {
   readonly who: string;
   readonly from: number;
@@ -12,7 +12,7 @@ export interface Span {
   readonly lockEnds?: number;
   readonly token?: number;
   readonly slot?: number;
-  /** True if there was a lock. */
+  /** True if the instance used a lock. */
   readonly locked: boolean;
   /** Event that ended the time. */
   readonly end?: LabEvent['kind'];

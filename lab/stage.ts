@@ -345,7 +345,8 @@ export class Stage {
     if (homeMade !== NO_KEY) return homeMade === NO_END ? Infinity : homeMade;
     const key = `${this.name}:lock:{batch:task:list}`;
     const [record, left] = await Promise.all([client.get(key), client.pttl(key)]);
-    // The library keeps the record of a released lock, which begins with `F`, and that of a lock that has ended.
+    // The library keeps a record for LINGER_MS after the release (the record then begins with `F`), or after the end of a
+    // lock that was not released.
     return record === null || record.startsWith('F') ? 0 : Math.max(0, left - LINGER_MS);
   }
 

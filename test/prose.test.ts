@@ -192,7 +192,7 @@ test('reports problems in the names of tests and of their groups', async () => {
   ]);
 });
 
-test('reports nothing about names that begin with a verb, nor about other arguments', async () => {
+test('reports nothing about test names that begin with a verb, nor about strings that are not test names', async () => {
   const source = [
     "test('rejects when a node is down', run);",
     "test('reports which nodes answer', 'what is owed', run);",

@@ -35,7 +35,7 @@ async function load(file: string): Promise<unknown> {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === 'ERR_UNKNOWN_FILE_EXTENSION' || /^\.[cm]?tsx?$/.test(extname(path)))
-      throw new UsageError(`This Node cannot load ${file}. Give the compiled file, such as dist/locks.js`);
+      throw new UsageError(`Node.js cannot load ${file}. Give the compiled file, such as dist/locks.js`);
     throw new Error(`${file} could not be loaded: ${message}`, { cause: error });
   }
 }

@@ -1,4 +1,4 @@
-/** Number of fencing tokens in one second of a node's clock. */
+/** Amount by which the fencing token for a time ({@link tokenAt}) grows in one second. */
 export const STEPS_PER_SECOND = 2 ** 20;
 
 /**

@@ -71,7 +71,7 @@ export function collectLockMetrics(options: LockMetricsOptions = {}): () => void
   if (!Number.isInteger(maxLabels) || maxLabels < 1) {
     throw badNumber('maxLabels', 'a whole number, at least 1', maxLabels);
   }
-  // `instanceof` would not do: the application may have another copy of prom-client.
+  // Check the method and not the class, because the application may have another copy of prom-client.
   if (typeof registry?.registerMetric !== 'function')
     throw badOption('registry', 'a Registry of prom-client', registry);
   const registers = [registry];

@@ -37,7 +37,7 @@ export function checkNode(node: unknown, count: number): void {
   if (typeof node === 'string') return checkUrl(node);
   if (node === undefined) {
     const { message } = badOption('nodes', NODES_RULE, node);
-    throw new TypeError(`${message}; is its environment variable set?`);
+    throw new TypeError(`${message}; if the value comes from an environment variable, set the variable`);
   }
   if (typeof node !== 'object' || node === null) throw badOption('nodes', NODES_RULE, node);
   if (isStandAlone(node) && count > 1) {
@@ -87,8 +87,8 @@ function checkUrl(text: string): void {
   const [, authority = ''] = /^rediss?:\/\/([^/?#]*)/.exec(text) ?? [];
   if (authority.slice(authority.lastIndexOf('@') + 1).includes(','))
     throw because(
-      'has several hosts; independent nodes are an array with a URL for each, Sentinels are ioredis options, and a Cluster ' +
-        'is a client',
+      'has several hosts; give independent nodes as an array with a URL for each, Sentinels as ioredis options ' +
+        '`{ name, sentinels }`, and a Cluster as a `Cluster` client',
     );
   const path = /^(?:unix:\/\/)?\/(?!\/)/.test(text);
   if (!path && !(/^rediss?:\/\//.test(text) && URL.canParse(text))) {

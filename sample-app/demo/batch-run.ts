@@ -10,7 +10,7 @@ import { StopList } from './stop-list.js';
 
 const TASKS_PER_REQUEST = 50;
 const POLL_MS = 250;
-/** Milliseconds until the end of a run. A task that is neither done nor dead by then is lost. */
+/** Time limit of a run, in milliseconds. A task that is neither done nor dead at the end of the run is lost. */
 const TIME_LIMIT_MS = 200_000;
 /** Time limit of the search for a dispatching instance, in milliseconds. Then another instance is killed. */
 const HUNT_LIMIT_MS = 5_000;

@@ -7,6 +7,6 @@ test('tokens follow the clock, 2^20 steps a second, and stay below 2^53 until ab
   expect(tokenAt(Date.UTC(2242, 0))).toBeLessThan(Number.MAX_SAFE_INTEGER);
 });
 
-test('the proposed token is a little ahead of the latest clock', () => {
+test('the proposed token is 50 ms ahead of the latest clock of the nodes', () => {
   expect(proposedToken(12_000)).toBe(tokenAt(12_050));
 });

@@ -47,18 +47,18 @@ test('an event after the end of a span does not change it', () => {
   expect(spans).toMatchObject([{ to: 5, end: 'killed' }]);
 });
 
-describe('holders at the same time', () => {
+describe('the number of spans that begin during a span of another holder', () => {
   test.each([
     ['one after the other', [acquired('a', 0), event('released', 'a', 5), acquired('b', 5)], 0],
     ['one during the other', [acquired('a', 0), acquired('b', 3), event('released', 'a', 5)], 1],
     ['three together', [acquired('a', 0), acquired('b', 1), acquired('c', 2)], 2],
     ['one after a holder that was killed', [acquired('a', 0), event('killed', 'a', 2), acquired('b', 3)], 0],
-  ])('are counted: %s', (_what, events, count) => {
+  ])('is right for %s', (_what, events, count) => {
     expect(countOverlaps(spansOf(events))).toBe(count);
   });
 });
 
-describe('grants of a lock that is held', () => {
+describe('the number of grants of a lock that is held', () => {
   test.each([
     ['a grant after the ttl', [acquired('a', 0, 100), acquired('b', 150, 100)], 0],
     [
@@ -71,7 +71,7 @@ describe('grants of a lock that is held', () => {
       [acquired('a', 0, 100), event('released', 'a', 40), acquired('b', 50, 100)],
       0,
     ],
-  ])('are counted: %s', (_what, events, count) => {
+  ])('is right for %s', (_what, events, count) => {
     expect(countGrantedTwice(spansOf(events))).toBe(count);
   });
 });
@@ -104,7 +104,7 @@ describe('more holders than allowed', () => {
     ['three holders, the last of them a writer', three, { atOnce: 3, writer: 'c' }, 1],
     ['three holders, the first of them a writer', three, { atOnce: 3, writer: 'a' }, 2],
     ['a writer alone', [acquired('a', 0)], { atOnce: 3, writer: 'a' }, 0],
-  ])('are counted: %s', (_what, events, rule, count) => {
+  ])('are counted correctly for %s', (_what, events, rule, count) => {
     expect(countTooMany(spansOf(events), rule)).toBe(count);
   });
 

@@ -39,7 +39,7 @@ test('starts no stream for a browser that has left before the guard decided', ()
   expect(viewers.size).toBe(0);
 });
 
-test('ends a stream whose first message is too long for its reader', () => {
+test('ends a stream whose first message exceeds the limit for unread bytes', () => {
   const { viewers, locks } = locksWith('x'.repeat(17 * 1_024 * 1_024));
   const response = responseOf();
   streamTo(response as unknown as ServerResponse, locks, undefined);

@@ -54,7 +54,7 @@ describe('between two polls', () => {
     expect(ended).toMatchObject([{ holder: { id: 'a' }, ends: 10_000 }]);
   });
 
-  test('keeps the number of a key while it is free', () => {
+  test('gives a key its earlier row number when the key is locked again', () => {
     const table = new LockTable();
     table.update(mapOf(heldBy('k', {})), NOBODY, 0);
     expect(table.update(mapOf(), NOBODY, 400).gone).toEqual([1]);

@@ -41,7 +41,7 @@ export interface RecordRules {
   readonly marker: 'grants and raises' | 'grants' | 'raises' | 'nothing';
   /** Cases in which a new token is larger than the marker. */
   readonly aboveMarker: 'always' | 'without a record' | 'never';
-  /** The node raises only a held record. */
+  /** The node raises the token of a record only while the record is held. */
   readonly raiseHeld: boolean;
   /** The node refuses a raise below the record's token. */
   readonly raiseUpTo: boolean;

@@ -60,7 +60,7 @@ describe('strict', () => {
     async run(): Promise<void> {}
   }
 
-  test('refuses undeclared decorators at start-up in one error', async () => {
+  test('refuses decorators without a declared lock at start-up, in one error', async () => {
     await expect(start({ locks, strict: true }, Plain, Foreign)).rejects.toMatchObject({
       code: 'LOCK_NOT_DECLARED',
       message:
@@ -81,7 +81,7 @@ describe('strict', () => {
     await expect(call(service)).rejects.toMatchObject({ code: 'LOCK_NOT_DECLARED' });
   });
 
-  test('rejects an undeclared lock without calling `onBusy`', async () => {
+  test('rejects a lock that is not declared, without calling `onBusy`', async () => {
     @Injectable()
     class Late {
       @WithLock('late', { onBusy: 'skip' })
@@ -390,7 +390,7 @@ describe('two policies for one key', () => {
       await expect(start({ locks, strict: true }, Inherited)).rejects.toThrow('@WithLock of Base.run');
     });
 
-    test('`strict` refuses an override at the call when it calls an undeclared parent method', async () => {
+    test('`strict` refuses an override at the call when it calls a parent method without a declared lock', async () => {
       @Injectable()
       class Calls extends Base {
         override async run(): Promise<void> {
@@ -411,7 +411,7 @@ describe('two policies for one key', () => {
     );
   });
 
-  test('of undeclared decorators are accepted', async () => {
+  test('of decorators without a declared lock are accepted', async () => {
     @Injectable()
     class Plain {
       @WithLock('same')

@@ -406,7 +406,10 @@ describe('invalid options', () => {
     "unix://), options of ioredis or a client; or one `postgres(...)` or `etcd(...)`; or 'memory' to lock inside this " +
     'process only';
   const cases: [unknown, string][] = [
-    [{}, `Expected \`nodes\` to be ${NODES}, got undefined; is its environment variable set?`],
+    [
+      {},
+      `Expected \`nodes\` to be ${NODES}, got undefined; if the value comes from an environment variable, set the variable`,
+    ],
     [{ nodes: [] }, `Expected \`nodes\` to be ${NODES}, got []`],
     [
       { nodes: Array.from({ length: 32 }, (_, index) => `redis://localhost:${7_000 + index}`) },
@@ -744,7 +747,10 @@ describe('a node that ioredis would read as another one is refused', () => {
     ['redis://host/1/', 'which does not end in the number of a database'],
     ['redis://host?db=locks', 'which does not end in the number of a database'],
     ['/tmp/redis.sock?db=locks', 'which does not end in the number of a database'],
-    ['redis://a,redis://b', 'which has several hosts; independent nodes are an array with a URL for each'],
+    [
+      'redis://a,redis://b',
+      'which has several hosts; give independent nodes as an array with a URL for each',
+    ],
     ['redis://a:1,b:2', 'which has several hosts'],
     ['redis://:pw@a:1,redis://b:2', 'which has several hosts'],
     ['redis://', 'which has no host'],
@@ -796,7 +802,7 @@ describe('a node that ioredis would read as another one is refused', () => {
 });
 
 describe('a password', () => {
-  const SECRET = 'p4ss:w/rd@x';
+  const SECRET = 'p4ss:w/w0rd@x';
   const ESCAPED = encodeURIComponent(SECRET);
 
   test.each([

@@ -93,7 +93,7 @@ class Elsewhere {
   async run(): Promise<void> {}
 }
 
-describe('the restart guard is as long as the longest ttl from the start (S12):', () => {
+describe('the restart guard covers the longest ttl as soon as the application starts (S12):', () => {
   test.each<[string, ModuleMetadata]>([
     ['of a provider', { providers: [Minute] }],
     ['of a provider that is request-scoped', { providers: [PerRequest] }],
@@ -115,7 +115,7 @@ describe('the restart guard is as long as the longest ttl from the start (S12):'
     await expect(wholeGuardOf(await start({}, { imports, providers: [Elsewhere] }))).resolves.toBe(10_000);
   });
 
-  test('does not grow at the first call with that ttl', async () => {
+  test('does not grow when the method with the longest ttl is called for the first time', async () => {
     const locks = await start({ defaults: { retry: false } }, { providers: [Minute] });
     const before = await guardOf(locks);
     await expect(app!.get(Minute).run()).rejects.toBeInstanceOf(LockUnavailableError);

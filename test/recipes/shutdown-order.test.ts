@@ -57,7 +57,7 @@ function watch<T extends object>(object: T, method: keyof T & string, begun: str
   jest.spyOn(object, method as never).mockImplementation(watched as never);
 }
 
-// The block closes its applications before the clean-up of the file stops the server.
+// Each test closes its application before the clean-up of the file stops the server.
 describe('shutdown', () => {
   let server: RedisServer;
 

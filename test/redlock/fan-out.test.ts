@@ -36,7 +36,7 @@ test('resolves with every answer when all nodes have answered', async () => {
   ]);
 });
 
-test('counts a node that throws where it should reject as an error, and asks the others', async () => {
+test('counts a synchronous throw of a node as an error of that node, and asks the others', async () => {
   const broken = new Error('broken');
   const ask = (node: LockStore): Promise<string> => {
     if (node.name === 'a') throw broken;

@@ -151,7 +151,7 @@ describe('the watchdog', () => {
     expect([lock.state, lock.remaining()]).toEqual(['unconfirmed', expect.closeTo(988 - 393, 0)]);
     await jest.advanceTimersByTimeAsync(30);
     expect([lock.state, lock.remaining()]).toEqual(['held', expect.closeTo(988 - 90, 0)]);
-    // The next renewal counts from this one.
+    // The next renewal is due a third of the ttl after the request that was confirmed late.
     await jest.advanceTimersByTimeAsync(200);
     expect(extensions()).toEqual([1, 1, 1]);
     await jest.advanceTimersByTimeAsync(3 * TTL);

@@ -211,7 +211,9 @@ describe('the leader', () => {
     await until(() => only.consumer.terms.length === 2 && only.leadership.isLeader());
     // Timers may fire a millisecond early.
     expect(performance.now() - began).toBeGreaterThan(990);
-    expect(log.of('error')).toEqual([expect.stringContaining('it threw. Campaigning again')]);
+    expect(log.of('error')).toEqual([
+      expect.stringContaining('the method threw. The process campaigns again after a pause'),
+    ]);
   });
 
   test('ends its term when its own method resigns, without a deadlock', async () => {

@@ -386,7 +386,7 @@ describe('a nested call that is not awaited', () => {
       'a call that has joined itself',
       <T>(task: () => Promise<T>) => service.outer(() => service.outer(task)),
     ],
-  ])('that is a handle is lost when %s ends', async (_name, run) => {
+  ])('loses its handle when %s ends', async (_name, run) => {
     const lock = await run(() => locks.acquire('k', joining));
     const { signal } = lock;
     expect([lock.isHeld(), signal.aborted]).toEqual([false, true]);
@@ -395,7 +395,7 @@ describe('a nested call that is not awaited', () => {
     await lock.release();
   });
 
-  test('that is a handle is lost when it is acquired after the call has ended', async () => {
+  test('loses its handle when it acquires after the outer call has ended', async () => {
     // The nodes in memory grant a little later, after the outer call has ended.
     const imports = [RedlockTestingModule.forRoot()];
     const testing = await startPlainApp({ imports });

@@ -261,7 +261,7 @@ describe("release: 'afterCommit'", () => {
     await expect(paid).rejects.toBeInstanceOf(LockLostError);
   });
 
-  test('ends with maxHold when a transaction does not end', async () => {
+  test('loses the lock after maxHold when the transaction does not end', async () => {
     await database.run(async () => {
       const lock = await orders.payBriefly();
       await until(() => lock.state === 'lost');
@@ -514,7 +514,7 @@ test.each([
   }
 });
 
-describe('without a name of the transaction', () => {
+describe('when `inTransaction` does not tell one transaction from another', () => {
   test('keeps each lock for the transaction that it was acquired in', async () => {
     const fake = new FakeTransactions();
     await start({
@@ -524,7 +524,6 @@ describe('without a name of the transaction', () => {
     await fake.run(async () => {
       await orders.add();
       expect(await isHeld()).toBe(true);
-      // The hook does not tell one transaction from another.
       const again = locks.withLock('order', { ...joining, ...oneAttempt }, () => undefined);
       await expect(again).rejects.toBeInstanceOf(LockHeldError);
     });

@@ -140,7 +140,7 @@ describe('the rights in docs/choosing-nodes.md', () => {
     await expect(denied()).resolves.toEqual([]);
   });
 
-  test('list the command of newer servers separately: an older server refuses its whole line', async () => {
+  test('have a line of their own for +client|setinfo: a server before 7.2 refuses the whole line that contains it', async () => {
     await allow([]);
     await allow(['+get', '+client|setinfo']).catch(() => undefined);
     const users = (await admin.call('ACL', 'LIST')) as string[];

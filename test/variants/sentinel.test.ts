@@ -12,7 +12,7 @@ import { LINGER_MS } from '../../lib/stores/redis/record.js';
 import { heldKeys } from '../support/core.js';
 import { setFailOverAfter } from '../support/fail-over-after.js';
 
-/** Milliseconds. A single attempt gives up after a fifth of the ttl, which no stall of a busy machine reaches. */
+/** A ttl in milliseconds. A single attempt gives up after a fifth of the ttl, and a busy machine never stalls for so long. */
 const LONG = 60_000;
 const once = { retry: false, ttl: LONG } as const;
 

@@ -37,8 +37,9 @@ export interface DeclaredLeader extends LeaderOptions {
  * winner runs the method with its term.
  *
  * - The signal of the term aborts when its lock is lost, when the process resigns and when the application shuts down.
- *   The method should then return; the process campaigns again after that.
- * - When the method returns, the process resigns until `locks.leader(name).campaign()` or its next start.
+ *   The method should then return. After a lost lock, the process campaigns again.
+ * - When the method returns before the end of its term, the process resigns. It does not campaign until
+ *   `locks.leader(name).campaign()` or its next start.
  * - When the method throws, the process resigns and campaigns again after 1 s. After each further error the pause
  *   doubles, up to 30 s.
  *

@@ -231,7 +231,8 @@ export class Campaign {
     const { name: leader, method } = this.task;
     const ended = `${method} no longer leads '${printable(leader)}', term ${fencingToken}`;
     const error = how === 'lost' ? reason : reason.cause;
-    if (how === 'threw') this.#log('error', `${ended}: it threw. Campaigning again`, error);
+    if (how === 'threw')
+      this.#log('error', `${ended}: the method threw. The process campaigns again after a pause`, error);
     else if (how === 'lost') this.#log('warn', `${ended}: ${reason.message}`);
     else this.#log('log', `${ended}: ${REASONS[how]}`);
     const failed = how === 'threw' || how === 'lost' ? { error } : {};

@@ -52,7 +52,10 @@ export function checkEtcdOptions(options: EtcdOptions): void {
   );
   const { endpoints, username, password, tls, prefix } = options;
   if (endpoints === undefined) {
-    throw new TypeError(`Expected \`etcd\` to have \`endpoints\`, ${RULE}; is its environment variable set?`);
+    throw new TypeError(
+      `Expected \`etcd\` to have \`endpoints\`, ${RULE}, got undefined; if the value comes from an environment variable, ` +
+        'set the variable',
+    );
   }
   const urls = endpointsOf(options);
   if (!Array.isArray(urls) || urls.length === 0) throw badOption('endpoints', RULE, endpoints);

@@ -80,7 +80,8 @@ export function checkPostgresOptions(options: PostgresOptions): void {
   const { connectionString, host, port, password, schema } = options;
   if (connectionString === undefined && host === undefined) {
     throw new TypeError(
-      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`; is its environment variable set?`,
+      `Expected \`postgres\` to have \`connectionString\`, ${URL_RULE}, or \`host\`, got neither; if the value comes from an ` +
+        'environment variable, set the variable',
     );
   }
   checkUrl('connectionString', connectionString);

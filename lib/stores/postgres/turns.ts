@@ -25,7 +25,7 @@ const MOST_LEASES = 500;
 const EXTENDING_MS = 100;
 const LEAST_EXTENSIONS = 25;
 
-const ASKED_AGAIN = new Error('was asked again before it could be sent');
+const REPLACED = new Error('a newer request to extend the lock replaced the request before it was sent');
 
 interface Release {
   readonly request: ReleaseRequest;
@@ -95,7 +95,7 @@ export class Turns {
 
   extend(leases: readonly Lease[], ttl: number, tell: Tell<boolean>): void {
     for (const [index, lease] of leases.entries()) {
-      this.#extensions.get(lease)?.tell(ASKED_AGAIN);
+      this.#extensions.get(lease)?.tell(REPLACED);
       this.#extensions.set(lease, { lease, ttl, tell: (reply) => tell(index, reply) });
     }
     this.#plan();

@@ -1,6 +1,6 @@
 import type { Lease } from '../../core/lease.js';
 
-/** Makes the Redis key of one kind for a lock's key. */
+/** Makes one of the Redis keys of a lock, such as the key of its queue, from the prefix and the key of the lock. */
 type NameOf = (prefix: string, key: string) => string;
 
 interface OfLease {

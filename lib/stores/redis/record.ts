@@ -52,7 +52,10 @@ const LETTER: Readonly<Record<LockMode, string>> = { exclusive: 'x', shared: 's'
 
 const MODES = Object.keys(LETTER) as LockMode[];
 
-/** The position of the letter in a waiter's name, counted from 1 as in Lua, and the codes of the letters. */
+/**
+ * The position of the mode's letter in a waiter's name, counted from 1 as in Lua, and the character codes of two of the
+ * letters.
+ */
 export const WAITER = {
   mode: PROCESS_LENGTH + 1,
   shared: LETTER.shared.charCodeAt(0),

@@ -188,7 +188,7 @@ describe('passes the awaited value of a thenable to the caller after the release
     ['a thenable that throws', thenable(own)],
     ['a `then` whose getter throws', throwing('then')],
     ['a revoked Proxy', revoked()],
-  ])('%s: the error', async (_name, value) => {
+  ])('%s: the caller gets an error', async (_name, value) => {
     const key = newKey();
     await expect(service.give(key, value)).rejects.toBeInstanceOf(Error);
     await expect(isFree(key)).resolves.toBe(true);

@@ -89,7 +89,7 @@ describe('list', () => {
     expect((await listed()).map(({ key, held }) => [key, held])).toEqual([['k', true]]);
   });
 
-  test("does not hide a lock behind another attempt's record on the first node", async () => {
+  test('lists a held lock although an attempt left a record on the first node after that node was scanned', async () => {
     nodes[0].fate.acquire = away;
     const lock = await redlock.acquire(['k'], once);
     nodes[0].fate.acquire = 0;

@@ -110,7 +110,7 @@ describe('in one process', () => {
   });
 });
 
-describe("a mark where another waiter's mark stands", () => {
+describe("a mark on a node that keeps another waiter's mark", () => {
   const shared: AcquireOptions = { ...once, kind: SHARED };
 
   /**
@@ -131,7 +131,7 @@ describe("a mark where another waiter's mark stands", () => {
     return { node, held, told };
   }
 
-  test('is set every 50 ms until it stands, and then with each retry', async () => {
+  test('is requested every 50 ms until the node sets it, and then with each retry', async () => {
     const { node, held, told } = await marked(170);
     const waits = redlockOver([node]).acquire(['k'], waiting);
     await pass(900);
@@ -169,7 +169,7 @@ describe("a mark where another waiter's mark stands", () => {
     }
   });
 
-  test('is not set again by a waiter that was granted, gave up, or waits for another kind of lock', async () => {
+  test('is not requested again after its waiter was granted, gave up, or was refused by an exclusive holder', async () => {
     for (const end of ['granted', 'aborted', 'exclusive'] as const) {
       const { node, held, told } = await marked(Infinity);
       const controller = new AbortController();

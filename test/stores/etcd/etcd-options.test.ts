@@ -17,8 +17,11 @@ test('accepts one URL or several, with and without TLS and a user', () => {
 test.each([
   [undefined, /Expected the options of `etcd` to be an object, got undefined/],
   [endpoints, /to be an object such as `\{ endpoints: \[url\] \}`, got a string/],
-  [{}, /Expected `etcd` to have `endpoints`, one or more URLs.*is its environment variable set/],
-  [{ endpoints: undefined }, /is its environment variable set/],
+  [
+    {},
+    /Expected `etcd` to have `endpoints`, one or more URLs.*got undefined; if .* from an environment variable, set the variable$/,
+  ],
+  [{ endpoints: undefined }, /environment variable, set the variable$/],
   [{ endpoints: [] }, /Expected `endpoints` to be one or more URLs .*got \[\]/],
   [{ endpoints: '' }, /Expected `endpoints` to be one or more URLs .*got ''/],
   [{ endpoints: 2_379 }, /Expected `endpoints` to be one or more URLs .*got 2379/],

@@ -259,7 +259,7 @@ describe('a server', () => {
     await Promise.all([primary.stop(), standby.stop()]);
   });
 
-  test('that has become read-only is left for the primary, with a message while it lasts', async () => {
+  test('that has become read-only is not used until it accepts writes again, and acquisitions fail with the reason', async () => {
     const mine = await startPostgresServer();
     const terms = newTerms();
     const store = await openStore(mine, terms);

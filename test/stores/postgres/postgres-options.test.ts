@@ -10,8 +10,11 @@ test('accepts a URL, or a host', () => {
 });
 
 test.each([
-  [{}, /`connectionString`.*is its environment variable set/],
-  [{ connectionString: undefined }, /`connectionString`.*is its environment variable set/],
+  [{}, /`connectionString`.*got neither; if .* from an environment variable, set the variable$/],
+  [
+    { connectionString: undefined },
+    /`connectionString`.*got neither; if .* from an environment variable, set the variable$/,
+  ],
   [
     { connectionString: 'redis://db' },
     /Expected `connectionString` to be a URL such as postgres:.*'redis:\/\/db'/,

@@ -88,7 +88,7 @@ describe('round trips and connections', () => {
     expect(sent).toEqual(Array(2).fill('select "redlock".turn($1::text[], $2::jsonb)'));
   });
 
-  test('batches the requests of one turn in one statement: acquisitions, renewals and releases', async () => {
+  test('sends acquisitions, renewals and releases that are requested together in one statement', async () => {
     const store = await openStore();
     const [held, ended] = [leaseOn([freshKey()]), leaseOn([freshKey()])];
     await Promise.all([held, ended].map((lease) => acquireOn(store, lease)));

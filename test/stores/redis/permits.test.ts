@@ -637,7 +637,7 @@ describe('ACQUIRE_PERMITS', () => {
     await expect(Promise.all(['a', 'b', 'c'].map(stateOf))).resolves.toEqual(['F-', 'F-', 'F-']);
   });
 
-  test('fails on a replica with one error, which clients look for', async () => {
+  test('fails as a whole with READONLY on a replica, so that the client can reconnect', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;
@@ -1273,7 +1273,7 @@ describe('the queue of a key', () => {
     await expect(takenOf()).resolves.toBe('111');
   });
 
-  test('notifies waiters of each freed permit, the first at once', async () => {
+  test('notifies the first waiter at once when a permit is freed, and the next waiter when another permit is freed', async () => {
     const [a, b] = [await listener('a'), await listener('b')];
     const [x, y] = await fill();
     await wait(a.waiter, 900);

@@ -1759,7 +1759,7 @@ describe('several leases in one command', () => {
     await expect(redis.get(tickKey(PREFIX, ['a', 'aa'], tick))).resolves.toBe('0001700000000000:me');
   });
 
-  test('fail on a replica with one error, which clients look for', async () => {
+  test('fail as a whole with READONLY on a replica, so that the client can reconnect', async () => {
     const replica = await startRedis();
     const client = replica.client();
     const shared = redis;

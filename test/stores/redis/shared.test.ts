@@ -1013,7 +1013,7 @@ describe('readers in line', () => {
     expect(inTheWay).toMatchObject({ owner: 'host:b' });
     // The writer never asks again, and the reader holds the lock for long.
     second.stop();
-    // The queue alone would keep the writer for a minute.
+    // The queue itself expires only after a minute without a request.
     await until(async () => (await acquire(reader(), { waiter: later, waited: 0 })).granted, 30_000);
     stop([first]);
   });

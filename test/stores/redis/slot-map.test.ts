@@ -65,7 +65,7 @@ return taken
 `;
 
 test.each([1, 2, 5, 6, 7, 12, 50, 1_000])(
-  'reports taken and free slots of %d after any changes',
+  'reports which of %d slots are taken and free after random changes',
   async (permits) => {
     for (let seed = 1; seed <= 3; seed++)
       await expect(redis.eval(COMPARE, 0, seed, permits)).resolves.toMatch(/^[?-~]*$/);

@@ -40,8 +40,8 @@ end`,
 };
 
 /**
- * Begins the turn of the first waiter, and tells it the time. Tells the two waiters behind it too, in case the first
- * does not react. Adjacent readers get a message together.
+ * Begins the turn of the first waiter, and sends it the milliseconds until it may try. Sends a message also to the two
+ * waiters behind it, in case the first does not react. Adjacent readers get a message together.
  *
  * after     milliseconds until the turn begins
  * released  the lease whose end begins it; null when there is none

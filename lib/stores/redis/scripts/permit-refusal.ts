@@ -2,8 +2,8 @@
 const MOST_TOLD = 10;
 
 /**
- * Lua text that lists the holders of a key with several holders: the first to end, or the holder of the only requested
- * slot.
+ * Lua text that lists holders of a key with several holders: the ten whose leases end first, or only the holder of the
+ * requested slot if the request accepts no other slot.
  *
  * The text is a part of ACQUIRE_PERMITS and uses its locals. It sets `answer` if there is a holder to name.
  */

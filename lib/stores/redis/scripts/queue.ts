@@ -37,7 +37,7 @@ export const QUEUE_LIFE_MS = 60_000;
  */
 
 /**
- * Begins the turn of the first waiter, and tells the waiter the time.
+ * Begins the turn of the first waiter. Sends this waiter and the standbys the milliseconds until each may try.
  *
  * Needs the locals `call`, `queue` (its key), `base` (the prefix of channel names; empty on a Cluster), `after`
  * (milliseconds until the turn begins) and `released` (the id of the ended lease, or `-`). Sets the local `told`: the
@@ -200,8 +200,8 @@ export const passTurn = (outcome: number): string => `
  * Removes a granted waiter from the queues of its keys, together with its marks.
  *
  * Needs the locals `call`, `waits` (the positions of the keys with waiters, or nil), `ordered`, `answer`, `waiter`,
- * `queues` and `marks` (the number of KEYS before them) and `others`. Sets in `waits` if others still wait, and then
- * `others` to 1.
+ * `queues` and `marks` (the number of KEYS before them) and `others`. Sets each value in `waits`
+ * to true if others still wait for that key, else to false. Sets `others` to 1 if others wait for any of the keys.
  */
 export const GO_OUT_OF_LINE = `
     if waits and ordered and not answer then

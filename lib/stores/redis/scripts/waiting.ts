@@ -14,8 +14,8 @@ const MOST_OF_QUEUE = 100;
  * Reads the waiters of locks, and changes nothing.
  *
  * KEYS     the queues
- * Returns  for each queue in which somebody waits {position among KEYS, waiter, when it came, ...}, first come first; not the
- *          turn and those told to stand by, which are no waiters (see queue.ts)
+ * Returns  for each queue with waiters {position among KEYS, waiter, time of its arrival, ...}, the earliest first. The
+ *          members for the turn and for the standbys are left out: see queue.ts
  */
 export const WAITING = script(`
 local found = {}

@@ -181,7 +181,7 @@ describe('a server with weaker locks is used, with one warning', () => {
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('but with no warning when it writes every lock to disk, or with the guard (S12, S13)', async () => {
+  test('but a server that writes every lock to disk, or has the guard, gets no warning (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
@@ -254,7 +254,7 @@ describe('the restart guard (S12)', () => {
     const [, wait] = /it votes again in (\d+) ms \(restartGuard\)/.exec(answer) ?? [];
     await until(async () => (await attempt(redlock)) === 'acquired');
     expect(Number(wait)).toBeGreaterThan(0);
-    // The announced time is in whole milliseconds, and of another clock.
+    // The announced time is rounded to whole milliseconds, and may be measured by the server's clock.
     expect(performance.now() - asked).toBeGreaterThan(Number(wait) - 5);
   }
 
