@@ -24,12 +24,9 @@ export function checkedName(
   const method: unknown = descriptor?.value;
   if (typeof method !== 'function' || typeof target === 'function') {
     const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-    // A property has no descriptor here: each object creates it later, after the decorator has run.
-    const isProperty = name !== undefined && descriptor === undefined && typeof target !== 'function';
-    const remedy = isProperty
-      ? `. Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``
-      : '';
-    throw new TypeError(`@WithLock works only on instance methods, and ${what} is not one${remedy}`);
+    throw new TypeError(
+      `@WithLock works only on instance methods, and ${what} is not one. ${remedyFor(target, name, descriptor)}`,
+    );
   }
   const fullName = `${target.constructor.name}.${String(name)}`;
   try {
@@ -38,6 +35,16 @@ export function checkedName(
     throw withPlace(`@WithLock of ${fullName}`, error);
   }
   return fullName;
+}
+
+function remedyFor(target: object, name: string | symbol | undefined, descriptor: unknown): string {
+  if (name === undefined) return 'Put it on each method that needs the lock';
+  if (typeof target === 'function') return 'Remove `static`';
+  // A property has no descriptor here: each object creates it later, after the decorator has run.
+  if (descriptor === undefined) {
+    return `Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``;
+  }
+  return `Write \`async ${String(name)}() { ... }\``;
 }
 
 /** Lock options of a method. */

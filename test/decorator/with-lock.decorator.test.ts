@@ -114,7 +114,11 @@ describe('class definition throws for a decorator on', () => {
         }
       }
       decorate(Service.prototype, 'value', lockUnchecked('key'));
-    }).toThrow(new TypeError('@WithLock works only on instance methods, and `value` is not one'));
+    }).toThrow(
+      new TypeError(
+        '@WithLock works only on instance methods, and `value` is not one. Write `async value() { ... }`',
+      ),
+    );
   });
 
   test('a static method', () => {
@@ -124,13 +128,18 @@ describe('class definition throws for a decorator on', () => {
         async other(): Promise<void> {}
       }
       decorate(Service, 'run', lockUnchecked('key'));
-    }).toThrow(new TypeError('@WithLock works only on instance methods, and `run` is not one'));
+    }).toThrow(
+      new TypeError('@WithLock works only on instance methods, and `run` is not one. Remove `static`'),
+    );
   });
 
   test('a class', () => {
     const onClass = (): void => void Reflect.apply(WithLock('key'), undefined, [Date]);
     expect(onClass).toThrow(
-      new TypeError('@WithLock works only on instance methods, and a class is not one'),
+      new TypeError(
+        '@WithLock works only on instance methods, and a class is not one. ' +
+          'Put it on each method that needs the lock',
+      ),
     );
   });
 

@@ -167,7 +167,10 @@ export class Acquisitions {
   async #renew(asked: Asked, { etcdLease, names }: Round): Promise<void> {
     const keys = names.map((name) => [name] as const);
     const { isConfirmed } = await this.context.leases.renew(etcdLease, keys, timeLeft(asked));
-    if (!isConfirmed) throw new Error('the etcd lease of this lock ended before it could be renewed');
+    if (!isConfirmed)
+      throw new Error(
+        'the etcd lease of this lock ended before it could be renewed: give a longer `ttl` if this is frequent',
+      );
   }
 
   /**

@@ -342,7 +342,11 @@ export class Gateway {
     try {
       password = typeof given === 'function' ? await given() : given;
     } catch (thrown) {
-      throw new GatewayError(`\`password\` failed: ${asError(thrown).message}`, true, NOT_LOGGED_IN);
+      throw new GatewayError(
+        `\`password\` failed: ${asError(thrown).message}. Correct the function that you gave as \`password\``,
+        true,
+        NOT_LOGGED_IN,
+      );
     }
     const from = this.#current;
     try {

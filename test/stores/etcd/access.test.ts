@@ -225,7 +225,7 @@ ifEtcd('with users', () => {
     [
       'a password function that fails',
       { username: NAME, password: () => Promise.reject(new Error('no vault')) },
-      /`password` failed: no vault/,
+      /`password` failed: no vault\. Correct the function that you gave as `password`/,
     ],
   ])('is refused at start-up, and by health, with %s', async (_, options, message) => {
     const store = newStore({ endpoints: server.url, ...options });
