@@ -92,7 +92,7 @@ function Warnings() {
     <>
       {problem !== undefined && (
         <p class="problem" role="alert">
-          The locks cannot be read; those below are of before. <Text of={problem} />
+          The locks cannot be read; the list below is out of date. <Text of={problem} />
         </p>
       )}
       {problem === undefined && nodes?.available === false && (

@@ -300,7 +300,7 @@ export function checkLockKind({
 function minHoldOfShared(minHold: number, whose: string): TypeError {
   return new TypeError(
     `Expected no \`minHold\` with \`mode: 'shared'\`, got ${minHold}${whose}. A shared lock ends with its release; ` +
-      'use an exclusive lock if two runs need a shortest distance',
+      'use an exclusive lock to keep runs a minimum time apart',
   );
 }
 

@@ -77,7 +77,7 @@ describe('the kind of a lock', () => {
   const without =
     'Leave out one of them: a lock with permits is another kind of lock, without readers and writers';
   const noMinHold =
-    'A shared lock ends with its release; use an exclusive lock if two runs need a shortest distance';
+    'A shared lock ends with its release; use an exclusive lock to keep runs a minimum time apart';
 
   test.each<[object, ErrorConstructor, string]>([
     [{ permits: 0 }, RangeError, 'Expected `permits` to be a whole number from 1 to 1000, got 0'],

@@ -230,7 +230,7 @@ describe('class definition throws for invalid options', () => {
     [
       { mode: 'shared', minHold: 1 },
       TypeError,
-      "Expected no `minHold` with `mode: 'shared'`, got 1. A shared lock ends with its release; use an exclusive lock if two runs need a shortest distance",
+      "Expected no `minHold` with `mode: 'shared'`, got 1. A shared lock ends with its release; use an exclusive lock to keep runs a minimum time apart",
     ],
     [
       { mode: 'shared', oncePerTick: true },

@@ -411,8 +411,15 @@ describe('connections', () => {
     await node.close();
     const closed = { name: 'ClosedStoreError', message: 'the store was closed before it was connected' };
     await expect(connecting).rejects.toMatchObject(closed);
-    const listeners = client.listenerCount('ready');
     await expect(node.connect()).rejects.toMatchObject(closed);
+  });
+
+  test("adds no listeners to a user's client when the store was closed before", async () => {
+    const client = server.client();
+    const listeners = client.listenerCount('ready');
+    const node = new RedisStore(client, false, newFleet());
+    await node.close();
+    await expect(node.connect()).rejects.toMatchObject({ name: 'ClosedStoreError' });
     expect(client.listenerCount('ready')).toBe(listeners);
   });
 
