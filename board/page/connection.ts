@@ -100,12 +100,21 @@ async function get<Answer>(file: string, parameters: Record<string, string>): Pr
 /**
  * Ends the holders with these ids, part by part, and returns the number of those that it ended.
  *
- * @throws Error that says why it did not work; the holders of earlier parts are ended then
+ * @throws Error that says why it did not work, and how many holders of earlier parts were ended
  */
 export async function release(n: number, ids: readonly string[]): Promise<number> {
+  // The number of the lock belongs to this epoch; a new connection may begin another one between two parts.
+  const of = { epoch, n };
   let released = 0;
-  for (let from = 0; from < ids.length; from += MOST_RELEASED)
-    released += await releaseSome({ epoch, n, ids: ids.slice(from, from + MOST_RELEASED) });
+  for (let from = 0; from < ids.length; from += MOST_RELEASED) {
+    try {
+      released += await releaseSome({ ...of, ids: ids.slice(from, from + MOST_RELEASED) });
+    } catch (error) {
+      if (from === 0) throw error;
+      const { message } = error as Error;
+      throw new Error(`Released ${released} of ${ids.length} holders. ${message}`, { cause: error });
+    }
+  }
   return released;
 }
 

@@ -49,10 +49,8 @@ export class Board implements OnModuleInit, BeforeApplicationShutdown {
   }
 
   async release(request: PlatformRequest, response: PlatformResponse, body: unknown): Promise<void> {
-    // The application looks up its user for the page's own requests alone, not for those of other sites.
-    const isAllowed = this.#server?.mayRelease(request.raw ?? request, body) === true;
-    const actor = isAllowed ? await this.options.actor?.(request as never) : undefined;
-    await this.#server?.release(exchangeOf(request, response), body, actor);
+    const actorOf = async (): Promise<string | undefined> => this.options.actor?.(request as never);
+    await this.#server?.release(exchangeOf(request, response), body, actorOf);
   }
 
   /** Runs before the server closes: the server waits for the streams, which end here. */

@@ -85,7 +85,7 @@ async function answer(pages: BoardServer, request: IncomingMessage, response: Se
   if (method !== 'POST' || file !== 'release')
     return refuse(response, 405, 'The board does not accept this request.');
   const body = await jsonOf(request);
-  await pages.release({ request, response }, body, userName());
+  await pages.release({ request, response }, body, async () => userName());
 }
 
 /** The name of the user; `undefined` for a user id without a name, as containers have. */

@@ -6,6 +6,7 @@ import { addLockSite } from '../service/lock-sites.js';
 import { injectInterceptor, interceptorOf } from './interceptor-injection.js';
 import { keepMetadata } from './keep-metadata.js';
 import { LockInterceptor, type ResultKind } from './lock.interceptor.js';
+import { methodName } from './method-name.js';
 import { mocked, notInjected } from './not-injected.js';
 import { markOncePerTick } from './schedule/once-per-tick.js';
 import { type ScheduledTask, scheduleOf } from './schedule/schedule-metadata.js';
@@ -21,30 +22,13 @@ export function checkedName(
   descriptor: PropertyDescriptor,
   check: () => void,
 ): string {
-  const method: unknown = descriptor?.value;
-  if (typeof method !== 'function' || typeof target === 'function') {
-    const what = name === undefined ? 'a class' : `\`${String(name)}\``;
-    throw new TypeError(
-      `@WithLock works only on instance methods, and ${what} is not one. ${remedyFor(target, name, descriptor)}`,
-    );
-  }
-  const fullName = `${target.constructor.name}.${String(name)}`;
+  const fullName = methodName('@WithLock', target, name, descriptor);
   try {
     check();
   } catch (error) {
     throw withPlace(`@WithLock of ${fullName}`, error);
   }
   return fullName;
-}
-
-function remedyFor(target: object, name: string | symbol | undefined, descriptor: unknown): string {
-  if (name === undefined) return 'Put it on each method that needs the lock';
-  if (typeof target === 'function') return 'Remove `static`';
-  // A property has no descriptor here: each object creates it later, after the decorator has run.
-  if (descriptor === undefined) {
-    return `Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``;
-  }
-  return `Write \`async ${String(name)}() { ... }\``;
 }
 
 /** Lock options of a method. */

@@ -53,20 +53,20 @@ export class BoardServer {
     json(response, 200, details);
   }
 
-  /** `true` if {@link release} would not refuse the request. */
-  mayRelease(request: IncomingMessage, body: unknown): boolean {
-    return this.#asked(request, body).refusal === undefined;
-  }
-
   /**
    * Ends holders of a lock.
    *
    * @param body - the parsed body of the request
-   * @param actor - the name of the user who sent the request
+   * @param actorOf - returns the name of the user who sent the request; called only for the page's own valid requests
    */
-  async release({ request, response }: Exchange, body: unknown, actor: string | undefined): Promise<void> {
+  async release(
+    { request, response }: Exchange,
+    body: unknown,
+    actorOf: () => Promise<string | undefined>,
+  ): Promise<void> {
     const { asked, refusal } = this.#asked(request, body);
     if (refusal) return refuse(response, ...refusal);
+    const actor = await actorOf();
     try {
       const released = await this.locks.release(asked, actor);
       if (released === undefined) return refuse(response, 404, 'Nobody holds this lock any more.');

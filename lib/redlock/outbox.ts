@@ -1,4 +1,5 @@
-import type { AcquireReply, AcquireRequest, ReleaseRequest, Store } from '../core/ports.js';
+import { asError } from '../core/errors.js';
+import type { AcquireReply, AcquireRequest, ReleaseRequest, Store, Tell } from '../core/ports.js';
 import type { Lease } from '../core/lease.js';
 
 /** The sender of a request, which receives the answer of each node. */
@@ -47,11 +48,10 @@ export class Outbox {
 
   /** Sends the collected requests now. Releases come first, because the next waiter may be among the attempts. */
   flush(): void {
-    const { store, index } = this;
     const releases = this.#releases;
     if (releases.length > 0) {
       this.#releases = [];
-      store.release(releases, (at, reply) => releases[at]?.answered(index, reply));
+      this.#send(releases, (tell) => this.store.release(releases, tell));
     }
     if (this.#extensions.length > 0) this.#extend();
     this.#acquire(this.#ordered, true);
@@ -67,7 +67,7 @@ export class Outbox {
       const same = left.filter((each) => each.ttl === ttl);
       left = left.filter((each) => each.ttl !== ttl);
       const leases = same.map(({ lease }) => lease);
-      this.store.extend(leases, ttl, (at, reply) => same[at]?.answered(this.index, reply));
+      this.#send(same, (tell) => this.store.extend(leases, ttl, tell));
     }
   }
 
@@ -78,7 +78,17 @@ export class Outbox {
     // A lease may have ended since it was collected. Do not send it: its release is on its way (S15).
     const attempts = asked.some(hasEnded) ? asked.filter((attempt) => !hasEnded(attempt)) : asked;
     if (attempts.length === 0) return;
-    this.store.acquire(attempts, ordered, (at, reply) => attempts[at]?.answered(this.index, reply));
+    this.#send(attempts, (tell) => this.store.acquire(attempts, ordered, tell));
+  }
+
+  /** Sends requests in one call of the store. A store of the application may throw where it should call `tell`. */
+  #send<Reply>(askers: readonly Asker<Reply>[], send: (tell: Tell<Reply>) => void): void {
+    const { index } = this;
+    try {
+      send((at, reply) => askers[at]?.answered(index, reply));
+    } catch (error) {
+      for (const asker of askers) asker.answered(index, asError(error));
+    }
   }
 }
 

@@ -138,7 +138,7 @@ describe('class definition throws for a decorator on', () => {
     expect(onClass).toThrow(
       new TypeError(
         '@WithLock works only on instance methods, and a class is not one. ' +
-          'Put it on each method that needs the lock',
+          'Put it on methods of the class',
       ),
     );
   });

@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, beforeEach, expect, jest, test } from '@jest/globals';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, jest, test } from '@jest/globals';
 import type { Redis } from 'ioredis';
 import { openClient } from '../../lib/stores/redis/connection/connection.js';
 import { RedisStore } from '../../lib/stores/redis/redis-store.js';
@@ -7,6 +7,7 @@ import { NO_RETRY } from '../../lib/core/lock-options.js';
 import type { AcquireOptions, Redlock } from '../../lib/redlock/redlock.js';
 import { countLocks, newFleet, redlockOver } from '../support/core.js';
 import { type RedisServer, startRedis } from '../support/redis-server.js';
+import { ScriptedNode, scriptedNodes } from '../support/scripted-node.js';
 import { startTcpProxy } from '../support/tcp-proxy.js';
 import { until } from '../support/until.js';
 
@@ -255,4 +256,34 @@ test('answers all requests of a command with the error of the command', async ()
   for (const outcome of outcomes) {
     expect(outcome).toMatchObject({ reason: { message: expect.stringContaining('NOPERM') as unknown } });
   }
+});
+
+describe('a store that throws where it should call `tell`', () => {
+  const wrong = new TypeError('a mistake of the store');
+  const fail = (): never => {
+    throw wrong;
+  };
+
+  function throwing(): ScriptedNode {
+    return Object.assign(new ScriptedNode('broken'), { acquire: fail, extend: fail, release: fail });
+  }
+
+  test('rejects with LockUnavailableError without a quorum, for each request of the turn', async () => {
+    const redlock = redlockOver([throwing()]);
+    const outcomes = await Promise.allSettled(['a', 'b'].map((key) => redlock.acquire([key], once)));
+    const refused = {
+      status: 'rejected',
+      reason: { code: 'LOCK_UNAVAILABLE', message: expect.stringContaining(wrong.message) as unknown },
+    };
+    expect(outcomes).toMatchObject([refused, refused]);
+  });
+
+  test('grants, extends and releases with a quorum of the other nodes', async () => {
+    const [one, two] = scriptedNodes(2);
+    const redlock = redlockOver([one!, throwing(), two!]);
+    const lock = await redlock.acquire(['k'], once);
+    await lock.extend(2 * once.ttl);
+    await lock.release();
+    expect(await one!.read(['k'])).toEqual([undefined]);
+  });
 });

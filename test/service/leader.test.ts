@@ -405,6 +405,21 @@ describe('start-up refuses', () => {
     const descriptor = Object.getOwnPropertyDescriptor(Bad.prototype, 'lead')!;
     expect(() => (decorate as MethodDecorator)(Bad.prototype, 'lead', descriptor)).toThrow(message);
   });
+
+  test.each([
+    ['@Leader', Leader('a')],
+    ['@OnlyLeader', OnlyLeader('a')],
+  ])('%s on a static method, with the remedy', (decorator, decorate) => {
+    class Bad {
+      static async lead(): Promise<void> {}
+    }
+    const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
+    expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(
+      new TypeError(
+        `${decorator} works only on instance methods, and \`lead\` is not one. Remove \`static\``,
+      ),
+    );
+  });
 });
 
 describe('a separate process', () => {

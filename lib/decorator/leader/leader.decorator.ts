@@ -4,6 +4,7 @@ import { SHORTEST_TTL_MS } from '../../core/lock-options.js';
 import { addLockSite } from '../../service/lock-sites.js';
 import { checkLeaderName, type LeaderTerm } from '../../service/leader/leader-term.js';
 import { injectInterceptor } from '../interceptor-injection.js';
+import { methodName } from '../method-name.js';
 
 /** Options of `@Leader`. */
 export interface LeaderOptions {
@@ -71,7 +72,7 @@ export function Leader(
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void {
   return (target, method, descriptor) => {
-    const fullName = checkPlace('@Leader', target, method, descriptor);
+    const fullName = methodName('@Leader', target, method, descriptor);
     try {
       checkLeaderName(name);
       checkOptionNames('@Leader', options, ['ttl', 'instance']);
@@ -105,21 +106,6 @@ export function leadersOf(object: object): readonly DeclaredLeader[] {
 export function checkInstance(instance: unknown): void {
   if (instance !== undefined && (typeof instance !== 'string' || instance === ''))
     throw badOption('instance', 'the `name` of a RedlockModule', instance);
-}
-
-/**
- * @returns the name of the class and of the method
- * @throws TypeError unless the decorated member is a method of an instance
- */
-export function checkPlace(
-  decorator: string,
-  target: object,
-  method: string | symbol,
-  descriptor: PropertyDescriptor | undefined,
-): string {
-  if (typeof descriptor?.value !== 'function' || typeof target === 'function')
-    throw new TypeError(`${decorator} works only on instance methods, and \`${String(method)}\` is not one`);
-  return `${target.constructor.name}.${String(method)}`;
 }
 
 /** Copies the error about an option of a decorator, with the method before the message. */

@@ -5,7 +5,8 @@ import { LockInterceptor } from '../lock.interceptor.js';
 import { keepMetadata } from '../keep-metadata.js';
 import { mocked, notInjected } from '../not-injected.js';
 import { checkLeaderName } from '../../service/leader/leader-term.js';
-import { checkInstance, checkPlace, type LeaderOptions, misuse } from './leader.decorator.js';
+import { methodName } from '../method-name.js';
+import { checkInstance, type LeaderOptions, misuse } from './leader.decorator.js';
 
 /** Options of `@OnlyLeader`. */
 export type OnlyLeaderOptions = Pick<LeaderOptions, 'instance'>;
@@ -53,8 +54,8 @@ export function OnlyLeader(
   method: string | symbol,
   descriptor: TypedPropertyDescriptor<Method>,
 ) => void {
-  return (target, methodName, descriptor: PropertyDescriptor) => {
-    const fullName = checkPlace('@OnlyLeader', target, methodName, descriptor);
+  return (target, property, descriptor: PropertyDescriptor) => {
+    const fullName = methodName('@OnlyLeader', target, property, descriptor);
     try {
       checkLeaderName(name);
       checkOptionNames('@OnlyLeader', options, ['instance']);

@@ -53,3 +53,34 @@ test("counts no answer to a user's client of a master that a Sentinel replaced b
   // The old master has carried out the requests.
   expect(await heldKeys(server.client())).toEqual(expect.arrayContaining(['lock:{held}', 'lock:{other}']));
 });
+
+test("uses a user's client again when the Sentinels, which announce host names, name its master", async () => {
+  const server = await startRedis();
+  const sentinel = await startRedis({
+    args: ['--sentinel'],
+    config: [
+      'sentinel resolve-hostnames yes',
+      'sentinel announce-hostnames yes',
+      `sentinel monitor locks localhost ${server.port} 1`,
+      '',
+    ].join('\n'),
+  });
+  const client = new Redis({ sentinels: [{ host: sentinel.host, port: sentinel.port }], name: 'locks' });
+  cleanUpAfterTests(async () => client.disconnect());
+  client.on('error', () => undefined);
+  const store = new RedisStore(client, false, newFleet());
+  cleanUpAfterTests(() => store.close());
+  await store.connect();
+  const looker = sentinel.client();
+  const name = async (port: number): Promise<void> => {
+    await looker.call('SENTINEL', 'REMOVE', 'locks');
+    await looker.call('SENTINEL', 'MONITOR', 'locks', 'localhost', port, 1);
+  };
+  const lease = leaseOn('held');
+  await acquireOn(store, lease);
+
+  await name(server.port + 1);
+  await until(async () => !(await extendOn(store, lease, TTL)));
+  await name(server.port);
+  await until(() => extendOn(store, lease, TTL));
+});

@@ -1,7 +1,8 @@
-import type { ServerAddress } from './driver.js';
-
-/** The address of the master according to a Sentinel: an IP address, or a name if the Sentinels use names. */
-export type MasterAddress = ServerAddress;
+/** The master according to a Sentinel. The name of a host can have several IP addresses. */
+export interface MasterAddress {
+  readonly ips: readonly string[];
+  readonly port: number;
+}
 
 /** The address of the other side of a connection. */
 interface Stream {
@@ -10,6 +11,6 @@ interface Stream {
 }
 
 /** `true` if the connection leads to that address. */
-export function leadsTo({ remoteAddress, remotePort }: Stream, { host, port }: MasterAddress): boolean {
-  return remoteAddress === host && remotePort === port;
+export function leadsTo({ remoteAddress, remotePort }: Stream, { ips, port }: MasterAddress): boolean {
+  return remotePort === port && remoteAddress !== undefined && ips.includes(remoteAddress);
 }

@@ -1,6 +1,9 @@
+import { lookup } from 'node:dns/promises';
+import { isIP } from 'node:net';
 import type { Redis, RedisOptions } from 'ioredis';
 import { CommandChannel } from './command-channel.js';
 import { openClient } from './connection.js';
+import type { ServerAddress } from './driver.js';
 import type { MasterAddress } from './master-address.js';
 
 /**
@@ -32,7 +35,8 @@ export class MasterWatch {
   #sentinels: readonly Sentinel[] | undefined;
   #timer: NodeJS.Timeout | undefined;
   /** The latest answer, until it is compared with the client's connection. */
-  #newest: MasterAddress | undefined;
+  #newest: ServerAddress | undefined;
+  #isResolving = false;
 
   /** @param moved - called when a Sentinel names another master than before, and the client is connected */
   constructor(
@@ -49,6 +53,7 @@ export class MasterWatch {
 
   end(): void {
     clearInterval(this.#timer);
+    this.#newest = undefined;
     for (const { channel } of this.#sentinels ?? []) {
       channel.close();
       channel.client.disconnect();
@@ -66,6 +71,7 @@ export class MasterWatch {
 
   #askAll(): void {
     for (const sentinel of this.#sentinels ?? []) this.#ask(sentinel);
+    this.#tell();
   }
 
   #ask(sentinel: Sentinel): void {
@@ -96,10 +102,30 @@ export class MasterWatch {
    * the change, so its next connection is compared.
    */
   #tell(): void {
-    if (!this.#newest || this.client.status !== 'ready') return;
     const master = this.#newest;
+    if (!master || this.client.status !== 'ready') return;
+    if (isIP(master.host)) this.#compare(master, [master.host]);
+    else void this.#resolve(master);
+  }
+
+  /**
+   * Resolves a host name: Sentinels with `announce-hostnames` answer with names, and a connection knows only the IP
+   * address of its server. A failed lookup is repeated at the next tick of the timer.
+   */
+  async #resolve(master: ServerAddress): Promise<void> {
+    // A slow resolver must not get a second question every half second.
+    if (this.#isResolving) return;
+    this.#isResolving = true;
+    const found = await lookup(master.host, { all: true }).catch(() => undefined);
+    this.#isResolving = false;
+    if (!found || this.#newest !== master || this.client.status !== 'ready') return;
+    const ips = found.map(({ address }) => address);
+    this.#compare(master, ips);
+  }
+
+  #compare({ port }: ServerAddress, ips: readonly string[]): void {
     this.#newest = undefined;
-    this.moved(master);
+    this.moved({ ips, port });
   }
 }
 

@@ -1,5 +1,6 @@
 import { afterEach, expect, test } from '@jest/globals';
 import type { Redis, RedisOptions } from 'ioredis';
+import type { ServerAddress } from '../../../../lib/stores/redis/connection/driver.js';
 import type { MasterAddress } from '../../../../lib/stores/redis/connection/master-address.js';
 import { MasterWatch } from '../../../../lib/stores/redis/connection/master-watch.js';
 import { type RedisServer, startRedis } from '../../../support/redis-server.js';
@@ -22,10 +23,15 @@ function clientOf(sentinel: RedisServer, { sentinelPassword }: RedisOptions = {}
 }
 
 /** Makes the Sentinel name another master from now on. */
-async function change(sentinel: RedisServer, port: number, options?: RedisOptions): Promise<void> {
+async function change(
+  sentinel: RedisServer,
+  to: number | ServerAddress,
+  options?: RedisOptions,
+): Promise<void> {
+  const { host, port } = typeof to === 'number' ? { host: '127.0.0.1', port: to } : to;
   const client = clientOf(sentinel, options);
   await client.call('SENTINEL', 'REMOVE', 'locks');
-  await client.call('SENTINEL', 'MONITOR', 'locks', '127.0.0.1', port, 1);
+  await client.call('SENTINEL', 'MONITOR', 'locks', host, port, 1);
 }
 
 interface Watched {
@@ -73,7 +79,7 @@ test('reports a change during a connect when the client is ready', async () => {
   expect(connecting.told).toEqual([]);
   connecting.client.status = 'ready';
   connecting.watch.begin();
-  expect(connecting.told).toEqual([{ host: '127.0.0.1', port: expect.any(Number) }]);
+  expect(connecting.told).toEqual([{ ips: ['127.0.0.1'], port: expect.any(Number) }]);
 });
 
 test.each([
@@ -87,7 +93,7 @@ test.each([
   const { told } = await watchOver([sentinel], { natMap });
   await change(sentinel, 7_002);
   await until(() => told.length > 0);
-  expect(told).toEqual([{ host: '10.0.0.1', port: 6_379 }]);
+  expect(told).toEqual([{ ips: ['10.0.0.1'], port: 6_379 }]);
 });
 
 test('connects to Sentinels with a password', async () => {
@@ -96,5 +102,20 @@ test('connects to Sentinels with a password', async () => {
   const { told } = await watchOver([sentinel], options);
   await change(sentinel, 7_002, options);
   await until(() => told.length > 0);
-  expect(told).toEqual([{ host: '127.0.0.1', port: 7_002 }]);
+  expect(told).toEqual([{ ips: ['127.0.0.1'], port: 7_002 }]);
+});
+
+test('reports the IP addresses of a master with a host name, and ignores a name that does not resolve', async () => {
+  const sentinel = await startSentinel(
+    7_001,
+    'sentinel resolve-hostnames yes',
+    'sentinel announce-hostnames yes',
+  );
+  // The longest name has 63 characters, so the lookup fails at once.
+  const natMap = { 'localhost:7002': { host: 'x'.repeat(64), port: 7_002 } };
+  const { told } = await watchOver([sentinel], { natMap });
+  await change(sentinel, { host: 'localhost', port: 7_002 });
+  await change(sentinel, { host: 'localhost', port: 7_003 });
+  await until(() => told.length > 0);
+  expect(told).toEqual([{ ips: expect.arrayContaining(['127.0.0.1']), port: 7_003 }]);
 });

@@ -1,0 +1,32 @@
+/**
+ * Returns the name of the class and of the decorated method, such as `Orders.settle`.
+ *
+ * @param decorator - the name of the decorator, such as `@WithLock`
+ * @throws TypeError unless the decorated member is a method of an instance
+ */
+export function methodName(
+  decorator: string,
+  target: object,
+  name: string | symbol,
+  descriptor: PropertyDescriptor | undefined,
+): string {
+  if (typeof descriptor?.value !== 'function' || typeof target === 'function') {
+    const what = name === undefined ? 'a class' : `\`${String(name)}\``;
+    const remedy = remedyFor(target, name, descriptor);
+    throw new TypeError(`${decorator} works only on instance methods, and ${what} is not one. ${remedy}`);
+  }
+  return `${target.constructor.name}.${String(name)}`;
+}
+
+function remedyFor(
+  target: object,
+  name: string | symbol | undefined,
+  descriptor: PropertyDescriptor | undefined,
+): string {
+  if (name === undefined) return 'Put it on methods of the class';
+  if (typeof target === 'function') return 'Remove `static`';
+  // A property has no descriptor here: each object creates it later, after the decorator has run.
+  if (descriptor === undefined)
+    return `Write \`async ${String(name)}() { ... }\` in place of \`${String(name)} = async () => { ... }\``;
+  return `Write \`async ${String(name)}() { ... }\``;
+}
