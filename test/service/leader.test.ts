@@ -412,6 +412,7 @@ describe('start-up refuses', () => {
   ])('%s on a static method, with the remedy', (decorator, decorate) => {
     class Bad {
       static async lead(): Promise<void> {}
+      async other(): Promise<void> {}
     }
     const descriptor = Object.getOwnPropertyDescriptor(Bad, 'lead')!;
     expect(() => (decorate as MethodDecorator)(Bad, 'lead', descriptor)).toThrow(

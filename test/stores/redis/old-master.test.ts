@@ -83,4 +83,5 @@ test("uses a user's client again when the Sentinels, which announce host names, 
   await until(async () => !(await extendOn(store, lease, TTL)));
   await name(server.port);
   await until(() => extendOn(store, lease, TTL));
+  await expect(acquireOn(store, leaseOn('other'))).resolves.toMatchObject({ granted: true });
 });
