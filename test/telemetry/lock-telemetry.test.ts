@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, describe, expect, jest, test } from '@jest/globals';
+import { afterEach, beforeEach, describe, expect, test } from '@jest/globals';
 import { Injectable } from '@nestjs/common';
 import { Test, type TestingModule } from '@nestjs/testing';
 import { channel, subscribe, tracingChannel, unsubscribe } from 'node:diagnostics_channel';
@@ -300,13 +300,10 @@ describe('onEvent', () => {
     ],
     ['rejects', () => Promise.reject(new Error('broken'))],
   ])('a listener that %s changes nothing, and is logged', async (_how, onEvent) => {
-    const unhandled = jest.fn();
-    process.on('unhandledRejection', unhandled);
     await start({ onEvent });
     await expect(module.get(Orders).settle(7)).resolves.toEqual(expect.any(String));
+    // Jest fails the test when a rejection stays unhandled for a turn of the event loop.
     await new Promise((resolve) => setImmediate(resolve));
-    process.off('unhandledRejection', unhandled);
-    expect(unhandled).not.toHaveBeenCalled();
     expect(log.of('error')).toEqual([
       "onEvent failed for 'acquired': Error: broken",
       "onEvent failed for 'released': Error: broken",
