@@ -37,7 +37,7 @@ function ioredis6(group: SentinelGroup): Redis6 {
 
 describe('a master that a Sentinel watches', () => {
   let group: SentinelGroup;
-  /** The first application has a connection of the library (ioredis 5), the second one a passed-in client of ioredis 6. */
+  /** The first application has a connection of the library (ioredis 5), the second a passed-in client of ioredis 6. */
   let apps: INestApplication[];
   let five: LockService;
   let six: LockService;

@@ -52,7 +52,7 @@ async function openStore(options: EtcdOptions): Promise<EtcdStore> {
   return store;
 }
 
-/** Hands a lock over to a waiting process, which uses every request of a lock. Resolves to `true` if the token grows. */
+/** Hands a lock over to a waiting process, which uses every request of a lock. `true` if the token grows. */
 async function handsOver(options: EtcdOptions): Promise<boolean> {
   const store = await openStore(options);
   const [one, other] = [store, await openStore(options)].map((each) => redlockOver([each], PATIENT)) as [

@@ -17,7 +17,7 @@ const TTL = 40_000;
 /** Milliseconds; below the ttl, so that a test cannot pass because a key expired instead of being deleted. */
 const DELETED_WITHIN = 0.75 * TTL;
 
-/** Answer to a renewal from a leader without the lease in memory, or from a deposed leader to a lease of the next term. */
+/** The answer of a leader without the lease in memory, or of a deposed leader to a lease of the next term. */
 const NO_LEASE = JSON.stringify({ result: { header: { revision: '1', raft_term: '2' }, TTL: '0' } });
 
 const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });

@@ -110,7 +110,7 @@ async function startLateGateway(server: EtcdServer) {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
         const neighbour = await redlock.acquire([kept], once);
-        // The refusal leaves a spare etcd lease. The next lock without renewal uses it, so its only request stores the key.
+        // The refusal leaves a spare etcd lease. The next unrenewed lock uses it, so its only request stores the key.
         const refused = redlock.acquire([kept], { ...once, renew });
         await expect(refused).rejects.toMatchObject({ code: 'LOCK_HELD' });
         proxy.dropReplies();

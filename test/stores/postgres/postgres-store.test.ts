@@ -395,7 +395,8 @@ describe('waiters', () => {
       await until(
         async () => (await count(`redlock.waiters where key = 'lock:${key}'`)) === Math.min(index + 1, 3),
       );
-      // A process has one call in the queue. The store learns how long the next call has waited only when the first is served.
+      // A process has one call in the queue. Only when this call is served, the store learns how long the next call
+      // has waited.
       await delay(TURN);
     }
     const begun = performance.now();

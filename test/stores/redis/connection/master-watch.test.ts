@@ -50,7 +50,7 @@ async function watchOver(sentinels: readonly RedisServer[], options: RedisOption
   return { watch, client, told };
 }
 
-test('reports each change of a Sentinel, and ignores one that always names another master', async () => {
+test('a MasterWatch reports each change at a Sentinel, and no difference between Sentinels', async () => {
   const [leading, behind] = await Promise.all([startSentinel(7_001), startSentinel(7_002)]);
   const { told } = await watchOver([behind, leading]);
   await change(leading, 7_003);
@@ -62,7 +62,7 @@ test('reports each change of a Sentinel, and ignores one that always names anoth
   expect(told.map(({ port }) => port)).toEqual([7_003, 7_004, 7_004]);
 });
 
-test('reports a change during a connect when the client is ready', async () => {
+test('a MasterWatch reports a change during a connect only when the client is ready', async () => {
   const sentinel = await startSentinel(7_001);
   const [connecting, ready] = [await watchOver([sentinel]), await watchOver([sentinel])];
   connecting.client.status = 'connecting';
@@ -82,7 +82,7 @@ test.each([
     'a function',
     (address: string) => (address === '127.0.0.1:7002' ? { host: '10.0.0.1', port: 6_379 } : null),
   ],
-])('names the master by its reachable address, with a natMap that is %s', async (_what, natMap) => {
+])('a MasterWatch gives the reachable address of the master with a natMap that is %s', async (_what, natMap) => {
   const sentinel = await startSentinel(7_001);
   const { told } = await watchOver([sentinel], { natMap });
   await change(sentinel, 7_002);
@@ -90,7 +90,7 @@ test.each([
   expect(told).toEqual([{ host: '10.0.0.1', port: 6_379 }]);
 });
 
-test('connects to Sentinels with a password', async () => {
+test('a MasterWatch connects to Sentinels that need a password', async () => {
   const sentinel = await startSentinel(7_001, 'requirepass secret');
   const options = { sentinelPassword: 'secret' };
   const { told } = await watchOver([sentinel], options);
