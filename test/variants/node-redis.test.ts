@@ -40,7 +40,7 @@ describe('a client of createSentinel', () => {
     await Promise.all([app, ours].map((each) => each.close()));
   });
 
-  test('excludes callers over a connection of the library for 50 keys, and wakes its waiters', async () => {
+  test('locks 50 keys against another application, and wakes its own waiters', async () => {
     const keys = Array.from({ length: 50 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     await expect(others.tryAcquire('key:7', { ttl: TTL })).resolves.toBeNull();
@@ -149,7 +149,7 @@ describe('a client of createCluster', () => {
     await Promise.all(apps.map((each) => each.close()));
   });
 
-  test('stores locks on all masters, locks several keys of one hash slot, and refuses keys of several', async () => {
+  test('stores locks on all masters, locks keys of one hash slot together, and refuses keys of several hash slots', async () => {
     const keys = Array.from({ length: 30 }, (_, index) => `key:${index}`);
     const held = await Promise.all(keys.map((key) => locks.acquire(key, once)));
     const spread = await Promise.all(lookers.map(countLocks));

@@ -145,7 +145,7 @@ describe('a requested fail-over that leaves the old master a master', () => {
     return lock;
   }
 
-  test('makes the library renew its lock at the new master before the lock lapses there', async () => {
+  test('lets the library renew a lock at the new master before the lock lapses there', async () => {
     const lock = await hold(await locksOver());
     await failOver();
     const others = await locksOver();

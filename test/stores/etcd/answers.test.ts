@@ -76,7 +76,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
 
   const newLease = (ttl = TTL): Lease => new Lease([freshKey()], 'me', ttl);
 
-  describe('an etcd leader that answers that a lease does not exist', () => {
+  describe('a leader that says that a lease does not exist', () => {
     test('makes a renewal fail, but does not end a lock whose key exists', async () => {
       const store = await openStore();
       const lease = newLease();
@@ -118,7 +118,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       ['`null`', 'null'],
       ['an empty object', '{}'],
       ['HTML', '<html>'],
-    ])('fails an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
+    ])('rejects an acquire and deletes its key when etcd answers with %s', async (_, answer) => {
       const store = await openStore();
       const [neighbour, lease] = [newLease(), newLease()];
       await acquireOn(store, neighbour, { renewed: true });
@@ -133,7 +133,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       await releaseOn(store, neighbour);
     });
 
-    test("fails a renewal with etcd's own words when etcd answers with an error", async () => {
+    test("rejects a renewal with etcd's own words when etcd answers with an error", async () => {
       const store = await openStore();
       const lease = newLease();
       await acquireOn(store, lease, { renewed: true });
@@ -171,7 +171,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
   });
 
   describe('the etcd lease of one lock', () => {
-    test('is used for the next attempt when its own attempt failed before storing a key', async () => {
+    test('is used for the next attempt when the first attempt failed before it stored a key', async () => {
       const store = await openStore();
       await acquireOn(store, newLease());
       await server.call('kv/deleterange', { key: Buffer.from('nestjs-redlock/base').toString('base64') });
@@ -184,7 +184,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
       expect([spare, again.size]).toEqual([expect.any(String), 0]);
     });
 
-    test('is revoked after a refused attempt if another lease is ready for later attempts', async () => {
+    test('is revoked after a refused attempt if a spare lease is ready for later attempts', async () => {
       const store = await openStore();
       const holder = newLease();
       await acquireOn(store, holder);
@@ -300,7 +300,7 @@ const NO_LEADER = JSON.stringify({ error: 'etcdserver: no leader', code: 14 });
     });
   });
 
-  test('expires an unrenewed lock while other locks with the same ttl come and go', async () => {
+  test('expires an unrenewed lock while others acquire and release locks with the same ttl', async () => {
     const store = await openStore();
     const forgotten = newLease(2_000);
     const began = performance.now();

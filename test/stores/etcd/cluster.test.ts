@@ -93,7 +93,7 @@ const waiting: AcquireOptions = {
     await whole();
   });
 
-  test('grants a lock to another caller only after its validity when the leader is paused', async () => {
+  test('grants a lock to another caller only after its validity, even if the leader is paused', async () => {
     const first = await leader();
     const [holder, other] = [await newProcess([first]), await newProcess(from(first).slice(1))];
     const key = freshKey();

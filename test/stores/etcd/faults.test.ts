@@ -103,9 +103,9 @@ async function startLateGateway(server: EtcdServer) {
     return (await server.holders()).some((name) => name.startsWith(`nestjs-redlock/lock/lock:${key}\0`));
   }
 
-  describe('a broken connection to etcd', () => {
+  describe('a store over a broken connection', () => {
     test.each([true, false])(
-      'loses the reply to an acquire: its key is deleted, and other keys stay (renew: %p)',
+      'deletes the key of an acquire whose reply was lost, and keeps other keys (renew: %p)',
       async (renew) => {
         const redlock = await newProcess(proxy);
         const [kept, key] = [freshKey(), freshKey()];
@@ -129,7 +129,7 @@ async function startLateGateway(server: EtcdServer) {
     );
 
     test.each([true, false])(
-      'delivers an acquire after its release: nothing is stored (S16, renew: %p)',
+      'stores nothing when an acquire arrives after its release (S16, renew: %p)',
       async (renew) => {
         const late = await startLateGateway(server);
         const other = await startFakeGateway(server);
@@ -160,7 +160,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('loses no lock when it is cut repeatedly: the next connection renews the lock', async () => {
+    test('loses no lock when the connection is cut repeatedly: the next connection renews the lock', async () => {
       const redlock = await newProcess(proxy);
       const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
       for (let time = 0; time < 2; time++) {
@@ -247,7 +247,7 @@ async function startLateGateway(server: EtcdServer) {
       await redlock.close();
     });
 
-    test('keeps no unrenewed lock beyond its ttl while another lock renews it', async () => {
+    test('keeps no unrenewed lock beyond its ttl, even if another lock renews the lease', async () => {
       const store = await openStore(server);
       const ttl = 4_000;
       const [left, kept] = [freshKey(), freshKey()];
@@ -338,7 +338,7 @@ async function startLateGateway(server: EtcdServer) {
   });
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
-    test.each(['an acquisition', 'a release'])(
+    test.each(['an acquire', 'a release'])(
       'lacks newer locks, but tokens still grow, when %s is the first request to it',
       async (first) => {
         const mine = await startEtcd();
@@ -424,7 +424,7 @@ async function startLateGateway(server: EtcdServer) {
     ];
 
     test.each(LONG ? faults : faults.slice(0, 2))(
-      'never hold a lock together, get growing tokens and leave no orphan when %s',
+      'never hold a lock together, get growing tokens and leave no orphaned lock when %s',
       async (_, fault) => {
         const mine = await startEtcd();
         const way = await startTcpProxy(mine);

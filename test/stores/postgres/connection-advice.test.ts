@@ -82,7 +82,7 @@ describe('an error of a connection', () => {
     ],
     ['', 'Connection terminated unexpectedly', 'check that the server at that address is PostgreSQL'],
     ['ECONNREFUSED', '', 'ECONNREFUSED; check the port'],
-  ])('gets advice on what to do: %s %s', (code, message, advice) => {
+  ])('says what to do: %s %s', (code, message, advice) => {
     const error = withAdvice(Object.assign(new Error(message), { code }));
     expect(error.message).toContain(advice);
     expect(error.message.startsWith(message)).toBe(true);

@@ -71,8 +71,8 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
   return (await looker.query(sql, [`lock:${key}`])).rowCount === 1;
 }
 
-describe('a cut or stalled connection', () => {
-  test('leaves no orphan when it is cut while an acquire waits for a locked row', async () => {
+describe('a store over a broken connection', () => {
+  test('leaves no orphaned lock when the connection is cut while an acquire waits for a locked row', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -98,7 +98,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('leaves no orphan when its acquire runs on the server after the release (S6)', async () => {
+  test('leaves no orphaned lock when the server runs an acquire after its release (S6)', async () => {
     const looker = await server.client();
     const key = freshKey();
     // Other stores have connections to the server, too, which may be ending.
@@ -127,7 +127,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('loses the reply to an acquire: the next connection releases the lock', async () => {
+  test('rejects an acquire whose reply was lost, and releases its lock over the next connection', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess(proxy, 3_000);
@@ -141,7 +141,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('loses no lock when it is cut briefly: the next connection renews the lock', async () => {
+  test('loses no lock when the connection is cut briefly: the next connection renews the lock', async () => {
     const redlock = await newProcess();
     const lock = await redlock.acquire([freshKey()], { ...waiting, ttl: 9_000 });
     for (let time = 0; time < 2; time++) {
@@ -153,7 +153,7 @@ describe('a cut or stalled connection', () => {
     await redlock.close();
   });
 
-  test('delivers the release of a lapsed lease late, without effect on the next holder (S7)', async () => {
+  test('releases a lapsed lease late, without effect on the next holder (S7)', async () => {
     const store = await openStore();
     const direct = await openStore(server);
     const key = freshKey();
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('hangs for longer than a ttl: the holder learns of the loss in time, and no late lock stays', async () => {
+  test('lets a holder learn of its loss in time, and keeps no late lock, when it hangs', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();
@@ -375,7 +375,7 @@ describe('many contenders', () => {
   ];
 
   test.each(faults)(
-    'never hold a lock together, get growing tokens and leave no orphan when the server %s',
+    'never hold a lock together, get growing tokens and leave no orphaned lock when the server %s',
     async (_, fault) => {
       const mine = await startPostgresServer();
       const { overlaps, tokenFaults, late, acquisitions } = await contendOver(

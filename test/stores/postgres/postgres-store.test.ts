@@ -135,7 +135,7 @@ describe('fencing tokens', () => {
     expect(grantOf(await acquireOn(store, leaseOn([a, b]))).token).toBe(2 ** 52 + 1);
   });
 
-  test('never exceed the largest safe integer: the next acquire of the key fails', async () => {
+  test('never exceed Number.MAX_SAFE_INTEGER: the next acquire of the key fails', async () => {
     const store = await openStore();
     const [key, other] = [freshKey(), freshKey()];
     await looker.query(`insert into redlock.locks (key, token) values ($1, $2)`, [
@@ -269,7 +269,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('lock no row when a later writer finds the mark of an earlier writer (S22)', async () => {
+  test('lock no row for a second waiting writer while the mark of the first one is set (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -411,7 +411,7 @@ describe('waiters', () => {
     expect(await count(`redlock.waiters where key = 'lock:${key}'`)).toBe(0);
   });
 
-  test('acquire together as adjacent readers, and one by one behind a writer', async () => {
+  test('acquire together if they are adjacent readers, while a reader behind a writer waits', async () => {
     const redlock = await newProcess('a');
     const others = await Promise.all(['b', 'c', 'd'].map(newProcess));
     const key = freshKey();
@@ -523,7 +523,7 @@ describe('the tables of the store', () => {
     expect(rows).toEqual([{ version: 4 }]);
   });
 
-  test('keep locks during a migration, and keep a newer version than a process needs', async () => {
+  test('keep locks during a migration, and are never changed to an older version', async () => {
     const connectionString = await database('upgraded');
     const client = await server.client(connectionString);
     const store = await openStore({ connectionString });
@@ -647,7 +647,7 @@ describe('the tables of the store', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose only rows that ended an hour ago and whose tokens the clock has passed', async () => {
+  test('lose by the sweep only rows that ended an hour ago and whose tokens the clock has passed', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);

@@ -421,7 +421,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees the slot of a lease that requires another slot, even when that slot is refused', async () => {
+  test('frees the present slot of a lease that requires another slot, even if the other slot is refused', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -601,7 +601,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('does not grant slots that the record has as taken, even if the set and the hash are gone', async () => {
+  test('does not grant a slot that is taken in the record, even if the set and the hash are gone', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -680,7 +680,7 @@ describe('permits on free keys', () => {
       await expect(takenOf(key)).resolves.toBe(['001', '100', '010'][index]);
   });
 
-  test('get their preferred slots, or the next one at a key with a holder', async () => {
+  test('get their preferred slots, or the next free slot of a key with a holder', async () => {
     await hold('b');
     const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
     const answers = await askAll(leases.map((lease, index) => requestFor(lease, { wish: wishes[index] })));
@@ -1398,7 +1398,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('does not change the floor: the record keeps the last token before the first permit', async () => {
+  test('leaves the last token before the first permit in the record', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
@@ -1481,7 +1481,7 @@ describe('the queue of a key with permits', () => {
     expect(x.ended).toBe(false);
   });
 
-  test('queues the next waiter of a process when one is granted, and tells if the next is first', async () => {
+  test('queues the next waiter of a process when its first waiter is granted, and says if the next is first', async () => {
     const me = await listener('a');
     const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);

@@ -352,7 +352,7 @@ async function commandCountOf(command: string): Promise<number> {
   return (await commandCounts())[command] ?? 0;
 }
 
-describe('a store and its connection', () => {
+describe('a store', () => {
   test('grants locks again after its server has restarted', async () => {
     const node = await openNode();
     const redlock = redlockOn(node);
@@ -402,7 +402,7 @@ describe('a store and its connection', () => {
     );
   });
 
-  test('rejects pending and later connects over a passed-in client when it is closed', async () => {
+  test('rejects pending and later connects over a passed-in client when the store is closed', async () => {
     const client = new Redis({ host: '127.0.0.1', port: 1, retryStrategy: () => 20 });
     client.on('error', () => undefined);
     ends.push(() => client.disconnect());
@@ -414,7 +414,7 @@ describe('a store and its connection', () => {
     await expect(node.connect()).rejects.toMatchObject(closed);
   });
 
-  test('adds no listeners to a passed-in client after it was closed', async () => {
+  test('adds no listeners to a passed-in client after the store was closed', async () => {
     const client = server.client();
     const listeners = client.listenerCount('ready');
     const node = new RedisStore(client, false, newFleet());
@@ -423,7 +423,7 @@ describe('a store and its connection', () => {
     expect(client.listenerCount('ready')).toBe(listeners);
   });
 
-  test('rejects pending and later connects over its own connection when it is closed', async () => {
+  test('rejects pending and later connects over its own connection when the store is closed', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     proxy.blackHole();

@@ -161,7 +161,7 @@ describe.each<[string, () => Promise<Setup>]>([
 });
 
 /** node-redis looks for the master and sends a command again (`maxCommandRediscovers`) while the server answers READONLY. */
-describe('a master behind a Sentinel that is a replica for a moment, with node-redis', () => {
+describe('a master that is a replica for a moment, with node-redis and a Sentinel', () => {
   const terms = { ttl: 60_000, retry: NO_RETRY, renew: false };
   let looker: Redis;
   let client: ReturnType<typeof nodeRedisSentinel>;

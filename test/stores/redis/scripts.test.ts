@@ -445,7 +445,7 @@ describe('the fencing token that ACQUIRE gives', () => {
   test.each<[string, Written]>([
     ['was released', { state: 'F', life: LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
-    ['was kept', { state: 'K', life: LINGER_MS }],
+    ['was kept for minHold', { state: 'K', life: LINGER_MS }],
   ])('is one larger than the last token of a key that %s, when the clock is behind that token', async (_name, record) => {
     const last = tokenAhead();
     await write('k', { ...record, token: last });
@@ -685,7 +685,7 @@ describe('the RAISE script', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('raises the marker when the token is more than LEAD_MS ahead of the clock, and keeps its time', async () => {
+  test('raises the marker when the token is more than LEAD_MS ahead of the clock, and keeps the time in it', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -854,7 +854,7 @@ describe('the RELEASE script', () => {
     await expectLife('b', TTL + LINGER_MS);
   });
 
-  test('keeps the last token for LINGER_MS', async () => {
+  test('keeps the last token for LINGER_MS after the release', async () => {
     const [long, short] = [leaseFor('long', { ttl: 3_600_000 }), leaseFor('short', { ttl: 10 })];
     await granted(long);
     await granted(short);
@@ -901,7 +901,7 @@ describe('the RELEASE script', () => {
     await granted(leaseFor(['k', 'a', 'b']));
   });
 
-  test('keeps records for the rest of minHold, longer or shorter than their ttl', async () => {
+  test('keeps records for the rest of minHold, whether the ttl is longer or shorter', async () => {
     const [long, short] = [
       leaseFor('long', { ttl: 3_600_000 }),
       leaseFor(['short', 'b', 'gone'], { ttl: 10_000 }),
@@ -1048,7 +1048,7 @@ describe('the READ script', () => {
     await write('for ever', { life: Infinity });
     await write('free', { state: 'F' });
     await write('lapsed', { life: LINGER_MS });
-    await write('was kept', { state: 'K', life: LINGER_MS });
+    await write('was kept for minHold', { state: 'K', life: LINGER_MS });
     const found = (await read(
       'held',
       'none',
@@ -1056,7 +1056,7 @@ describe('the READ script', () => {
       'free',
       'for ever',
       'lapsed',
-      'was kept',
+      'was kept for minHold',
     )) as unknown[][];
     expect(found).toEqual([
       [await recordOf('held'), expect.any(Number)],
@@ -1196,7 +1196,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('keeps the flag `w` in the record when a caller acquires that queues on another node', async () => {
+  test('keeps the flag `w` in the record when a caller with another queue node acquires', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1291,7 +1291,7 @@ describe('the queue of a key', () => {
     alive.stop();
   });
 
-  test('lets nobody pass the waiter whose turn it is for a short time, and then drops that waiter', async () => {
+  test('protects the turn of a waiter for a short time, and then drops the waiter', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1312,7 +1312,7 @@ describe('the queue of a key', () => {
     second.stop();
   });
 
-  test('lets a caller that came earlier acquire before the first waiter', async () => {
+  test('grants the lock to a caller that came before the first waiter', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1322,7 +1322,7 @@ describe('the queue of a key', () => {
     first.stop();
   });
 
-  test('loses the waiter whose turn it is when that waiter acquires', async () => {
+  test('grants the lock to the waiter whose turn it is, and then drops that waiter', async () => {
     const first = await listener('a');
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1381,7 +1381,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('queues the next waiter of a process when one is granted, and tells if the next is first', async () => {
+  test('queues the next waiter of a process when its first waiter is granted, and says if the next is first', async () => {
     const [me, other] = [waiterOf('a'), waiterOf('b')];
     const lease = leaseFor('k');
     const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });
@@ -1397,7 +1397,7 @@ describe('the queue of a key', () => {
     await expect(stateOf('k')).resolves.toBe('Hw');
   });
 
-  test('notifies the next waiter when the waiter whose turn it is leaves', async () => {
+  test('notifies the next waiter when the first waiter leaves during its turn', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1447,7 +1447,7 @@ describe('the queue of a key', () => {
     await expect(redis.exists(queueKey(PREFIX, 'b'))).resolves.toBe(0);
   });
 
-  test('loses a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
+  test('drops a granted waiter at all of its keys, and keeps the flag `w` for other waiters', async () => {
     const [both, other] = [await listener('a', 'a', 'b'), await listener('b', 'b')];
     const holder = await holding('b');
     await wait(both.waiter, 900);
@@ -1601,7 +1601,7 @@ describe('a single number as the reply to a command', () => {
     ]);
   });
 
-  test('is replaced by a separate answer when the marker is ahead of the clock', async () => {
+  test('is not used when the token comes from the marker, which is raised', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() - TTL, high);
     await expect(acquire(leaseFor('k'), { marked: true, proposal: high + 1 })).resolves.toBe(high + 1);

@@ -271,7 +271,7 @@ test.each(
 });
 
 describe('readers', () => {
-  test('hold a lock together with one token, even if a later reader proposes a larger one', async () => {
+  test('hold a lock together with one token, even if a later reader proposes a larger token', async () => {
     const first = reader();
     const token = await granted(first);
     const others = [reader(), reader(), reader()];
@@ -345,7 +345,7 @@ describe('readers', () => {
     await expect(snapshot()).resolves.toEqual(before);
   });
 
-  test('fail when they repeat a request after they lapsed or the last reader released', async () => {
+  test('fail when they repeat a request after they lapsed, or after the last reader released', async () => {
     const [lapsed, last] = [reader('k', { ttl: SHORT }), reader()];
     await granted(lapsed);
     await granted(last);
@@ -505,7 +505,7 @@ describe('the end of a reader', () => {
     await granted(writer());
   });
 
-  test('leaves an entry that later readers remove, about 500 lapsed readers each', async () => {
+  test('leaves an entry; each later reader removes about 500 entries of lapsed readers', async () => {
     const dead = Array.from({ length: 1_200 }, () => reader('k', { ttl: SHORT }));
     for (let at = 0; at < dead.length; at += 100) await ask(dead.slice(at, at + 100));
     await granted(reader());
@@ -1178,11 +1178,11 @@ describe('the scripts for a key with several holders', () => {
   });
 
   test.each([
-    ['a slot is free, so it is notified', '@', 0, true],
-    ['a holder has lapsed, so it is notified', 'F', -1_000, true],
-    ['all slots are held, so it is not notified', 'F', TTL, false],
+    ['a slot is free', '@', 0, true],
+    ['the holder of a slot has lapsed', 'F', -1_000, true],
+    ['all slots are held', 'F', TTL, false],
   ])(
-    'LEAVE frees the way for the next waiter for a permit: %s',
+    'LEAVE notifies the next waiter for a permit only if a slot is available: %s',
     async (_when, map, ends, isTold) => {
       const [front, next] = [waiterOf('a', 'permits'), waiterOf('b', 'permits')];
       const record = `Pw0000000000000007:${'a'.repeat(32)}:1700000000002:00000003+${map}:one:0000000000000004`;

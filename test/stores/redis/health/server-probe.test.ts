@@ -174,25 +174,25 @@ test('a node that could not be checked when it connected (OOM) votes when a late
   await until(async () => (await attempt(locksOver(nodes))) === 'acquired');
 });
 
-describe('a server with weaker locks is used, with one warning', () => {
-  test('when it keeps no append-only file and has no restart guard (S13)', async () => {
+describe('the check of a server for weaker locks', () => {
+  test('warns once when the server keeps no append-only file and has no restart guard (S13)', async () => {
     const { failures, warnings } = await connect([(await newServer()).url]);
     expect(failures).toEqual([]);
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('but without a warning when it writes every lock to disk or has a restart guard (S12, S13)', async () => {
+  test('gives no warning when the server writes every lock to disk or has a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
 
-  test('when it evicts keys (S14)', async () => {
+  test('warns once when the server evicts keys (S14)', async () => {
     const server = await newServer({ args: [...DURABLE.args!, '--maxmemory-policy', 'volatile-lru'] });
     const { warnings } = await connect([server.url]);
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('when its user may not run INFO, and the restart guard still notices a loss of data', async () => {
+  test('warns once when the user may not run INFO, and the restart guard still notices a loss of data', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()

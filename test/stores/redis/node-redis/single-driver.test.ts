@@ -26,7 +26,7 @@ beforeAll(async () => {
 });
 
 describe('a node-redis client that is passed in', () => {
-  test('grants locks only while it is open; the error otherwise says that it is not open', async () => {
+  test('serves locks only while it is open; otherwise the error says that it is not open', async () => {
     const client = createClient({ url: server.url });
     client.on('error', () => undefined);
     const locks = (await startApp({}, { nodes: client }, { logger: SILENT })).get(LockService);
@@ -62,7 +62,7 @@ describe('a node-redis client that is passed in', () => {
     ['Buffers in place of strings', { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } }],
     ['no offline queue', { disableOfflineQueue: true }],
     ['a keyPrefix', { keyPrefix: 'own:' }],
-  ])('with %s reads, lists and waits for locks, and checks the server', async (what, options) => {
+  ])('reads, lists and waits for locks with %s, and warns of a weak server', async (what, options) => {
     const fleet = newFleet();
     const node = storeOver(nodeRedis(server.url, options), fleet);
     await node.connect();
