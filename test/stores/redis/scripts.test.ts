@@ -1048,7 +1048,7 @@ describe('the READ script', () => {
     await write('for ever', { life: Infinity });
     await write('free', { state: 'F' });
     await write('lapsed', { life: LINGER_MS });
-    await write('was kept for minHold', { state: 'K', life: LINGER_MS });
+    await write('was kept', { state: 'K', life: LINGER_MS });
     const found = (await read(
       'held',
       'none',
@@ -1056,7 +1056,7 @@ describe('the READ script', () => {
       'free',
       'for ever',
       'lapsed',
-      'was kept for minHold',
+      'was kept',
     )) as unknown[][];
     expect(found).toEqual([
       [await recordOf('held'), expect.any(Number)],
