@@ -178,7 +178,7 @@ test('a store checks a master that joins the Cluster, and forgets a master that 
   const slot = (await clients[0]!.call('CLUSTER', 'KEYSLOT', 'lock:{k}')) as number;
   const owner = slot < 8_192 ? 0 : 1;
   const oldId = await clients[owner]!.call('CLUSTER', 'MYID');
-  /** Moves the slot. The target announces it first, because the others believe the target. */
+  /** Moves the slot. The target announces the move first, because the other servers believe the target. */
   const move = async (to: unknown, from: unknown, [source, target]: [number, number]): Promise<void> => {
     await clients[target]!.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', String(from));
     await clients[source]!.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', String(to));

@@ -110,7 +110,7 @@ test('an acquire on a Cluster stores nothing when it arrives late (S16)', async 
 test('an acquire fails within the time limit and leaves no key when the Cluster is down (CLUSTERDOWN)', async () => {
   const redlock = redlockOver([await clusterNode()], { nodeTimeout: 100 });
   await looker.call('CLUSTER', 'DELSLOTSRANGE', 0, 16_383);
-  // The client repeats the command for longer than that.
+  // The client repeats the command for longer than the time limit.
   await expect(redlock.acquire(['k'], once)).rejects.toThrow('no answer within 100 ms');
   await looker.call('CLUSTER', 'ADDSLOTSRANGE', 0, 16_383);
   while (!String(await looker.call('CLUSTER', 'INFO')).includes('cluster_state:ok')) await delay(10);

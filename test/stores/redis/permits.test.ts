@@ -256,7 +256,7 @@ async function remainingOf(lease: Lease, key = 'k'): Promise<number> {
   return Number(await redis.zscore(holdersKey(PREFIX, key), lease.id)) - Date.now();
 }
 
-/** Expects every key in Redis, except the marker, to expire within the linger. */
+/** Expects every key in Redis, except the marker, to expire within `LINGER_MS`. */
 async function expectNothingAfterLinger(): Promise<void> {
   for (const key of await redis.keys('*')) {
     if (key === MARKER) continue;
@@ -1437,7 +1437,7 @@ describe('the queue of a key with permits', () => {
     await waitAlone(writer.waiter, 900);
     await releaseAll(held);
     expect(isTurn((await toldTo([writer]))[0]!)).toBe(true);
-    // Without the turn in the queue, the next request begins one.
+    // The stored turn is deleted, so the next request begins a new turn.
     await redis.zremrangebyscore(queueKey(PREFIX, 'k'), -1, -1);
     const refusal = [-4, writer.name, expect.any(Number)];
     await expect(
@@ -1487,7 +1487,7 @@ describe('the queue of a key with permits', () => {
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);
     expect(readAcquirePermitsReply(given)).toMatchObject({ granted: true, nextIsFirst: true, slots: [0] });
     await expect(queue()).resolves.toEqual([me.name]);
-    // Slots are free, so that it is notified.
+    // Slots are free, so the waiter is notified.
     expect(isTurn((await toldTo([me]))[0]!)).toBe(true);
   });
 

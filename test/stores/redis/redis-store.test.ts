@@ -307,7 +307,7 @@ test('a store sends a release again when the server refuses it, and logs the ref
 test("a store acquires even if its estimate of the server's clock is behind (S16)", async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
-  // From now on the server has the script of a first connection, so that the slow connection needs two replies only.
+  // From now on the server has the script for new connections, so that the slow connection needs two replies only.
   await openNode();
   const client = new Redis(proxy.url);
   client.on('error', () => {});

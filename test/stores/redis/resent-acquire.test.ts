@@ -105,7 +105,7 @@ describe.each<[string, () => Promise<Setup>]>([
     setup = await setUp();
   });
 
-  /** Cuts the connection, whose requests are held, when the client has written the commands of this turn. */
+  /** Cuts the connection when the client has written the commands of this turn, which the proxy holds. */
   async function cut(client: Cluster | Redis, lost: string): Promise<void> {
     await turn();
     // `once` of node:events would reject with the error that the client emits first.
@@ -207,7 +207,7 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
   test('stores nothing when node-redis sends an acquire again after its time limit (S16)', async () => {
     const store = storeOver(client, newFleet());
     await store.connect();
-    // Much longer than the client takes to send the command again.
+    // The time limit is much longer than the client takes to send the command again.
     const redlock = redlockOver([store], { nodeTimeout: 2_000 });
     await until(() =>
       redlock.acquire(['second'], { ...terms, signals: [] }).then(
@@ -218,7 +218,8 @@ describe('a master that is a replica for a moment, with node-redis and a Sentine
     await refuse();
     const before = await refusals();
     const failed = failureOf(redlock.acquire(['late'], { ...terms, signals: [] }));
-    // The time limit of the attempt may end it, or the script: after the deadline it writes nothing, so that a replica runs it.
+    // Either the time limit ends the attempt, or the script does: after the deadline the script writes nothing, so that
+    // a replica runs it.
     expect(await failed).toMatch(/within 2000 ms|too late/);
     expect(await refusals()).toBeGreaterThan(before + 1);
     await accept();

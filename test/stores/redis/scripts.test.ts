@@ -370,7 +370,7 @@ describe('the ACQUIRE script', () => {
     ['like a free record, but without a token', `F-${'x'.repeat(16)}:${THEIRS}:1700000000000:me`],
     ['like a free record, but without a colon behind the token', `F-${'1'.repeat(80)}`],
   ])('fails on a value that is not a lock (%s), and keeps it (S19)', async (_name, value) => {
-    // A record that expires within the linger has lapsed, and would be overwritten.
+    // A record that expires within `LINGER_MS` has lapsed, and would be overwritten.
     await redis.set('lock:{b}', value, 'PX', LINGER_MS);
     for (const keys of ['b', ['a', 'b']]) await expect(acquire(leaseFor(keys))).rejects.toThrow(FOREIGN);
     await expect(redis.keys('*')).resolves.toEqual(['lock:{b}']);
@@ -643,7 +643,7 @@ describe('the RAISE script', () => {
     const raised = record.replace(String(token), String(token + 5));
     await expect(redis.mget('lock:{a}', 'lock:{b}')).resolves.toEqual([raised, raised]);
     await expectLife('a', TTL + LINGER_MS);
-    // A request for the present token succeeds, too: the message may come twice.
+    // A request for the present token succeeds, too, because a client may send the command twice.
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 

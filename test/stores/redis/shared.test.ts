@@ -954,7 +954,7 @@ describe('the queue of a key with readers', () => {
     const lease = leaseOf(first);
     await granted(lease, { waiter: first.waiter, waited: 950 });
     await lengthenMarks();
-    // The writer has not asked since then, and so has set no mark itself.
+    // The writer has not asked since the reader acquired, and so has set no mark itself.
     await expect(refusal(reader(), { ordered: true })).resolves.toMatchObject({ owner: 'host:b' });
     await expect(
       granted(reader(), { waiter: waiterOf('f', 'shared'), waited: 1_000 }),
@@ -992,7 +992,7 @@ describe('the queue of a key with readers', () => {
     const writing = leaseOf(second);
     await granted(writing, { waiter: second.waiter, waited: 950 });
     await release(writing);
-    // The writer has had its turn, and keeps no reader out any more.
+    // The writer has had its turn, and excludes no reader any more.
     await expect(granted(reader(), { ordered: true })).resolves.toBeGreaterThan(0);
     stop(all);
   });

@@ -240,8 +240,8 @@ describe('the restart guard (S12)', () => {
   }
 
   /**
-   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit, and
-   * the error of the others is then another one. Such attempts are repeated; an attempt that acquires never is.
+   * Attempts until the lock is acquired, or refused with the outcome. On a busy machine a node may miss its time limit,
+   * which changes the error. Such an attempt is repeated. An attempt that acquires is never repeated.
    */
   async function attemptUntil(redlock: Redlock, outcome: string): Promise<string> {
     let said = '';

@@ -138,7 +138,7 @@ describe('an acquire that the client keeps in its queue', () => {
     await expect(redlock.acquire(['late'], { ...terms, ttl: 1_000 })).rejects.toBeInstanceOf(
       LockUnavailableError,
     );
-    // The time limit is one of the server's clock, of which the client has an estimate.
+    // The time limit is a time of the server's clock, which the client only estimates.
     await delay(200);
     goOn.call(client);
     await client.ping();
