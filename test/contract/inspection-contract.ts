@@ -242,7 +242,7 @@ export function inspectionContract(
       expect((signal.reason as Error).message).toContain('too few nodes still store it');
     });
 
-    test('reports a forced release to the holder in the same process at once, and keeps other locks', async () => {
+    test('reports a forced release at once to the holder in the same process, and keeps other locks', async () => {
       const lock = await alice.acquire(['mine'], { ...once, renew: false });
       await using other = await alice.acquire(['mine too'], once);
       const { signal } = lock;

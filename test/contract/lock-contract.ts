@@ -280,7 +280,7 @@ export function lockContract(
           await expectNoKeyLeft();
         });
 
-      test('counts from the acquire, so that a lock held for longer is free right after its release', async () => {
+      test('counts from the acquire: a lock held for longer is free at its release', async () => {
         const key = freshKey();
         const lock = await alice.acquire([key], { ...once, minHold: 50 });
         await delay(60);

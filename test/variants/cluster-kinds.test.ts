@@ -127,7 +127,7 @@ async function nothingLeft(...servers: readonly Redis[]): Promise<void> {
   }
 }
 
-test('a Cluster lets readers share a lock and excludes writers, on every master, with every client', async () => {
+test('a Cluster lets readers share a lock and excludes writers, on every master', async () => {
   for (const key of keys) {
     const readers = await Promise.all(all.map((process) => acquire(process, key, SHARED)));
     expect(await inspect(key)).toMatchObject({ mode: 'shared', holders: { length: 3 } });
@@ -146,7 +146,7 @@ test('a Cluster lets readers share a lock and excludes writers, on every master,
   await nothingLeft(...lookers);
 });
 
-test('a Cluster grants at most n permits, each with its own permit slot, on every master, with every client', async () => {
+test('a Cluster grants at most n permits, each with its own permit slot, on every master', async () => {
   for (const key of keys) {
     const held = await Promise.all(all.map((process) => acquire(process, key, permits(3))));
     expect(held.map(({ slot }) => slot).toSorted()).toEqual([0, 1, 2]);
@@ -166,7 +166,7 @@ test('a Cluster grants at most n permits, each with its own permit slot, on ever
   await nothingLeft(...lookers);
 });
 
-test('a Cluster grants permits of several keys with one hash tag, and refuses keys in several hash slots', async () => {
+test('a Cluster grants permits of several keys only if the keys have a common hash tag', async () => {
   const two = await acquire(all[0]!, ['{tenant}:1', '{tenant}:2'], permits(1));
   await expectRefused(all[1]!, '{tenant}:2', permits(1));
   await expectRefused(all[2]!, '{tenant}:1', SHARED);

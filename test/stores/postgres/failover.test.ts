@@ -137,7 +137,7 @@ describe('a fail-over to a synchronous standby (synchronous_standby_names)', () 
 });
 
 // No client can prevent this; docs/postgres.md warns of it. The test also shows that the tests above can fail.
-test('a fail-over to an asynchronous standby without the last grant allows two holders until the first one extends', async () => {
+test('a fail-over to an asynchronous standby that lacks a grant allows two holders for a time', async () => {
   const both = await startPair('asynchronous');
   const [alice, bob] = [await newProcess(both), await newProcess(both)];
   both.link.blackHole();

@@ -72,7 +72,7 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 }
 
 describe('a store over a broken connection', () => {
-  test('leaves no orphaned lock when the connection is cut while an acquire waits for a locked row', async () => {
+  test('leaves no orphaned lock when it is cut while an acquire waits for a row', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();
@@ -211,7 +211,7 @@ describe('a server', () => {
     await mine.stop();
   });
 
-  test('lets a holder learn of its loss in time, and keeps no late lock, when it hangs', async () => {
+  test('ends a lock in time, and keeps no late lock, when it hangs', async () => {
     const mine = await startPostgresServer();
     const redlock = await newProcess(mine, 300);
     const key = freshKey();

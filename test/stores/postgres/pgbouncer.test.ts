@@ -117,7 +117,7 @@ function throughPgBouncer(): void {
       expect(await ask(direct, 'select pg_try_advisory_lock(42)')).toBe(false);
     });
 
-    test('does not affect a lock that is a row: the lock is exclusive, and ends with its ttl', async () => {
+    test('does not affect locks that are rows: they are exclusive, and end with their ttl', async () => {
       const [a, b] = await Promise.all([open(), open()]);
       const often = { ...waiting, retry: { ...waiting.retry, delay: 10 } };
       const lock = await a.redlock.acquire(['row'], { ...often, ttl: 3_000, renew: false });

@@ -269,7 +269,7 @@ describe('shared locks', () => {
     expect(await acquireOn(store, leaseOn([key], SHARED))).toMatchObject({ granted: true });
   });
 
-  test('lock no row for a second waiting writer while the mark of the first one is set (S22)', async () => {
+  test('lock no row for a second writer while the mark of the first writer is set (S22)', async () => {
     const store = await openStore();
     const key = freshKey();
     await acquireOn(store, leaseOn([key], SHARED));
@@ -334,7 +334,7 @@ describe('permits', () => {
     expect(await acquireOn(store, leaseOn([b], PERMITS))).toMatchObject({ slots: [1] });
   });
 
-  test('take another slot when the preferred slot is held, but none when the required slot is held', async () => {
+  test('take another slot if the preferred slot is held, but none if the required slot is held', async () => {
     const store = await openStore();
     const key = freshKey();
     const wish = { slots: [1], exactly: false };
@@ -647,7 +647,7 @@ describe('the tables of the store', () => {
     expect(await extendOn(store, held, TTL)).toBe(true);
   });
 
-  test('lose by the sweep only rows that ended an hour ago and whose tokens the clock has passed', async () => {
+  test('lose in the sweep only rows with an old end and an old token', async () => {
     const connectionString = await database('swept');
     const store = await openStore({ connectionString });
     const client = await server.client(connectionString);

@@ -40,7 +40,7 @@ test.each([
   ['all locks', { count: 600, each: 6 }],
   ['one batch of locks', { count: 260, each: 13 }],
 ])(
-  'the store keeps all locks and grants new ones when renewing %s takes longer than the time limit',
+  'the store loses no lock when the renewal of %s takes longer than the time limit',
   async (_what, { count, each }) => {
     const store = new PostgresStore({ connectionString: server.url }, newTerms());
     cleanUpAfterTests(() => store.close());

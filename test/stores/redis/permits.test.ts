@@ -421,7 +421,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees the present slot of a lease that requires another slot, even if the other slot is refused', async () => {
+  test('frees the present slot of a lease that requires another slot, even a held one', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
@@ -601,7 +601,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await expect(redis.zcard(holdersKey(PREFIX, 'c'))).resolves.toBe(2);
   });
 
-  test('does not grant a slot that is taken in the record, even if the set and the hash are gone', async () => {
+  test('grants no slot that is taken in the record, even without the set and the hash', async () => {
     await Promise.all([hold('k', { permits: 2 }), hold('k', { permits: 2 })]);
     await redis.del(holdersKey(PREFIX, 'k'), detailsKey(PREFIX, 'k'));
     await refused(leaseFor('k', { permits: 2 }));
@@ -789,7 +789,7 @@ describe('the fencing tokens of permits', () => {
     await expect(recordOf()).resolves.toBe(record);
   });
 
-  test('are larger than the token in the marker, and raise it when they are far ahead of the clock', async () => {
+  test('are larger than the token in the marker, and raise the marker if necessary', async () => {
     const high = tokenAhead();
     await redis.set(
       MARKER,
@@ -827,7 +827,7 @@ describe('the RAISE_PERMITS script', () => {
     await expect(tokenOf()).resolves.toBe(far);
   });
 
-  test('refuses a lease that is released, kept, lapsed, in another slot, or not held, and changes nothing', async () => {
+  test('changes nothing for a lease that is released, kept, lapsed, in another slot or not held', async () => {
     for (const many of [false, true]) {
       await redis.flushall();
       if (many) for (const key of 'abcde') await hold(key, { ttl: 2 * TTL });
@@ -1378,7 +1378,7 @@ describe('the queue of a key with permits', () => {
     expect(await acquire(leaseFor(), { ordered: true })).toMatchObject({ granted: true });
   });
 
-  test('refuses later callers of a free key with a mark, and their command still acquires other keys', async () => {
+  test('refuses later callers of a free key with a mark, but not of other keys', async () => {
     const writer = waiterOf('x', 'x');
     await redis.set(markKey(PREFIX, 'k'), `${Date.now() - 500_000}:${waiterName(writer)}`, 'PX', TTL);
     for (const ordered of [true, false]) {
@@ -1481,7 +1481,7 @@ describe('the queue of a key with permits', () => {
     expect(x.ended).toBe(false);
   });
 
-  test('queues the next waiter of a process when its first waiter is granted, and says if the next is first', async () => {
+  test('queues the next waiter of a process when the waiter before it is granted', async () => {
     const me = await listener('a');
     const given = await ask(leaseFor(), { waiter: me.waiter, waited: 5_000, next: 4_000 });
     expect(given).toEqual([0, expect.stringMatching(/^\d{20}$/), 2]);

@@ -67,7 +67,7 @@ test.each(OWNERS)('the hash entry of a reader contains token, start and the owne
 });
 
 test.each(OWNERS)(
-  'the mark of a tick begins with the time, so that marks sort by time, and contains the owner %p',
+  'the mark of a tick begins with its time and contains the owner %p',
   (owner) => {
     const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
     const lease = new Lease(['k'], owner, 100, tick);

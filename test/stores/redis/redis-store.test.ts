@@ -92,7 +92,7 @@ describe('a store of one Redis', () => {
   });
 });
 
-test('a permit has the slot of the sent command, even if its attempt requests another slot later (S20)', async () => {
+test('a permit has the slot of the sent command, even if its request changes later (S20)', async () => {
   const node = await openNode();
   const lease = new Lease(['k'], 'me', 30_000, undefined, { mode: 'permits', permits: 5 });
   const request = { lease, since: Date.now(), limit: 10_000, guard: 0, proposal: 0, position: undefined };
@@ -236,7 +236,7 @@ describe('no key is left', () => {
     await expect(countLocks(looker)).resolves.toBe(left > 0 ? 1 : 0);
   });
 
-  test('except the mark of a tick that ran, which a pending release stores even after the ttl', async () => {
+  test('except the mark of a tick, which a pending release stores even after the ttl', async () => {
     const proxy = await startTcpProxy(server);
     ends.push(() => proxy.close());
     const tick = { schedule: 's', at: 5, life: 60_000, from: 'release' } as const;
@@ -331,7 +331,7 @@ test('a store works with a client that returns numbers as strings', async () => 
   await expect(countLocks(looker)).resolves.toBe(0);
 });
 
-test('a grant over a new connection of a passed-in client does not count before a check of the server (S12, S17)', async () => {
+test('a grant does not count if a passed-in client reconnected before the answer (S12, S17)', async () => {
   const proxy = await startTcpProxy(server);
   ends.push(() => proxy.close());
   const client = new Redis(proxy.url, { retryStrategy: () => 20, maxRetriesPerRequest: null });

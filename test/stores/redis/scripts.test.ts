@@ -270,7 +270,7 @@ describe('the ACQUIRE script', () => {
     await expect(redis.keys('*')).resolves.toEqual(['lock:{k}']);
   });
 
-  test('stores nothing if a key is held, and returns that key with its holder and remaining ttl', async () => {
+  test('stores nothing if a key is held, and returns the key, its holder and its remaining ttl', async () => {
     const theirs = leaseFor('b', { owner: 'them' });
     await granted(theirs);
     const answer = await acquire(leaseFor(['a', 'b', 'c']));
@@ -412,7 +412,7 @@ describe('the ACQUIRE script', () => {
     await expect(readMarker()).resolves.toEqual({ born: born - TTL - 1, high: 0 });
   });
 
-  test('still names a holder, and answers a repeated request, while the data is younger than the guard', async () => {
+  test('names a holder, and grants a repeated request, while the data is younger than the guard', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     await expect(acquire(lease, { guard: TTL })).resolves.toBe(token);
@@ -423,7 +423,7 @@ describe('the ACQUIRE script', () => {
     ]);
   });
 
-  test('restarts the guard when the time in the marker is in the future, and keeps the token there (S12)', async () => {
+  test('restarts the guard if the time in the marker is in the future (S12)', async () => {
     const high = tokenAhead();
     await writeMarker(Date.now() + 3_600_000, high);
     const wait = tooYoungFor(await acquire(leaseFor('k'), { guard: TTL }))!;
@@ -446,7 +446,7 @@ describe('the fencing token that ACQUIRE gives', () => {
     ['was released', { state: 'F', life: LINGER_MS }],
     ['has lapsed', { state: 'H', life: LINGER_MS }],
     ['was kept for minHold', { state: 'K', life: LINGER_MS }],
-  ])('is one larger than the last token of a key that %s, when the clock is behind that token', async (_name, record) => {
+  ])('is the last token plus one if the clock is behind, for a key that %s', async (_name, record) => {
     const last = tokenAhead();
     await write('k', { ...record, token: last });
     await expect(acquire(leaseFor('k'))).resolves.toBe(last + 1);
@@ -685,7 +685,7 @@ describe('the RAISE script', () => {
     await expect(raise(lease, token + 5)).resolves.toBe(1);
   });
 
-  test('raises the marker when the token is more than LEAD_MS ahead of the clock, and keeps the time in it', async () => {
+  test('raises the marker, and keeps its time, when the token is more than LEAD_MS ahead of the clock', async () => {
     const born = Date.now() - TTL;
     await writeMarker(born, 5);
     const lease = leaseFor(['a', 'b']);
@@ -920,7 +920,7 @@ describe('the RELEASE script', () => {
     await expect(redis.exists('lock:{gone}')).resolves.toBe(0);
   });
 
-  test('leaves a record for minHold that refuses others, cannot be extended or freed, and ends by itself', async () => {
+  test('leaves a record for minHold that no call can extend or free, and that ends by itself', async () => {
     const lease = leaseFor('k');
     const token = await granted(lease);
     lease.acquired(performance.now(), TTL);
@@ -1291,7 +1291,7 @@ describe('the queue of a key', () => {
     alive.stop();
   });
 
-  test('protects the turn of a waiter for a short time, and then drops the waiter', async () => {
+  test('protects the turn of a waiter for a short time, and then drops that waiter', async () => {
     const [first, second] = [await listener('a'), await listener('b')];
     const holder = await holding();
     await wait(first.waiter, 900);
@@ -1381,7 +1381,7 @@ describe('the queue of a key', () => {
     },
   );
 
-  test('queues the next waiter of a process when its first waiter is granted, and says if the next is first', async () => {
+  test('queues the next waiter of a process when the waiter before it is granted', async () => {
     const [me, other] = [waiterOf('a'), waiterOf('b')];
     const lease = leaseFor('k');
     const answer = await acquire(lease, { waiter: me, waited: 50_000, next: 40_000 });

@@ -1028,7 +1028,7 @@ describe('the queue of a key with readers', () => {
     stop(all);
   });
 
-  test('gives the first waiter a turn after the holder lapsed, and drops a waiter that misses it', async () => {
+  test('gives the first waiter a turn after the holder lapsed, and drops it if it misses the turn', async () => {
     const all = await listeners(['exclusive', 'shared']);
     await granted(writer());
     await lineUp(all);

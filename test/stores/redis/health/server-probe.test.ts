@@ -165,7 +165,7 @@ test.each([
   expect(warnings).toEqual([expect.stringContaining(`goes unnoticed whether it is ${unnoticed}`)]);
 });
 
-test('a node that could not be checked when it connected (OOM) votes when a later check succeeds', async () => {
+test('a node whose first check failed (OOM) votes when a later check succeeds', async () => {
   const server = await newServer(DURABLE);
   await server.client().config('SET', 'maxmemory', '1');
   const { nodes, failures } = await connect([server.url], true);
@@ -181,7 +181,7 @@ describe('the check of a server for weaker locks', () => {
     expect(warnings).toEqual([expect.stringContaining('set appendonly to yes and appendfsync to always')]);
   });
 
-  test('gives no warning when the server writes every lock to disk or has a restart guard (S12, S13)', async () => {
+  test('gives no warning with persistence of every lock, or with a restart guard (S12, S13)', async () => {
     await expect(connect([(await newServer(DURABLE)).url])).resolves.toMatchObject({ warnings: [] });
     await expect(connect([(await newServer()).url], true)).resolves.toMatchObject({ warnings: [] });
   });
@@ -192,7 +192,7 @@ describe('the check of a server for weaker locks', () => {
     expect(warnings).toEqual([expect.stringContaining('maxmemory-policy is volatile-lru')]);
   });
 
-  test('warns once when the user may not run INFO, and the restart guard still notices a loss of data', async () => {
+  test('warns once when the user may not run INFO; the restart guard still works', async () => {
     const server = await newServer(DURABLE);
     await server
       .client()
@@ -265,7 +265,7 @@ describe('the restart guard (S12)', () => {
     expect(warnings).toEqual([expect.stringMatching(/may have forgotten locks; it votes again in \d+ ms/)]);
   });
 
-  test('begins when the store first connects to the node, so that a later lock need not wait', async () => {
+  test('begins at the first connection to the node, so that a later lock need not wait', async () => {
     const { redlock } = await guardedNode();
     await delay(GUARD + 1_100);
     await expect(answerOf(redlock)).resolves.toBe('acquired');
