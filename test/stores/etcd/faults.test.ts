@@ -339,7 +339,7 @@ async function startLateGateway(server: EtcdServer) {
 
   (hasEtcd() && hasEtcdctl() ? describe : describe.skip)('a restored older copy of the data', () => {
     test.each(['an acquire', 'a release'])(
-      'lacks newer locks, but tokens still grow, when %s is the first request to it',
+      'has no newer locks, but gives larger tokens, when %s is the first request',
       async (first) => {
         const mine = await startEtcd();
         const [busy, idle] = [await newProcess(mine), await newProcess(mine)];
@@ -370,7 +370,7 @@ async function startLateGateway(server: EtcdServer) {
       },
     );
 
-    test('is refused as a new cluster until the process restarts; tokens are larger after that', async () => {
+    test('is refused as a new cluster until the process restarts, and then gives larger tokens', async () => {
       const mine = await startEtcd();
       const redlock = await newProcess(mine);
       const copy = await mine.copy();

@@ -42,7 +42,7 @@ describe('a PostgreSQL that cannot be reached at start-up', () => {
       async () => ({ connectionString: server.url, ssl: true }),
       /The server does not support SSL connections; leave out `ssl`/,
     ],
-  ])('causes a warning with advice for its cause: %s', async (_, options, warning) => {
+  ])('is logged with advice for the cause: %s', async (_, options, warning) => {
     const lines = new LogLines();
     const app = await startApp({}, { nodes: postgres(await options()) }, { logger: lines });
     const [line] = lines.of('warn');

@@ -72,7 +72,7 @@ async function isHeld(looker: Client, key: string): Promise<boolean> {
 }
 
 describe('a store over a broken connection', () => {
-  test('leaves no orphaned lock when it is cut while an acquire waits for a row', async () => {
+  test('leaves no orphaned lock when the connection is cut while an acquire waits', async () => {
     const looker = await server.client();
     const key = freshKey();
     const redlock = await newProcess();

@@ -387,7 +387,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     await granted(leaseFor());
   });
 
-  test('keeps the slot of a held lease while other holders come and go', async () => {
+  test('keeps the slot of a held lease while other leases are granted and released', async () => {
     const keeper = leaseFor('k', { permits: 5 });
     const others = [await hold('k', { permits: 5 }), await hold('k', { permits: 5 })];
     const { slot, token } = await granted(keeper);
@@ -1398,7 +1398,7 @@ describe('the queue of a key with permits', () => {
     await expect(recordOf()).resolves.toBeNull();
   });
 
-  test('leaves the last token before the first permit in the record', async () => {
+  test('keeps the last token before the first permit in the record', async () => {
     const token = await tokenAlone();
     for (const [lease, terms] of [[leaseFor()], [leaseFor(), exactly(0)]] as const) {
       const last = Number((await recordOf())!.slice(2, 18));
