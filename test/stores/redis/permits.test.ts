@@ -421,7 +421,7 @@ describe('the ACQUIRE_PERMITS script', () => {
     expect(await granted(leaseFor(), exactly(1))).toMatchObject({ slot: 1 });
   });
 
-  test('frees the present slot of a lease that requires another slot, even a held one', async () => {
+  test('frees the present slot of a lease that requires another slot, even if that slot is held', async () => {
     const [a, b, c] = [leaseFor(), leaseFor(), leaseFor()];
     await granted(a);
     const first = await granted(a, exactly(2));
