@@ -99,13 +99,16 @@ describe('a Cluster of three masters', () => {
     await expect(held()).resolves.toEqual([0, 0, 0]);
   });
 
-  test.each(['five', 'six'])('locks several keys of one hash slot as one lock (ioredis %s)', async (version) => {
-    const [locks, others] = version === 'five' ? [five, six] : [six, five];
-    const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
-    await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
-    await lock.release();
-    await expect(held()).resolves.toEqual([0, 0, 0]);
-  });
+  test.each(['five', 'six'])(
+    'locks several keys of one hash slot as one lock (ioredis %s)',
+    async (version) => {
+      const [locks, others] = version === 'five' ? [five, six] : [six, five];
+      const lock = await locks.acquire(['{orders}:1', '{orders}:2'], once);
+      await expect(others.tryAcquire('{orders}:2', { ttl: TTL })).resolves.toBeNull();
+      await lock.release();
+      await expect(held()).resolves.toEqual([0, 0, 0]);
+    },
+  );
 
   test.each(['five', 'six'])('refuses a lock on keys of several hash slots (ioredis %s)', async (version) => {
     const locks = version === 'five' ? five : six;

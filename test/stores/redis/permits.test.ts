@@ -570,16 +570,20 @@ describe('the ACQUIRE_PERMITS script', () => {
     ['the hash of holders, for the second holder', detailsKey(PREFIX, 'k'), 1],
     ['the set of holders, for the third holder', holdersKey(PREFIX, 'k'), 2],
     ['the hash of holders, for the third holder', detailsKey(PREFIX, 'k'), 2],
-  ])('fails on a key of another type in place of %s, and overwrites nothing (S19)', async (_name, key, held) => {
-    for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
-    await redis.del(key);
-    await redis.rpush(key, 'not a lock');
-    const record = await redis.dump(recordKey(PREFIX, 'k'));
-    const asking = held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
-    await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
-    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
-    await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
-  });
+  ])(
+    'fails on a key of another type in place of %s, and overwrites nothing (S19)',
+    async (_name, key, held) => {
+      for (let index = 0; index < held; index++) await hold('k', { permits: 3 });
+      await redis.del(key);
+      await redis.rpush(key, 'not a lock');
+      const record = await redis.dump(recordKey(PREFIX, 'k'));
+      const asking =
+        held === 2 && key === holdersKey(PREFIX, 'k') ? leaseFor('k', { permits: 2 }) : leaseFor();
+      await expect(ask(asking)).rejects.toThrow('WRONGTYPE');
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not a lock']);
+      await expect(redis.dump(recordKey(PREFIX, 'k'))).resolves.toBe(record);
+    },
+  );
 
   test('fails on an invalid mark', async () => {
     await redis.set(markKey(PREFIX, 'k'), 'somebody');

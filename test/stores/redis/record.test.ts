@@ -66,33 +66,27 @@ test.each(OWNERS)('the hash entry of a reader contains token, start and the owne
   });
 });
 
-test.each(OWNERS)(
-  'the mark of a tick begins with its time and contains the owner %p',
-  (owner) => {
-    const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
-    const lease = new Lease(['k'], owner, 100, tick);
-    const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
-    expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
-    expect(marks.toSorted()).toEqual(marks);
-    expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
-  },
-);
+test.each(OWNERS)('the mark of a tick begins with its time and contains the owner %p', (owner) => {
+  const tick: Tick = { schedule: 'nightly', at: 1_700_000_000_000, life: 1_000, from: 'release' };
+  const lease = new Lease(['k'], owner, 100, tick);
+  const marks = [0, 999, 1_700_000_000_000].map((at) => tickMark(lease, { ...tick, at }));
+  expect(marks.map((mark) => Number(mark.slice(0, 16)))).toEqual([0, 999, 1_700_000_000_000]);
+  expect(marks.toSorted()).toEqual(marks);
+  expect(marks.map(ownerOfMark)).toEqual([owner, owner, owner]);
+});
 
-test.each(OWNERS)(
-  'the name of a waiter contains process, number, mode and the owner %p',
-  (owner) => {
-    const process = '0123456789abcdef';
-    for (const number of [1, 42]) {
-      const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
-      expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
-      // A message ends with this number, by which a process finds its waiter.
-      expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
-      expect(ownerOfWaiter(name)).toBe(owner);
-      const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
-        waiterName({ keys: ['k'], mode, process, number, owner }),
-      );
-      const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
-      expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
-    }
-  },
-);
+test.each(OWNERS)('the name of a waiter contains process, number, mode and the owner %p', (owner) => {
+  const process = '0123456789abcdef';
+  for (const number of [1, 42]) {
+    const name = waiterName({ keys: ['k'], mode: 'exclusive', process, number, owner });
+    expect(name.slice(0, PROCESS_LENGTH)).toBe(process);
+    // A message ends with this number, by which a process finds its waiter.
+    expect(Number.parseInt(name.slice(PROCESS_LENGTH + 1), 10)).toBe(number);
+    expect(ownerOfWaiter(name)).toBe(owner);
+    const names = (['exclusive', 'shared', 'permits'] as const).map((mode) =>
+      waiterName({ keys: ['k'], mode, process, number, owner }),
+    );
+    const codes = names.map((each) => each.charCodeAt(WAITER.mode - 1));
+    expect(codes).toEqual(['x'.charCodeAt(0), WAITER.shared, WAITER.permits]);
+  }
+});

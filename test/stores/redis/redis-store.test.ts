@@ -177,30 +177,33 @@ describe('no key is left', () => {
   test.each([
     ['a node that confirmed the longer ttl', false],
     ['a node whose confirmation was lost', true],
-  ])('by a pending release of an extended lock after its first ttl has passed: %s (S6)', async (_what, lost) => {
-    const proxy = await startTcpProxy(server);
-    ends.push(() => proxy.close());
-    // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
-    const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
-    const redlock = redlockOn(await openNode(proxy.url));
-    const warm = await redlock.acquire(['warm'], once);
-    await warm.extend();
-    await warm.release();
-    const ttl = 2_500;
-    const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
-    if (lost) proxy.dropReplies();
-    const extending = lock.extend(60_000).catch((error: Error) => error);
-    await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
-    if (!lost) await extending;
-    proxy.cut();
-    proxy.refuse();
-    await extending;
-    await lock.release();
-    await delay(ttl + 100);
-    await expect(countLocks(looker)).resolves.toBe(1);
-    proxy.heal();
-    await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
-  });
+  ])(
+    'by a pending release of an extended lock after its first ttl has passed: %s (S6)',
+    async (_what, lost) => {
+      const proxy = await startTcpProxy(server);
+      ends.push(() => proxy.close());
+      // A node has little time to answer for so short a ttl, so that one attempt may not be enough.
+      const retry = { timeout: 20_000, attempts: Infinity, delay: 10, jitter: 0 };
+      const redlock = redlockOn(await openNode(proxy.url));
+      const warm = await redlock.acquire(['warm'], once);
+      await warm.extend();
+      await warm.release();
+      const ttl = 2_500;
+      const lock = await redlock.acquire(['k'], { ...once, ttl, retry });
+      if (lost) proxy.dropReplies();
+      const extending = lock.extend(60_000).catch((error: Error) => error);
+      await until(async () => (await looker.pttl('lock:{k}')) > 30_000 + LINGER_MS);
+      if (!lost) await extending;
+      proxy.cut();
+      proxy.refuse();
+      await extending;
+      await lock.release();
+      await delay(ttl + 100);
+      await expect(countLocks(looker)).resolves.toBe(1);
+      proxy.heal();
+      await until(async () => (await countLocks(looker)) === 0, RELEASED_WITHIN);
+    },
+  );
 
   test('by a release while the server was down, though the wall clock jumps forward (S6)', async () => {
     const proxy = await startTcpProxy(server);

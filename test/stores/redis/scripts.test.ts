@@ -1566,29 +1566,32 @@ describe('a single number as the reply to a command', () => {
     }
   });
 
-  test.each([0, 1_000])('gives each lease the token in its record (proposal ahead by %d ms)', async (ahead) => {
-    const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
-    const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
-    const packed = packAcquire(
-      leases.map((lease) => requestFor(lease, terms)),
-      {
-        keyPrefix: PREFIX,
-        base: BASE,
-        ordered: false,
-        marker: undefined,
-        deadline: Date.now() + PATIENCE,
-        guard: 0,
-      },
-    );
-    const reply = await run(ACQUIRE, packed);
-    expect(reply).toEqual(expect.any(Number));
-    const answers = acquireAnswers(
-      reply,
-      leases.map((lease) => requestFor(lease, terms)),
-    );
-    expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
-    expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
-  });
+  test.each([0, 1_000])(
+    'gives each lease the token in its record (proposal ahead by %d ms)',
+    async (ahead) => {
+      const terms = ahead === 0 ? {} : { proposal: tokenAhead(ahead) };
+      const leases = ['a', 'b', 'c'].map((key) => leaseFor(key));
+      const packed = packAcquire(
+        leases.map((lease) => requestFor(lease, terms)),
+        {
+          keyPrefix: PREFIX,
+          base: BASE,
+          ordered: false,
+          marker: undefined,
+          deadline: Date.now() + PATIENCE,
+          guard: 0,
+        },
+      );
+      const reply = await run(ACQUIRE, packed);
+      expect(reply).toEqual(expect.any(Number));
+      const answers = acquireAnswers(
+        reply,
+        leases.map((lease) => requestFor(lease, terms)),
+      );
+      expect(answers.slice(0, 3)).toEqual(await Promise.all(['a', 'b', 'c'].map(tokenOf)));
+      expect(Math.abs(Number(answers[3]) / 1_000 - Date.now())).toBeLessThan(PATIENCE);
+    },
+  );
 
   test('is replaced by separate answers when one lease is refused', async () => {
     await granted(leaseFor('b'));

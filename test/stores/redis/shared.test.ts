@@ -446,17 +446,20 @@ describe('readers', () => {
   test.each([
     ['set', 'lock:{k}:h', 'lock:{k}:s'],
     ['hash', 'lock:{k}:s', 'lock:{k}:h'],
-  ])('never overwrite a value of another type in place of the %s of several readers', async (_what, key, other) => {
-    await redis.rpush(key, 'not ours');
-    const lease = reader();
-    await granted(lease);
-    await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
-    await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
-    await expect(idsOf()).resolves.toEqual([lease.id]);
-    await release(lease);
-    await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
-    await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
-  });
+  ])(
+    'never overwrite a value of another type in place of the %s of several readers',
+    async (_what, key, other) => {
+      await redis.rpush(key, 'not ours');
+      const lease = reader();
+      await granted(lease);
+      await expect(acquire(reader())).rejects.toThrow(/WRONGTYPE/);
+      await expect(acquire(reader(['a', 'k']))).rejects.toThrow(/WRONGTYPE/);
+      await expect(idsOf()).resolves.toEqual([lease.id]);
+      await release(lease);
+      await expect(redis.lrange(key, 0, -1)).resolves.toEqual(['not ours']);
+      await expect(redis.exists(other, 'lock:{a}')).resolves.toBe(0);
+    },
+  );
 
   test('fail on a string that is not a lock', async () => {
     await redis.set('lock:{a}', 'somebody');

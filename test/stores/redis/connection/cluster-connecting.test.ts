@@ -84,17 +84,20 @@ describe.each([
   test.each([
     ['it connects by itself', { lazyConnect: false }],
     ['the store connects it', { lazyConnect: true }],
-  ])('gets locks on the other masters, and no answer from the hanging master, if %s', async (_who, options) => {
-    const [here, there] = [await keyOn(answering), await keyOn(hanging)];
-    hang();
-    const node = nodeOf(clientOf(Client, options));
-    await connected(node);
-    await (await redlockOver([node], PATIENT).acquire([here], once)).release();
-    const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
-    await expect(silent).rejects.toThrow('no answer within 100 ms');
-    hanging.resume();
-    await (await redlockOver([node], PATIENT).acquire([there], once)).release();
-  });
+  ])(
+    'gets locks on the other masters, and no answer from the hanging master, if %s',
+    async (_who, options) => {
+      const [here, there] = [await keyOn(answering), await keyOn(hanging)];
+      hang();
+      const node = nodeOf(clientOf(Client, options));
+      await connected(node);
+      await (await redlockOver([node], PATIENT).acquire([here], once)).release();
+      const silent = redlockOver([node], { nodeTimeout: 100 }).acquire([there], once);
+      await expect(silent).rejects.toThrow('no answer within 100 ms');
+      hanging.resume();
+      await (await redlockOver([node], PATIENT).acquire([there], once)).release();
+    },
+  );
 
   test('gets locks on the other masters if it has been connecting for a while', async () => {
     const here = await keyOn(answering);

@@ -82,13 +82,16 @@ test.each([
     'a function',
     (address: string) => (address === '127.0.0.1:7002' ? { host: '10.0.0.1', port: 6_379 } : null),
   ],
-])('a MasterWatch gives the reachable address of the master with a natMap that is %s', async (_what, natMap) => {
-  const sentinel = await startSentinel(7_001);
-  const { told } = await watchOver([sentinel], { natMap });
-  await change(sentinel, 7_002);
-  await until(() => told.length > 0);
-  expect(told).toEqual([{ host: '10.0.0.1', port: 6_379 }]);
-});
+])(
+  'a MasterWatch gives the reachable address of the master with a natMap that is %s',
+  async (_what, natMap) => {
+    const sentinel = await startSentinel(7_001);
+    const { told } = await watchOver([sentinel], { natMap });
+    await change(sentinel, 7_002);
+    await until(() => told.length > 0);
+    expect(told).toEqual([{ host: '10.0.0.1', port: 6_379 }]);
+  },
+);
 
 test('a MasterWatch connects to Sentinels that need a password', async () => {
   const sentinel = await startSentinel(7_001, 'requirepass secret');

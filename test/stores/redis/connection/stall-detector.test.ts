@@ -121,17 +121,14 @@ test('a StallDetector never ends the connection of a passed-in client', () => {
 test.each([
   ['one server, after one unanswered command', false, 1],
   ['a Cluster, after 1,001 unanswered commands', true, 1_001],
-])(
-  'a StallDetector reports silence of %s',
-  (_what, isCluster, enough) => {
-    silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
-    for (let asked = 1; asked < enough; asked++) silence.asked();
-    jest.advanceTimersByTime(1_010);
-    expect(silence.isSilent).toBe(false);
-    silence.asked();
-    jest.advanceTimersByTime(1_010);
-    expect(silence.isSilent).toBe(true);
-    silence.answered();
-    expect(silence.isSilent).toBe(false);
-  },
-);
+])('a StallDetector reports silence of %s', (_what, isCluster, enough) => {
+  silence = new StallDetector(Object.assign(client, { isCluster }) as unknown as Redis, false);
+  for (let asked = 1; asked < enough; asked++) silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(false);
+  silence.asked();
+  jest.advanceTimersByTime(1_010);
+  expect(silence.isSilent).toBe(true);
+  silence.answered();
+  expect(silence.isSilent).toBe(false);
+});

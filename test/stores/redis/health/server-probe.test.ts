@@ -359,8 +359,16 @@ describe('the restart guard (S12)', () => {
   });
 
   test.each([
-    ['preserves a key that is kept for minHold when one of three nodes loses its data', 1, 'is held by alice'],
-    ['does not preserve a key that is kept for minHold when two of three nodes lose their data', 2, 'acquired'],
+    [
+      'preserves a key that is kept for minHold when one of three nodes loses its data',
+      1,
+      'is held by alice',
+    ],
+    [
+      'does not preserve a key that is kept for minHold when two of three nodes lose their data',
+      2,
+      'acquired',
+    ],
   ])('%s', async (_what, wiped, outcome) => {
     const three = await Promise.all([newServer(), newServer(), newServer()]);
     const { nodes } = await connect(

@@ -59,7 +59,10 @@ describe('a node-redis client that is passed in', () => {
   test.each([
     ['RESP2', { RESP: 2 as const }],
     ['RESP3', { RESP: 3 as const }],
-    ['Buffers in place of strings', { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } }],
+    [
+      'Buffers in place of strings',
+      { commandOptions: { typeMapping: { [RESP_TYPES.BLOB_STRING]: Buffer } } },
+    ],
     ['no offline queue', { disableOfflineQueue: true }],
     ['a keyPrefix', { keyPrefix: 'own:' }],
   ])('reads, lists and waits for locks with %s, and warns of a weak server', async (what, options) => {
